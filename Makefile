@@ -1,0 +1,54 @@
+# Two commands matter on a fresh machine: `make demo` and `make test`. Everything they need, they install.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+MARKS  ?= not slow or chosen
+WORKERS ?= auto
+
+.PHONY: demo setup system check format lint types imports fast test test-all bench clean
+
+demo: setup
+	$(BIN)/mosaic demo
+
+setup: $(STAMP) system
+	@$(BIN)/python -m mosaic.warm
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+# Debian packages, where we may install them; without them the tests that need them say so.
+system:
+	@sh scripts/system-packages.sh
+
+check: format lint types imports fast
+
+format:
+	$(BIN)/ruff format --check src tests benchmarks examples
+
+lint:
+	$(BIN)/ruff check src tests benchmarks examples
+
+types:
+	$(BIN)/mypy
+
+imports:
+	$(BIN)/lint-imports
+
+fast:
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test: setup format lint types imports
+	$(BIN)/python -m pytest -n $(WORKERS) -m "$(MARKS)"
+
+test-all: setup format lint types imports
+	$(BIN)/python -m pytest -n $(WORKERS)
+	$(MAKE) bench
+
+bench:
+	$(BIN)/python benchmarks/runner.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

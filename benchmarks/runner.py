@@ -1,0 +1,107 @@
+"""What LocalEnvRunner costs over a bare hand-written loop that draws the same random actions on the same env.
+
+    python benchmarks/runner.py
+
+Ours and the bare loop are alternated in slices; the minimum over the slices of each is compared (noise only adds).
+Both sides must see the same returns, or the comparison is worth nothing: that is checked first.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from random import Random
+from time import perf_counter
+
+from mosaic import make_env
+from mosaic.core.seeding import child_seed
+from mosaic.runners.local import LocalEnvRunner
+
+
+def bare_gym(name: str) -> Callable[[int], tuple[int, float]]:
+    import gymnasium
+
+    env = gymnasium.make(name, disable_env_checker=True)
+    count, random = int(env.action_space.n), Random()  # type: ignore[attr-defined]
+
+    def episode(seed: int) -> tuple[int, float]:
+        random.seed(child_seed(seed, "policy", "*", "random"))
+        env.reset(seed=seed)
+        steps, total, over = 0, 0.0, False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step(random.randrange(count))
+            over = terminated or truncated
+            total += float(reward)
+            steps += 1
+        return steps, total
+
+    return episode
+
+
+def bare_parallel(module_name: str) -> Callable[[int], tuple[int, float]]:
+    import importlib
+
+    env = importlib.import_module(module_name).parallel_env()
+    counts, random = {agent: int(env.action_space(agent).n) for agent in env.possible_agents}, Random()
+
+    def episode(seed: int) -> tuple[int, float]:
+        random.seed(child_seed(seed, "policy", "*", "random"))
+        env.reset(seed=seed)
+        steps, total = 0, 0.0
+        while env.agents:
+            _, rewards, _, _, _ = env.step({agent: random.randrange(counts[agent]) for agent in env.agents})
+            total += sum(rewards.values())
+            steps += 1
+        return steps, total
+
+    return episode
+
+
+def ours(env_id: str) -> Callable[[int], tuple[int, float]]:
+    runner = LocalEnvRunner(make_env(env_id), {"*": "random"})
+
+    def episode(seed: int) -> tuple[int, float]:
+        record = runner.run(seed)
+        return record.env_steps, sum(record.returns.values())
+
+    return episode
+
+
+def compare(env_id: str, bare: Callable[[int], tuple[int, float]], slices: int, steps: int) -> tuple[float, float]:
+    """Seconds per env step: bare loop, ours."""
+    mine = ours(env_id)
+    for seed in range(5):
+        one, other = bare(seed), mine(seed)
+        if one[0] != other[0] or abs(one[1] - other[1]) > 1e-9 * max(1.0, abs(one[1])):
+            raise SystemExit(f"{env_id}: the loops play different games: {one} and {other}")
+    best = [float("inf"), float("inf")]
+    for index in range(slices):
+        for side, episode in enumerate((bare, mine)):
+            done, seed, start = 0, index * 1000, perf_counter()
+            while done < steps:
+                done += episode(seed)[0]
+                seed += 1
+            best[side] = min(best[side], (perf_counter() - start) / done)
+    return best[0], best[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slices", type=int, default=30)
+    arguments = parser.parse_args()
+    rows = [
+        ("gym/CartPole-v1", bare_gym("CartPole-v1"), 3000),
+        ("mpe/simple_spread_v3", bare_parallel("mpe2.simple_spread_v3"), 250),
+    ]
+    print(f"{'env':24}{'bare steps/s':>14}{'runner steps/s':>16}{'overhead':>12}{'ratio':>8}")
+    for env_id, bare, steps in rows:
+        plain, mine = compare(env_id, bare, arguments.slices, steps)
+        print(
+            f"{env_id:24}{1 / plain:14,.0f}{1 / mine:16,.0f}{(mine - plain) * 1e6:9.2f} µs{mine / plain:8.3f}",
+            flush=True,
+        )
+    print("limits: gym/CartPole-v1 at most 10 µs per step; mpe/simple_spread_v3 ratio at most 1.15")
+
+
+if __name__ == "__main__":
+    main()

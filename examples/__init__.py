@@ -1,0 +1,1 @@
+"""Small things of one's own, as a user would write them."""

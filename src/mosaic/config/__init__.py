@@ -1,0 +1,1 @@
+"""What a user may ask for: one pydantic model per stage."""

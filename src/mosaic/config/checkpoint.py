@@ -1,0 +1,17 @@
+"""When a run saves its policies, and which of these checkpoints stay."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from mosaic.config.section import Section
+from mosaic.config.values import Steps
+
+
+class CheckpointConfig(Section):
+    every_steps: Steps | None = Field(
+        None, description="Env steps between checkpoints; None leaves the pace to the worker."
+    )
+    keep_last: int = Field(3, ge=1, le=1_000_000, description="How many of the newest checkpoints stay.")
+    keep_best: bool = Field(True, description="Keep the best checkpoint too, however old it is.")
+    at_end: bool = Field(True, description="Save a checkpoint when training ends or is stopped.")

@@ -1,0 +1,93 @@
+"""How a settings file becomes plain data."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mosaic.config.yaml12 import read_yaml
+from mosaic.core.complaints import did_you_mean, shown
+from mosaic.core.errors import FormatError, InputError
+
+
+def read_document(path: str | PathLike[str]) -> dict[str, Any]:
+    """The mapping that a .json, .yaml, .yml or .toml file holds."""
+    file = Path(path)
+    reader = _READERS.get(file.suffix.lower())
+    if reader is None:
+        raise InputError(f"'{file}' has no known ending. Settings are read from {', '.join(_READERS)} files.")
+    text = _read_text(file)
+    try:
+        document = reader(text)
+    except RecursionError as error:
+        raise FormatError(f"{file}: it is nested too deeply to be read.") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise FormatError(f"{file}{_complaint(error)}") from error
+    if not isinstance(document, Mapping):
+        held = "is empty" if document is None else f"holds {shown(document)}"
+        raise FormatError(f"{file}: it {held}, but settings are names with values, such as seed: 7.")
+    return dict(document)
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise InputError(f"There is no file '{file}'.{_neighbour(file)}") from error
+    except IsADirectoryError as error:
+        raise InputError(f"'{file}' is a folder: name the file in it.") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{file}: it is not UTF-8 text (byte {error.start}).") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{file}' cannot be read: {error}.") from error
+
+
+def _neighbour(file: Path) -> str:
+    """A file beside it that may have been meant."""
+    try:
+        return did_you_mean(file.name, [other.name for other in file.parent.iterdir()])
+    except OSError:
+        return f" There is no folder '{file.parent}' either."
+
+
+def read_json(text: str) -> Any:
+    """Strict JSON. Raises ValueError, or RecursionError where it is nested too deeply."""
+    return json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse_constant)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"the key '{key}' stands twice")
+        table[key] = value
+    return table
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON; numbers are finite")
+
+
+def _complaint(error: Exception) -> str:
+    """« line 3, column 5: what is wrong», as far as the parser knows."""
+    match error:
+        case json.JSONDecodeError(msg=message, lineno=line, colno=column):
+            return f", line {line}, column {column}: {message}."
+        case yaml.MarkedYAMLError(problem=problem, problem_mark=mark) if mark is not None:
+            return f", line {mark.line + 1}, column {mark.column + 1}: {problem}."
+        case _:
+            return f": {error}."  # tomllib names the line itself
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    ".json": read_json,
+    ".yaml": read_yaml,
+    ".yml": read_yaml,
+    ".toml": tomllib.loads,
+}

@@ -1,0 +1,55 @@
+"""Which settings there are, by dotted path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mosaic.core.errors import nearest
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model behind a field that groups further settings."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def list_settings(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting that holds a value: ("training.algorithm", its field), in the order of the model."""
+    for name, field in model.model_fields.items():
+        section = section_of(field)
+        if section is None:
+            yield ".".join((*above, name)), field
+        else:
+            yield from list_settings(section, (*above, name))
+
+
+def find_section(model: type[BaseModel], path: Sequence[Any]) -> type[BaseModel] | None:
+    """The section at a path; None where the path leads elsewhere."""
+    section: type[BaseModel] | None = model
+    for name in path:
+        field = section.model_fields.get(name) if section else None
+        section = section_of(field) if field else None
+    return section
+
+
+def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
+    """«There is no setting 'training.algorithim'. Did you mean 'training.algorithm'? Known: …»"""
+    *above, asked = path
+    section = find_section(model, above) or model
+    near = nearest(asked, section.model_fields)
+    meant = ".".join((*above, near)) if near else _elsewhere(model, asked)
+    hint = f"Did you mean '{meant}'?" if meant else (
+        "Options of the worker stand under 'training.params', those of the env under 'environment.options'."
+    )  # fmt: skip
+    return f"There is no setting '{'.'.join(path)}'. {hint} Known: {', '.join(section.model_fields)}."
+
+
+def _elsewhere(model: type[BaseModel], asked: str) -> str | None:
+    """A setting of another section with that name: `total_timesteps` is `training.total_timesteps`."""
+    by_name = {path.rpartition(".")[2]: path for path, _ in list_settings(model)}
+    near = nearest(asked, by_name)
+    return by_name[near] if near else None

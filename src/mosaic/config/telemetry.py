@@ -1,0 +1,14 @@
+"""What a run tells about itself, how often, and to whom besides its own folder."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from mosaic.config.section import Section
+from mosaic.config.values import Reference
+
+
+class TelemetryConfig(Section):
+    report_every_s: float = Field(1.0, gt=0.0, le=86_400.0, description="Seconds between two iteration events.")
+    mirrors: tuple[Reference, ...] = Field((), description="Where metrics are copied to: tensorboard, …")
+    frames: bool = Field(True, description="Offer live pictures of the env to those who watch.")

@@ -1,0 +1,31 @@
+"""Who trains, with which algorithm, and when it is enough."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mosaic.config.section import Section
+from mosaic.config.values import FreeOptions, MosaicPicks, Reference, Steps
+
+
+class TrainingConfig(Section):
+    """Training ends at the first limit that is reached; without any, the worker's own default counts."""
+
+    worker: Annotated[Reference | None, MosaicPicks] = Field(
+        None,
+        description="Plug-in that trains: tabular, native, sb3, rllib, script, …; None lets Mosaic pick for the env.",
+    )
+    algorithm: Annotated[Reference | None, MosaicPicks] = Field(
+        None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None takes the worker's default."
+    )
+    total_timesteps: Steps | None = Field(None, description="Env steps after which training ends.")
+    episodes: Steps | None = Field(None, description="Episodes after which training ends.")
+    stop_reward: float | None = Field(None, description="Mean episode reward at which training ends.")
+    init: Reference | None = Field(
+        None, description="Policy whose weights training starts from: run:latest, checkpoint:PATH, …"
+    )
+    params: FreeOptions = Field(
+        default_factory=dict, description="The worker's own options: see `mosaic schema WORKER ALGORITHM`."
+    )

@@ -1,0 +1,96 @@
+"""What one setting may hold: step counts, references, plain data."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from mosaic.core.code import PREFIX
+from mosaic.core.complaints import shown
+
+MOST_STEPS = 10**15
+MOST_VALUES = 10_000  # a few lines of YAML with aliases can stand for billions
+MOST_LEVELS = 32
+LONGEST = 4096
+INTEGER_LIMIT = 2**63  # what TOML, SQLite and every other JSON reader can hold
+
+_CODE = re.compile(PREFIX + r"[^:\s]+:[^:\s]+")
+
+
+def is_code(text: str) -> bool:
+    """Whether the text has the form python:module:function."""
+    return _CODE.fullmatch(text) is not None
+
+
+def plain(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """A deep copy that holds exactly what JSON can: anything else could be asked for but never stored."""
+    left = MOST_VALUES
+
+    def copy(value: Any, path: tuple[str, ...]) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"it should hold at most {MOST_VALUES} values")
+        if len(path) > MOST_LEVELS:
+            raise ValueError(f"it should be nested at most {MOST_LEVELS} levels deep")
+        if isinstance(value, Mapping):
+            return {_key(key, path): copy(item, (*path, str(key))) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [copy(item, (*path, str(index))) for index, item in enumerate(value)]
+        return _scalar(value, ".".join(path))
+
+    copied: dict[str, Any] = copy(data, ())
+    return copied
+
+
+def _key(key: Any, path: tuple[str, ...]) -> str:
+    if not isinstance(key, str):
+        where = f" in '{'.'.join(path)}'" if path else ""
+        raise ValueError(f"its names should be text: put {shown(key)}{where} in quotes")
+    return writable(str.__str__(key))
+
+
+def _scalar(value: Any, where: str) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return writable(str.__str__(value))
+        case int():
+            if abs(value) >= INTEGER_LIMIT:
+                raise ValueError(f"its whole numbers should fit 64 bits: '{where}' does not")
+            return int(value)
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"its numbers should be finite: '{where}' is {value}")
+            return float(value)
+        case _:
+            raise ValueError(
+                f"it should hold text, numbers, true, false, null, lists and mappings: '{where}' is of type "
+                f"{type(value).__name__}; put it in quotes to mean text"
+            )
+
+
+def writable(text: str) -> str:
+    """The text, if a file can hold it."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise ValueError("it should be valid Unicode: half a surrogate pair cannot be written to a file")
+    return text
+
+
+def _none_is_empty(value: object) -> object:
+    return {} if value is None else value
+
+
+def _auto_is_none(value: object) -> object:
+    return None if isinstance(value, str) and value.casefold() == "auto" else value
+
+
+Steps: TypeAlias = Annotated[int, Field(ge=1, le=MOST_STEPS)]
+Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST)]
+FreeOptions: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain)]
+MosaicPicks = BeforeValidator(_auto_is_none)  # on a setting whose None means that Mosaic chooses: `auto` says the same

@@ -1,0 +1,108 @@
+"""How YAML is read and written: plain data after the rules of YAML 1.2.
+
+PyYAML follows 1.1, where `3e-4` is text, `no` is false, `12:30` is 750 and a date is an object; each of
+these has spoiled somebody's settings. It also lets the second of two equal keys win without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import yaml
+from yaml.constructor import ConstructorError
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+def read_yaml(text: str) -> Any:
+    """The one document in the text. Raises yaml.YAMLError, or RecursionError where it is nested too deeply."""
+    return yaml.load(text, Loader=_Loader)
+
+
+def write_yaml(data: Any) -> str:
+    """Text that `read_yaml` reads as the same data, in the same order."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def read_scalar(text: str) -> bool | int | float | str | None:
+    """What a plain scalar means; text where it means nothing else. Raises ValueError for absurdly long integers."""
+    for pattern, read in _READERS.values():
+        if pattern.fullmatch(text):
+            return read(text)
+    return text
+
+
+def _read_int(text: str) -> int:
+    return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+
+def _read_float(text: str) -> float:
+    return float(re.sub(r"\.(inf|nan)", r"\1", text.lower()))
+
+
+_READERS: dict[str, tuple[re.Pattern[str], Callable[[str], bool | int | float | None]]] = {
+    "null": (_NULL, lambda text: None),
+    "bool": (_BOOL, lambda text: text.lower() == "true"),
+    "int": (_INT, _read_int),
+    "float": (_FLOAT, _read_float),
+}
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_constructors: ClassVar[dict[Any, Any]] = {}  # filled below with plain data and nothing else
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it so
+
+    def compose_mapping_node(self, anchor: Any) -> MappingNode:
+        """Twins are looked for here, before merge keys (`<<`) add pairs that may be overridden."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, ScalarNode) and (key.tag, key.value) in seen:
+                raise ConstructorError(None, None, f"the key '{key.value}' stands twice", key.start_mark)
+            if isinstance(key, ScalarNode):
+                seen.add((key.tag, key.value))
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it so
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _construct(name: str) -> Callable[[_Loader, Node], Any]:
+    pattern, read = _READERS[name]
+
+    def construct(loader: _Loader, node: Node) -> Any:
+        text = loader.construct_scalar(node)  # type: ignore[arg-type]  # it checks that the node is a scalar
+        try:
+            if pattern.fullmatch(text):
+                return read(text)
+        except ValueError as error:
+            raise ConstructorError(None, None, str(error), node.start_mark) from error
+        raise ConstructorError(None, None, f"'{text}' is no {name}", node.start_mark)
+
+    return construct
+
+
+def _refuse(loader: _Loader, node: Node) -> Any:
+    raise ConstructorError(None, None, f"the tag {node.tag} is not plain data", node.start_mark)
+
+
+for _name, (_pattern, _) in _READERS.items():
+    _Loader.add_constructor(f"{_TAG}{_name}", _construct(_name))
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_pattern.pattern})\\Z"), None)
+_Loader.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<\Z"), ["<"])
+_Dumper.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<\Z"), ["<"])
+for _name in ("str", "seq", "map"):
+    _Loader.add_constructor(f"{_TAG}{_name}", getattr(yaml.SafeLoader, f"construct_yaml_{_name}"))
+_Loader.add_constructor(None, _refuse)

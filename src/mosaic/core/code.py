@@ -1,0 +1,38 @@
+"""How `python:module:name` becomes an object of the user's own code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from mosaic.core.errors import InputError, unknown
+
+PREFIX = "python:"
+
+
+def load_code(reference: str) -> Any:
+    """The object that `python:module:name` names. Modules are looked for in the working folder too."""
+    module_name, _, attribute = reference.removeprefix(PREFIX).partition(":")
+    if not module_name or not attribute:
+        raise InputError(f"'{reference}' is not python:MODULE:NAME, for example python:my_policies:greedy.")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise InputError(f"'{reference}': {module_name} needs the module '{error.name}': {error}.") from error
+        raise InputError(
+            f"'{reference}': there is no module '{error.name}'. "
+            f"Looked in {folder} and in the installed packages; a file my.py is named python:my:NAME."
+        ) from error
+    except Exception as error:
+        raise InputError(f"'{reference}': importing {module_name} failed: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise unknown(f"name in {module_name}", part, (n for n in dir(value) if not n.startswith("_")))
+        value = getattr(value, part)
+    return value

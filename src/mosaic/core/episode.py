@@ -1,0 +1,76 @@
+"""What is kept of one episode: enough to replay it bit by bit and to say who did what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.turn import Action
+
+End: TypeAlias = Literal["terminated", "truncated", "terminated+truncated"]
+Outcome: TypeAlias = Literal["win", "draw", "loss"]
+
+
+class PolicyChange(NamedTuple):
+    """From this env step on (counted from 0), another policy acted for the agent."""
+
+    step: int
+    agent: AgentID
+    policy: PolicyID
+
+
+@dataclass(slots=True)
+class Episode:
+    """Lists have one entry per env step. Observations are not kept (one pistonball episode would be 400 MB)."""
+
+    environment: Mapping[str, Any]  # what makes the env again: the fields of an EnvironmentConfig
+    seed: int
+    policies: dict[AgentID, PolicyID]  # who acted for whom at first; agents born later are added when they act
+    changes: list[PolicyChange] = field(default_factory=list)
+    actions: list[Mapping[AgentID, Action]] = field(default_factory=list)
+    rewards: list[Mapping[AgentID, float]] = field(default_factory=list)
+    digests: list[int] = field(default_factory=list)  # of every Turn, the first one included; empty if not asked for
+    first_digest: int = 0  # of the first Turn, always
+    ends: dict[AgentID, tuple[int, End]] = field(default_factory=dict)  # step and kind; who is missing outlived it
+    cut: bool = False  # the runner stopped it at max_steps: its living agents count as truncated
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def env_steps(self) -> int:
+        return len(self.actions)
+
+    @property
+    def agent_steps(self) -> int:
+        return sum(map(len, self.actions))
+
+    @property
+    def returns(self) -> dict[AgentID, float]:
+        total = dict.fromkeys(self.policies, 0.0)
+        for rewards in self.rewards:
+            for agent, reward in rewards.items():
+                total[agent] = total.get(agent, 0.0) + reward
+        return total
+
+    def policy_of(self, agent: AgentID, step: int) -> PolicyID:
+        """Who acted for the agent in this env step."""
+        policy = self.policies[agent]
+        for change in self.changes:
+            if change.agent == agent and change.step <= step:
+                policy = change.policy
+        return policy
+
+
+def outcomes(returns: Mapping[AgentID, float], win_above: float = -math.inf) -> dict[AgentID, Outcome]:
+    """Win, draw or loss in a competitive game: the highest return wins alone or shares a draw.
+
+    Returns are compared, not their signs: PettingZoo pays an illegal move -1 and 0. Where nobody earned more than
+    `win_above` (gin rummy without a knock), everybody draws.
+    """
+    best = max(returns.values())
+    if best <= win_above:
+        return dict.fromkeys(returns, "draw")
+    top: Outcome = "win" if sum(value == best for value in returns.values()) == 1 else "draw"
+    return {agent: top if value == best else "loss" for agent, value in returns.items()}

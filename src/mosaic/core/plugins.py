@@ -1,0 +1,44 @@
+"""Which plug-ins there are: listed without importing any, imported when used."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from mosaic.core.errors import MissingExtraError, MosaicError, unknown
+
+Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers"]
+_WORDS: dict[Group, str] = {
+    "mosaic.envs": "environment family",
+    "mosaic.policies": "policy",
+    "mosaic.workers": "worker",
+}
+
+
+@cache
+def plugins(group: Group) -> dict[str, EntryPoint]:
+    """Name → entry point of every installed plug-in. Two packages may not claim one name."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise MosaicError(
+                f"Two packages offer the {_WORDS[group]} '{entry.name}': {other.value} and {entry.value}. "
+                "Uninstall one of them."
+            )
+    return dict(sorted(found.items()))
+
+
+def load_plugin(group: Group, name: str) -> Any:
+    """The plug-in's object; its package is imported now."""
+    known = plugins(group)
+    if name not in known:
+        raise unknown(_WORDS[group], name, known)
+    try:
+        return known[name].load()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The {_WORDS[group]} '{name}' needs the Python package '{error.name}', which is not installed. "
+            f"Type: pip install {error.name}"
+        ) from error

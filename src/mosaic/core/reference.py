@@ -1,0 +1,57 @@
+"""The grammar `name:key=value,key=value` that names policies and wrappers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mosaic.core.complaints import demand, did_you_mean, shown, suggestion
+from mosaic.core.errors import InputError
+
+
+class Options(BaseModel):
+    """What may stand behind the colon: subclass it, one documented field per option."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """`stockfish:elo=1500` → ("stockfish", "elo=1500")."""
+    name, _, rest = reference.partition(":")
+    return name, rest
+
+
+def parse_options(reference: str, text: str, model: type[Options], first: str | None = None) -> Any:
+    """`elo=1500,depth=3` as an instance of the model. `first` is the field of a leading part without `=` (a path)."""
+    values: dict[str, str] = {}
+    for index, part in enumerate(filter(None, text.split(","))):
+        key, equals, value = part.partition("=")
+        if index == 0 and first is not None and (not equals or "/" in key):
+            key, value = first, part
+        elif not equals:
+            raise InputError(f"'{part}' in '{reference}' is not KEY=VALUE. {_known(model)}")
+        if key in values:
+            raise InputError(f"'{key}' stands twice in '{reference}'.")
+        values[key] = value
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"'{reference}': {explain(error, model)}") from error
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first complaint of pydantic as one sentence with the nearest known key."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"there is no option '{where}'.{did_you_mean(where, model.model_fields)} {_known(model)}"
+    if first["type"] == "missing":
+        return f"the option '{where}' is missing. {_known(model)}"
+    place = f"{where}: " if where else ""
+    return f"{place}{demand(first)} (got {shown(first['input'])}).{suggestion(first)}"
+
+
+def _known(model: type[BaseModel]) -> str:
+    fields = model.model_fields
+    return f"Options: {', '.join(fields)}." if fields else "It takes no options."

@@ -1,0 +1,16 @@
+"""How one seed becomes many: named children, the same in every process."""
+
+from __future__ import annotations
+
+import hashlib
+
+SEED_LIMIT = 2**31  # OpenSpiel takes no larger seeds
+
+
+def child_seed(seed: int, *names: str | int) -> int:
+    """The seed of a named stream below another. Names are told apart by length, so ("ab", "c") is not ("a", "bc")."""
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8)
+    for name in names:
+        text = str(name).encode()
+        digest.update(b"/%d:" % len(text) + text)
+    return int.from_bytes(digest.digest(), "little") % SEED_LIMIT

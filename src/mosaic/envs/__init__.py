@@ -1,0 +1,1 @@
+"""One face for every environment."""

@@ -1,0 +1,59 @@
+"""Which environments there are, and how a name becomes an Env."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mosaic.config.environment import EnvironmentConfig, split_id
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.ids import EnvID
+from mosaic.core.plugins import load_plugin, plugins
+from mosaic.envs.env import Env
+from mosaic.envs.family import EnvEntry, EnvFamily, split_version
+
+
+def make_env(env: EnvID | EnvironmentConfig, **options: Any) -> Env:
+    """An env by its name, for example `make_env("mpe/simple_spread_v3", N=5)`, or by its configuration."""
+    config = env if isinstance(env, EnvironmentConfig) else EnvironmentConfig(env_id=env)
+    if options:
+        config = config.model_copy(update={"options": {**config.options, **options}})
+    made = _make(config)
+    if config.wrappers:
+        from mosaic.envs.wrappers import wrap
+
+        made = wrap(made, config.wrappers)
+    return made
+
+
+def _make(config: EnvironmentConfig) -> Env:
+    if config.family == "python":
+        from mosaic.envs.own import make_own
+
+        return make_own(config)
+    if not config.family:
+        raise _without_family(config.env_id)
+    if config.family not in plugins("mosaic.envs"):
+        raise unknown("environment family", config.family, [*plugins("mosaic.envs"), "python"], "Type: mosaic envs")
+    return load_family(config.family).make(config)
+
+
+def load_family(name: str) -> EnvFamily:
+    family: EnvFamily = load_plugin("mosaic.envs", name)
+    return family
+
+
+def entries(family: str | None = None) -> list[EnvEntry]:
+    """The catalog, or one family of it."""
+    names = plugins("mosaic.envs")
+    if family is not None and family not in names:
+        raise unknown("environment family", family, names)
+    return [entry for name in names if family in (None, name) for entry in load_family(name).entries()]
+
+
+def _without_family(name: str) -> InputError:
+    """An id must name its family; say which one was meant."""
+    ids = [entry.id for entry in entries()]
+    same = [i for i in ids if name in (split_id(i)[1], split_version(split_id(i)[1])[0])]
+    if same:
+        return InputError(f"'{name}' needs its family: type {' or '.join(same)}.")
+    return unknown("environment", name, ids, "Type: mosaic envs")

@@ -1,0 +1,70 @@
+"""How PettingZoo's chess numbers moves: 8 × 8 squares of departure, 73 ways to leave each.
+
+Everything is seen by the player who moves: black's board is mirrored, so pawns always go up. The 73 ways are 56 queen
+moves (8 directions times 7 distances; kings, rooks, bishops, pawns and castling are among them, and a pawn that arrives
+on the last rank this way becomes a queen), 8 knight jumps, and 9 promotions to something less (3 directions times
+knight, bishop, rook).
+"""
+
+from __future__ import annotations
+
+import re
+
+from mosaic.core.errors import InputError
+from mosaic.envs.chess_board import check_fen, is_white_to_move, piece_at
+
+_WAYS = 73
+ACTIONS = 8 * 8 * _WAYS
+
+_MOVE = re.compile(r"([a-h])([1-8])([a-h])([1-8])([nbrq]?)")
+_FILES = "abcdefgh"
+_QUEEN_DIRECTIONS = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy]
+_KNIGHT_JUMPS = [(dx, dy) for dx in range(-2, 3) for dy in range(-2, 3) if abs(dx) + abs(dy) == 3]
+_LESSER = "nbr"
+_LAST_BUT_ONE = 6  # the rank from which a pawn promotes
+
+# way ↔ (files to the right, ranks up, piece chosen in promotion if less than a queen)
+_STEPS: list[tuple[int, int, str]] = [
+    *((dx * distance, dy * distance, "") for distance in range(1, 8) for dx, dy in _QUEEN_DIRECTIONS),
+    *((dx, dy, "") for dx, dy in _KNIGHT_JUMPS),
+    *((dx, 1, piece) for dx in (-1, 0, 1) for piece in _LESSER),
+]
+_WAY_OF = {step: way for way, step in enumerate(_STEPS)}
+
+
+def action_of(move: str, white: bool) -> int:
+    """The action that plays this move (UCI text such as e2e4, e1g1 or a7a8q) for this colour."""
+    match = _MOVE.fullmatch(move)
+    if match is None:
+        raise InputError(f"{move!r} is not a chess move in UCI text, for example e2e4, e1g1 or a7a8q.")
+    from_file, to_file = _FILES.index(match[1]), _FILES.index(match[3])
+    from_rank, to_rank = _seen(int(match[2]) - 1, white), _seen(int(match[4]) - 1, white)
+    promotion = match[5]
+    dx, dy = to_file - from_file, to_rank - from_rank
+    way = _WAY_OF.get((dx, dy, promotion.replace("q", "")))
+    if way is None or (promotion and (from_rank, dy, abs(dx) < 2) != (_LAST_BUT_ONE, 1, True)):
+        raise InputError(f"No {'white' if white else 'black'} piece can move as '{move}' says.")
+    return (from_file * 8 + from_rank) * _WAYS + way
+
+
+def uci_of(action: int, fen: str) -> str:
+    """An action as UCI text; the position tells whose move it is and whether a pawn becomes a queen."""
+    white = is_white_to_move(check_fen(fen))
+    square, way = divmod(action, _WAYS)
+    from_file, from_rank = divmod(square, 8)
+    dx, dy, promotion = _STEPS[way]
+    to_file, to_rank = from_file + dx, from_rank + dy
+    on_board = 0 <= action < ACTIONS and 0 <= to_file < 8 and 0 <= to_rank < 8
+    if not on_board or (promotion and from_rank != _LAST_BUT_ONE):
+        raise InputError(f"Action {action} is no chess move: it leads nowhere on the board.")
+    if from_rank == _LAST_BUT_ONE and to_rank == 7 and not promotion:
+        pawn = piece_at(fen, from_file, _seen(from_rank, white)) == ("P" if white else "p")
+        promotion = "q" if pawn else ""
+    departure = f"{_FILES[from_file]}{_seen(from_rank, white) + 1}"
+    arrival = f"{_FILES[to_file]}{_seen(to_rank, white) + 1}"
+    return departure + arrival + promotion
+
+
+def _seen(rank: int, white: bool) -> int:
+    """The rank as the mover counts it, and back."""
+    return rank if white else 7 - rank

@@ -1,0 +1,83 @@
+"""What a check of an env found, as a table wants it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mosaic.core.episode import End
+from mosaic.core.ids import AgentID, EnvID
+from mosaic.core.turn import Turn
+from mosaic.envs.describe import describe_space
+from mosaic.envs.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent in the first episode of the check."""
+
+    agent: AgentID
+    env_steps: int  # in which it acted
+    episode_return: float
+    end: End | None  # None: still there when the check stopped
+    observation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnvReport:
+    """Every promise was kept; this is what was seen."""
+
+    env_id: EnvID
+    turn_based: bool
+    competitive: bool
+    reproducible: bool  # False: the env says it is not, so nothing was compared
+    has_chance: bool
+    masked: bool  # somebody's actions were restricted
+    picture: tuple[int, int] | None  # height and width
+    env_steps: int  # of the first episode
+    episodes_ended: int  # of those played once per seed; 0: the end of an episode was never seen
+    agents: tuple[AgentRow, ...]
+
+
+class Tally:
+    """Adds up one episode, agent by agent."""
+
+    def __init__(self) -> None:
+        self._acted: dict[AgentID, int] = {}
+        self._returns: dict[AgentID, float] = {}
+        self._ends: dict[AgentID, End] = {}
+        self._acting: tuple[AgentID, ...] = ()
+        self.env_steps = -1  # the first Turn comes before any step
+        self.masked = False
+        self.over = False
+
+    def add(self, turn: Turn) -> None:
+        self.env_steps += 1
+        self.masked, self.over = self.masked or bool(turn.action_masks), turn.over
+        for agent in self._acting:
+            self._acted[agent] += 1
+        for agent, reward in turn.rewards.items():
+            self._acted.setdefault(agent, 0)
+            self._returns[agent] = self._returns.get(agent, 0.0) + reward
+        for agent in turn.final_observations:
+            self._ends[agent] = _end_of(turn, agent)
+        self._acting = tuple(turn.observations)
+
+    def rows(self, env: Env) -> tuple[AgentRow, ...]:
+        return tuple(
+            AgentRow(
+                agent,
+                self._acted[agent],
+                self._returns[agent],
+                self._ends.get(agent),
+                describe_space(env.observation_spaces[agent]),
+                describe_space(env.action_spaces[agent]),
+            )
+            for agent in self._acted
+        )
+
+
+def _end_of(turn: Turn, agent: AgentID) -> End:
+    if turn.terminated[agent] and turn.truncated[agent]:
+        return "terminated+truncated"
+    return "terminated" if turn.terminated[agent] else "truncated"

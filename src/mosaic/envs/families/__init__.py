@@ -1,0 +1,1 @@
+"""Where environments come from: one file per source."""

@@ -1,0 +1,90 @@
+"""Gymnasium's registered environments."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+import gymnasium
+from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound, VersionNotFound
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.env import EnvFacts
+from mosaic.envs.family import EnvEntry, newest, resolve_name
+from mosaic.envs.gymnasium import GymnasiumEnv
+from mosaic.envs.upstream import draw_without_screen, quiet
+
+# Modules of Gymnasium whose envs were tried one by one: they never reuse an observation's buffer.
+_PROVEN = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.box2d.")
+_NEEDS = {
+    "gymnasium.envs.box2d.": ("Box2D", "pip install 'mosaic-rl[gym]'"),
+    "gymnasium.envs.mujoco.": ("mujoco", "pip install mujoco"),
+    "gymnasium.envs.phys2d.": ("jax", "pip install jax"),
+    "gymnasium.envs.tabular.": ("jax", "pip install jax"),
+}
+_WITHOUT_CHANCE = {"CliffWalking-v1"}
+_WORLD_REMEMBERS = {"BipedalWalker-v3", "BipedalWalkerHardcore-v3"}  # their Box2D world survives reset
+
+
+class GymFamily:
+    def entries(self) -> list[EnvEntry]:
+        names = [name for name, spec in gymnasium.registry.items() if isinstance(spec.entry_point, str)]
+        return [self._entry(name) for name in newest(names)]
+
+    def _entry(self, name: str) -> EnvEntry:
+        install = _install_line(_source(name))
+        return EnvEntry(f"gym/{name}", install is None, install)
+
+    def make(self, config: EnvironmentConfig) -> GymnasiumEnv:
+        if config.api_type not in ("gym", "auto"):
+            raise InputError(f"{config.id} has one agent: its api_type is 'gym', not '{config.api_type}'.")
+        draw_without_screen()
+        name = config.env_id if ":" in config.env_id else resolve_name("gym", config.env_id, gymnasium.registry)
+        config = config.model_copy(update={"env_id": name})
+        options = dict(config.options)
+        info_masks = bool(options.pop("info_masks", False))
+        facts = EnvFacts(config, has_chance=name not in _WITHOUT_CHANCE)
+        return GymnasiumEnv(
+            _make(name, options),
+            facts,
+            info_masks=info_masks,
+            aliases=not _source(name).startswith(_PROVEN),
+            remake=(lambda: _make(name, options)) if name in _WORLD_REMEMBERS else None,
+        )
+
+
+def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    if _source(name).startswith("gymnasium.envs.box2d."):
+        with quiet():  # Box2D warns while it is imported and crashes where warnings are errors
+            importlib.import_module("gymnasium.envs.box2d")
+    try:
+        try:
+            return gymnasium.make(name, disable_env_checker=True, **{"render_mode": "rgb_array", **options})
+        except TypeError as error:
+            if "render_mode" not in str(error):
+                raise
+            return gymnasium.make(name, disable_env_checker=True, **options)
+    except DependencyNotInstalled as error:
+        line = _install_line(_source(name)) or f"what it asks for: {error}"
+        raise MissingExtraError(f"gym/{name} needs a package that is not installed. Type: {line}") from error
+    except TypeError as error:
+        raise InputError(f"gym/{name} does not take these options {sorted(options)}: {error}") from error
+    except (NameNotFound, NamespaceNotFound, VersionNotFound, ModuleNotFoundError) as error:
+        raise InputError(f"gym/{name}: {error}") from error
+
+
+def _source(name: str) -> str:
+    spec = gymnasium.registry.get(name)
+    return spec.entry_point if spec is not None and isinstance(spec.entry_point, str) else ""
+
+
+def _install_line(source: str) -> str | None:
+    for prefix, (module, line) in _NEEDS.items():
+        if source.startswith(prefix) and importlib.util.find_spec(module) is None:
+            return line
+    return None
+
+
+family = GymFamily()

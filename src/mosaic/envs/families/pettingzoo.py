@@ -1,0 +1,113 @@
+"""PettingZoo's four families: classic, sisl, butterfly and mpe."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.env import EnvFacts
+from mosaic.envs.family import EnvEntry, newest, resolve_name, split_version
+from mosaic.envs.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
+from mosaic.envs.upstream import draw_without_screen, quiet
+from mosaic.envs.repairs import NO_REPAIRS, REPAIRS, refuse_second_go_size
+
+_COOPERATIVE_CLASSICS = {"hanabi"}
+_WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}
+_NOT_REPRODUCIBLE = {"waterworld"}  # Chipmunk orders collisions by memory address
+_WINS_ABOVE = {"gin_rummy": 0.0}  # a hand that nobody knocked is nobody's
+
+
+@dataclass(frozen=True, slots=True)
+class PettingZooFamily:
+    name: str
+    package: str  # where one module per env lives
+    needs: tuple[str, ...]  # modules without which the family cannot be played
+
+    def entries(self) -> list[EnvEntry]:
+        install = None if all(map(_is_installed, (self.package.split(".")[0], *self.needs))) else self._install_line()
+        names = newest(self._modules()) if _is_installed(self.package.split(".")[0]) else []
+        return [EnvEntry(f"{self.name}/{name}", install is None, install) for name in names]
+
+    def make(self, config: EnvironmentConfig) -> AECAdapter | ParallelAdapter:
+        draw_without_screen()
+        if not _is_installed(self.package.split(".")[0]):
+            raise MissingExtraError(f"The family '{self.name}' is not installed. Type: {self._install_line()}")
+        name = resolve_name(self.name, config.env_id, self._modules())
+        base, _ = split_version(name)
+        try:
+            with quiet():
+                module = importlib.import_module(f"{self.package}.{name}")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"{self.name}/{name} needs the Python package '{error.name}', which is not installed. "
+                f"Type: {self._install_line()}"
+            ) from error
+        if base == "go":
+            refuse_second_go_size(config.options)
+        config = config.model_copy(update={"env_id": name})
+        parallel = _is_parallel(module, config)
+        raw = _make(module.parallel_env if parallel else module.env, config)
+        facts = EnvFacts(
+            config,
+            turn_based=not hasattr(module, "parallel_env"),
+            competitive=self.name == "classic" and base not in _COOPERATIVE_CLASSICS,
+            win_above=_WINS_ABOVE.get(base, -float("inf")),
+            reproducible=base not in _NOT_REPRODUCIBLE,
+            has_chance=base not in _WITHOUT_CHANCE,
+        )
+        return from_pettingzoo(raw, facts, REPAIRS.get(base, NO_REPAIRS), aliases=False)
+
+    def _modules(self) -> list[str]:
+        spec = importlib.util.find_spec(self.package)
+        folders = spec.submodule_search_locations if spec else None
+        return [m.name for m in pkgutil.iter_modules(folders or []) if split_version(m.name)[1] is not None]
+
+    def _install_line(self) -> str:
+        return f"pip install 'mosaic-rl[{self.name}]'"
+
+
+def _is_parallel(module: Any, config: EnvironmentConfig) -> bool:
+    """All at once wherever the env can: one after another, later agents would see a world that has moved."""
+    can = hasattr(module, "parallel_env")
+    match config.api_type:
+        case "auto":
+            return can
+        case "aec":
+            return False
+        case "parallel" if can:
+            return True
+    if config.api_type == "gym":
+        raise InputError(f"{config.id} has several agents: its api_type is 'aec' or 'parallel', not 'gym'.")
+    raise InputError(f"{config.id} is turn-based: its api_type is 'aec', not 'parallel'.")
+
+
+def _make(maker: Any, config: EnvironmentConfig) -> Any:
+    options = dict(config.options)
+    if config.env_id.startswith("hanabi"):  # it has no picture
+        options.setdefault("render_mode", None)
+    else:
+        options.setdefault("render_mode", "rgb_array")
+    try:
+        with quiet():
+            return maker(**options)
+    except (TypeError, AssertionError, ValueError) as error:
+        if not config.options:
+            raise
+        raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
+
+
+@cache
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+classic = PettingZooFamily("classic", "pettingzoo.classic", ("chess", "rlcard", "shimmy", "pyspiel", "pygame"))
+sisl = PettingZooFamily("sisl", "pettingzoo.sisl", ("pymunk", "Box2D", "pygame"))
+butterfly = PettingZooFamily("butterfly", "pettingzoo.butterfly", ("pymunk", "pygame"))
+mpe = PettingZooFamily("mpe", "mpe2", ("pygame",))

@@ -1,0 +1,61 @@
+"""What a family of environments is: the plug-in of the group `mosaic.envs`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import unknown
+from mosaic.core.ids import EnvID
+from mosaic.envs.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class EnvEntry:
+    """One line of the catalog."""
+
+    id: EnvID
+    installed: bool
+    install: str | None = None  # the exact line to type where something is missing
+
+
+class EnvFamily(Protocol):
+    """Names its envs without making them, and makes one."""
+
+    def entries(self) -> list[EnvEntry]: ...
+
+    def make(self, config: EnvironmentConfig) -> Env: ...
+
+
+_VERSION = re.compile(r"(.*?)[-_]v(\d+)$")
+
+
+def split_version(name: str) -> tuple[str, int | None]:
+    """`chess_v6` → ("chess", 6); `Taxi` → ("Taxi", None)."""
+    match = _VERSION.match(name)
+    return (match[1], int(match[2])) if match else (name, None)
+
+
+def newest(names: Iterable[str]) -> list[str]:
+    """Of each name the newest version."""
+    best: dict[str, tuple[int, str]] = {}
+    for name in names:
+        base, version = split_version(name)
+        best[base] = max(best.get(base, (-1, "")), (version or 0, name))
+    return sorted(name for _, name in best.values())
+
+
+def resolve_name(family: str, asked: str, names: Iterable[str]) -> str:
+    """The name that was asked for, or its newest version where none was said."""
+    names = list(names)
+    if asked in names:
+        return asked
+    candidates = {split_version(name)[0]: name for name in newest(names)}
+    if asked in candidates:
+        return candidates[asked]
+    base = split_version(asked)[0]
+    advice = f"Installed: {family}/{candidates[base]}." if base in candidates else f"Type: mosaic envs {family}"
+    raise unknown("environment", f"{family}/{asked}", (f"{family}/{name}" for name in newest(names)), advice)

@@ -1,0 +1,89 @@
+"""A Gymnasium env with its one agent as our Env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import EnvFacts, EnvSpec
+from mosaic.envs.keeping import kept, unkept
+from mosaic.envs.spaces import has_mask, inner_space, split
+from mosaic.envs.upstream import keep_pygame
+
+AGENT: AgentID = "agent_0"
+_LIVES = {AGENT: False}
+_NONE: dict[AgentID, Any] = {}
+
+
+class GymnasiumEnv:
+    """`info_masks`: take info["action_mask"] as law. Off, because Gymnasium plays masked actions (Taxi-v3).
+
+    `remake` makes the env anew for every seeded episode, for envs whose world remembers earlier ones.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        facts: EnvFacts | None = None,
+        *,
+        info_masks: bool = False,
+        aliases: bool = True,
+        remake: Callable[[], gymnasium.Env[Any, Any]] | None = None,
+    ) -> None:
+        self.env = env
+        self.possible_agents = (AGENT,)
+        self.observation_spaces = {AGENT: inner_space(env.observation_space)}
+        self.action_spaces = {AGENT: env.action_space}
+        self.spec = EnvSpec(facts or EnvFacts(), self.possible_agents, self.observation_spaces, self.action_spaces)
+        self._masked = info_masks or has_mask(env.observation_space)
+        self._keep = kept if aliases else unkept
+        self._remake = remake
+        self._over = True
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return () if self._over else self.possible_agents
+
+    def reset(self, seed: int | None = None) -> Turn:
+        if self._remake and seed is not None:
+            self.close()
+            self.env = self._remake()
+        observation, info = self.env.reset(seed=seed)
+        self._over = False
+        mask = None
+        if self._masked:
+            observation, mask = split(observation, info)
+        masks = _NONE if mask is None else {AGENT: mask}
+        return Turn({AGENT: self._keep(observation)}, masks, {AGENT: 0.0}, _LIVES, _LIVES, _NONE, {AGENT: info})
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        if self._over:
+            raise RuntimeError("step() after the end of the episode: call reset() first.")
+        if len(actions) != 1 or AGENT not in actions:
+            raise ValueError(f"Actions for {sorted(actions)}, but ['{AGENT}'] must act.")
+        observation, reward, terminated, truncated, info = self.env.step(actions[AGENT])
+        rewards, infos, mask = {AGENT: float(reward)}, {AGENT: info}, None
+        if self._masked:
+            observation, mask = split(observation, info)
+        observation = self._keep(observation)
+        if terminated or truncated:
+            self._over = True
+            ends = {AGENT: bool(terminated)}, {AGENT: bool(truncated)}
+            return Turn(_NONE, _NONE, rewards, *ends, {AGENT: observation}, infos)
+        masks = _NONE if mask is None else {AGENT: mask}
+        return Turn({AGENT: observation}, masks, rewards, _LIVES, _LIVES, _NONE, infos)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        if self.env.render_mode is None:
+            return None
+        return np.ascontiguousarray(self.env.render())
+
+    def close(self) -> None:
+        with keep_pygame():
+            self.env.close()  # type: ignore[no-untyped-call]

@@ -1,0 +1,55 @@
+"""What an env shows of itself: made, looked at and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium.spaces import Space
+
+from mosaic.core.ids import AgentID, EnvID
+from mosaic.envs.catalog import make_env
+from mosaic.envs.describe import describe_space
+from mosaic.envs.family import EnvEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EnvDescription:
+    """One line of `mosaic envs`; texts are empty where the env is not installed."""
+
+    id: EnvID
+    installed: bool
+    install: str | None
+    agents: tuple[AgentID, ...] = ()
+    turn_based: bool = False
+    competitive: bool = False
+    reproducible: bool = True
+    observation: str = ""
+    action: str = ""
+
+
+def inspect_env(entry: EnvEntry) -> EnvDescription:
+    if not entry.installed:
+        return EnvDescription(entry.id, False, entry.install)
+    env = make_env(entry.id)
+    try:
+        facts = env.spec.facts
+        return EnvDescription(
+            entry.id,
+            True,
+            None,
+            env.possible_agents,
+            facts.turn_based,
+            facts.competitive,
+            facts.reproducible,
+            _of_all(env.observation_spaces, env.possible_agents),
+            _of_all(env.action_spaces, env.possible_agents),
+        )
+    finally:
+        env.close()
+
+
+def _of_all(spaces: Mapping[AgentID, Space[Any]], agents: Iterable[AgentID]) -> str:
+    """The space, or the different spaces, of the agents."""
+    return " | ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))

@@ -1,0 +1,49 @@
+"""A user's own environment: `python:module:factory`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import gymnasium
+from pettingzoo import AECEnv, ParallelEnv
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.code import load_code
+from mosaic.core.errors import InputError
+from mosaic.envs.env import Env, EnvFacts, EnvSpec
+from mosaic.envs.gymnasium import GymnasiumEnv
+from mosaic.envs.pettingzoo import from_pettingzoo
+from mosaic.envs.transform import Named
+from mosaic.envs.upstream import draw_without_screen
+
+
+def make_own(config: EnvironmentConfig) -> Env:
+    """Whatever the factory makes: a Gymnasium env, a PettingZoo AEC or Parallel env, or an Env of ours."""
+    draw_without_screen()
+    factory = load_code(config.id)
+    if not callable(factory):
+        raise InputError(f"{config.id} is a {type(factory).__name__}, not a function or class that makes an env.")
+    options = dict(config.options)
+    info_masks = bool(options.pop("info_masks", False))
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
+    return adapt(factory(**options), EnvFacts(config), info_masks=info_masks)
+
+
+def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
+    if isinstance(raw, gymnasium.Env):
+        return GymnasiumEnv(raw, facts, info_masks=info_masks)
+    if isinstance(raw, ParallelEnv):
+        return from_pettingzoo(raw, facts)
+    if isinstance(raw, AECEnv):
+        turn_based = EnvFacts(facts.config, turn_based=True)
+        return from_pettingzoo(raw, turn_based)
+    if isinstance(getattr(raw, "spec", None), EnvSpec):
+        return Named(raw, facts)
+    raise InputError(
+        f"{facts.config.id} made a {type(raw).__name__}. It must make a gymnasium.Env, a pettingzoo AECEnv or "
+        "ParallelEnv, or an Env of Mosaic's own (see mosaic.envs.env)."
+    )

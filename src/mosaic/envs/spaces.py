@@ -1,0 +1,86 @@
+"""How an observation and its action mask are told apart, and which actions a space allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+
+from mosaic.core.turn import Action, Mask, Observation
+
+MASK = "action_mask"
+
+
+def has_mask(space: Space[Any]) -> bool:
+    return isinstance(space, spaces.Dict) and MASK in space.spaces
+
+
+def inner_space(space: Space[Any]) -> Space[Any]:
+    """The observation space without the mask; {"observation", "action_mask"} becomes the observation alone."""
+    if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
+        return space
+    rest = {key: part for key, part in space.spaces.items() if key != MASK}
+    return rest["observation"] if rest.keys() == {"observation"} else spaces.Dict(rest)
+
+
+def split(observation: Any, info: Mapping[str, Any]) -> tuple[Observation, Mask | None]:
+    """Observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
+    if isinstance(observation, dict) and MASK in observation:
+        mask = observation[MASK]
+        if len(observation) == 2 and "observation" in observation:
+            observation = observation["observation"]
+        else:
+            observation = {key: part for key, part in observation.items() if key != MASK}
+    elif MASK in info:
+        mask = info[MASK]
+    else:
+        return observation, None
+    return observation, np.asarray(mask).astype(np.bool_)  # astype copies: the env may reuse its buffer
+
+
+def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
+    """A function that says why an action is not allowed, or None. Much cheaper than `space.contains`."""
+    if isinstance(space, spaces.Discrete):
+        low = int(space.start)
+        high = low + int(space.n)
+
+        def discrete(action: Action, mask: Mask | None) -> str | None:
+            # booleans, floats and negative numbers would slip through `mask[action]`; 0-d arrays are changed in
+            # place by MPE (`action //= 5`), so they are refused as well
+            if type(action) is not int and not isinstance(action, np.integer):
+                return f"{action!r}, which is not an integer"
+            if not low <= action < high:
+                return f"{action}, outside {low}..{high - 1}"
+            if mask is not None and not mask[action - low]:
+                return f"{action}, which is illegal here (legal: {legal_text(mask, low)})"
+            return None
+
+        return discrete
+    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f":
+        shape = space.shape
+
+        def box(action: Action, mask: Mask | None) -> str | None:
+            if np.shape(action) != shape:
+                return f"an array of shape {np.shape(action)} instead of {shape}"
+            try:
+                # x - x is 0 unless x is inf or nan; bounds are left to the env, as Gymnasium's own envs clip
+                finite = np.add.reduce(np.subtract(action, action), axis=None) == 0
+            except TypeError:
+                return f"{action!r}, which is not an array of numbers"
+            return None if finite else f"{action!r}, which is not finite"
+
+        return box
+
+    def other(action: Action, mask: Mask | None) -> str | None:
+        return None if space.contains(action) else f"{action!r}, which is not in {space}"
+
+    return other
+
+
+def legal_text(mask: Mask, low: int = 0, most: int = 20) -> str:
+    """The legal actions as a short list."""
+    legal = np.flatnonzero(mask) + low
+    return ", ".join(map(str, legal[:most])) + (f" and {len(legal) - most} more" if len(legal) > most else "")

@@ -1,0 +1,54 @@
+"""An Env around an Env: what every wrapper shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import Env, EnvFacts, EnvSpec
+
+
+class Transform:
+    """Passes everything through; a wrapper overrides `reset`, `step` or the spaces it changes."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.possible_agents: tuple[AgentID, ...] = env.possible_agents
+        self.observation_spaces: Mapping[AgentID, Space[Any]] = env.observation_spaces
+        self.action_spaces: Mapping[AgentID, Space[Any]] = env.action_spaces
+        self.facts: EnvFacts = env.spec.facts
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec(self.facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return self.env.agents
+
+    def reset(self, seed: int | None = None) -> Turn:
+        return self.env.reset(seed)
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        return self.env.step(actions)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        return self.env.render()
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class Named(Transform):
+    """A user's own Env under the name it was asked for."""
+
+    def __init__(self, env: Env, facts: EnvFacts) -> None:
+        super().__init__(env)
+        self.facts = replace(env.spec.facts, config=facts.config)

@@ -1,0 +1,60 @@
+"""Which part of a reward is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from mosaic.core.ids import AgentID
+from mosaic.core.reference import Options
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import Env
+from mosaic.envs.transform import Transform
+from mosaic.envs.wrappers.kind import WrapperKind
+
+
+class ClipRewardOptions(Options):
+    """0 stays 0, because 0 is what agents get that wait or are born."""
+
+    low: float = Field(-1.0, le=0.0, description="The least that one env step pays an agent.")
+    high: float = Field(1.0, ge=0.0, description="The most that one env step pays an agent.")
+    sign: bool = Field(False, description="Pay only the sign of the reward: -1, 0 or 1.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.sign and {"low", "high"} & self.model_fields_set:
+            raise ValueError("'sign' pays -1, 0 or 1: leave 'low' and 'high' out")
+        return self
+
+
+class ClipReward(Transform):
+    """Pays every agent the changed reward of each step; a return is then the sum of these."""
+
+    def __init__(self, env: Env, clip: Callable[[float], float]) -> None:
+        super().__init__(env)
+        self._clip = clip
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        turn = self.env.step(actions)
+        return turn._replace(rewards={agent: self._clip(reward) for agent, reward in turn.rewards.items()})
+
+
+def clipping(options: ClipRewardOptions) -> Callable[[float], float]:
+    """Not-a-number stays what it is, so that whoever looks for it finds it."""
+    low, high = options.low, options.high
+    return (lambda reward: float(np.sign(reward))) if options.sign else (lambda reward: min(max(reward, low), high))
+
+
+def _make(env: Env, options: ClipRewardOptions) -> ClipReward:
+    return ClipReward(env, clipping(options))
+
+
+kind = WrapperKind(
+    usage="clip_reward[:low=-1,high=1|sign=true]",
+    help="Keeps the reward of each env step within bounds, or only its sign.",
+    make=_make,
+    options=ClipRewardOptions,
+)

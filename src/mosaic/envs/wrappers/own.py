@@ -1,0 +1,46 @@
+"""A user's own wrapper: `python:module:factory`."""
+
+from __future__ import annotations
+
+import inspect
+
+from pydantic import Field
+
+from mosaic.core.code import PREFIX, load_code
+from mosaic.core.errors import InputError
+from mosaic.core.reference import Options
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.transform import Named
+from mosaic.envs.wrappers.kind import WrapperKind
+
+
+class OwnOptions(Options):
+    code: str = Field("", description="MODULE:FACTORY; the factory is called with the Env and answers an Env.")
+
+
+def _make(env: Env, options: OwnOptions) -> Env:
+    reference = f"{PREFIX}{options.code}"
+    factory = load_code(reference)
+    if not callable(factory):
+        raise InputError(f"{reference} is a {type(factory).__name__}, not a function or class that wraps an Env.")
+    try:
+        inspect.signature(factory).bind(env)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{reference} must take one argument, the Env to wrap: {error}.") from error
+    made = factory(env)
+    if not isinstance(getattr(made, "spec", None), EnvSpec):
+        raise InputError(
+            f"{reference} answered a {type(made).__name__}. It must answer an Env of Mosaic's own, for example a "
+            "mosaic.envs.transform.Transform."
+        )
+    kept: Env = made if made.spec.facts.config == env.spec.facts.config else Named(made, env.spec.facts)
+    return kept
+
+
+kind = WrapperKind(
+    usage="python:MODULE:FACTORY",
+    help="A wrapper of your own: called with the Env, it answers an Env.",
+    make=_make,
+    options=OwnOptions,
+    first="code",
+)

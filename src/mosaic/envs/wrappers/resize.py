@@ -1,0 +1,74 @@
+"""Pictures in another size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from gymnasium.spaces import Box, Space
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import Field
+
+from mosaic.core.errors import InputError
+from mosaic.core.reference import Options
+from mosaic.envs.env import Env
+from mosaic.envs.wrappers.kind import WrapperKind
+from mosaic.envs.wrappers.pictures import is_picture
+from mosaic.envs.wrappers.viewing import View, Viewed
+
+Filter = Literal["box", "bilinear"]
+_FILTERS = {"box": Image.Resampling.BOX, "bilinear": Image.Resampling.BILINEAR}
+
+
+class ResizeOptions(Options):
+    width: int = Field(84, ge=1, le=4096, description="Pixels from left to right.")
+    height: int = Field(84, ge=1, le=4096, description="Pixels from top to bottom.")
+    filter: Filter = Field("box", description="box: the mean of the area that a pixel covers; bilinear: smoother.")
+
+
+def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
+    """Floats are computed in float32 and handed out in the space's own type."""
+    size, filter_ = (options.width, options.height), _FILTERS[options.filter]
+
+    def view(space: Space[Any]) -> View:
+        if not is_picture(space):
+            raise InputError(
+                "The wrapper 'resize' takes pictures: Box spaces of uint8 or floats shaped (height, width) or "
+                "(height, width, channels)."
+            )
+        shape = (options.height, options.width, *space.shape[2:])
+        # one pixel may mix any others, so all get the widest bounds of their channel
+        low = np.broadcast_to(space.low.min(axis=(0, 1)), shape)
+        high = np.broadcast_to(space.high.max(axis=(0, 1)), shape)
+        whole = space.dtype == np.uint8
+
+        def see(observation: Any) -> NDArray[Any]:
+            picture = np.asarray(observation, dtype=np.uint8 if whole else np.float32)
+            small = resize(picture, size, filter_)
+            return small if whole else np.clip(small, low, high).astype(space.dtype)  # the mean of equals is rounded
+
+        return View(Box(low, high, dtype=low.dtype.type), see)
+
+    return view
+
+
+def resize(picture: NDArray[Any], size: tuple[int, int], filter_: Image.Resampling) -> NDArray[Any]:
+    """The picture in this size (width, height), each channel by itself."""
+    if picture.ndim == 2 or (picture.dtype == np.uint8 and picture.shape[2] == 3):
+        return np.array(Image.fromarray(np.ascontiguousarray(picture)).resize(size, filter_))
+    # Pillow would take four channels for RGBA and weigh the first three by the last
+    return np.stack([resize(picture[..., channel], size, filter_) for channel in range(picture.shape[2])], axis=-1)
+
+
+def _make(env: Env, options: ResizeOptions) -> Viewed:
+    return Viewed(env, resized(options))
+
+
+kind = WrapperKind(
+    usage="resize[:width=84,height=84,filter=box|bilinear]",
+    help="Pictures in another size.",
+    make=_make,
+    options=ResizeOptions,
+)

@@ -1,0 +1,82 @@
+"""When an episode is cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gymnasium.wrappers.utils import create_zero_array
+from pydantic import Field
+
+from mosaic.core.ids import AgentID
+from mosaic.core.reference import Options
+from mosaic.core.turn import Action, Observation, Turn
+from mosaic.envs.env import Env
+from mosaic.envs.transform import Transform
+from mosaic.envs.wrappers.kind import WrapperKind
+
+
+class TimeLimitOptions(Options):
+    max_steps: int = Field(ge=1, description="Env steps after which every living agent is truncated.")
+
+
+class TimeLimit(Transform):
+    """Truncates every agent that lives through the last env step; `terminated` stays as the env said, both may be True.
+
+    Its final observation is what the agent saw last. In a turn-based game an agent that waits sees nothing in that
+    step: its observation of an earlier turn stands in, and for one that never had a turn the member of its space that
+    is nearest to zero.
+    """
+
+    def __init__(self, env: Env, max_steps: int) -> None:
+        super().__init__(env)
+        self._max_steps = max_steps
+        self._steps = 0
+        self._last: dict[AgentID, Observation] = {}
+        self._cut = False
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return () if self._cut else self.env.agents
+
+    def reset(self, seed: int | None = None) -> Turn:
+        turn = self.env.reset(seed)
+        self._steps, self._cut, self._last = 0, False, dict(turn.observations)
+        return turn
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        if self._cut:
+            raise RuntimeError("step() after the end of the episode: call reset() first.")
+        turn = self.env.step(actions)
+        self._steps += 1
+        self._last.update(turn.observations)
+        self._last.update(turn.final_observations)
+        if self._steps < self._max_steps:
+            return turn
+        self._cut = True
+        return self._truncate(turn)
+
+    def _truncate(self, turn: Turn) -> Turn:
+        return Turn(
+            observations={},
+            action_masks={},
+            rewards=turn.rewards,
+            terminated=turn.terminated,
+            truncated=dict.fromkeys(turn.truncated, True),
+            final_observations={agent: self._last_look(agent) for agent in turn.truncated},
+            infos={**{agent: {} for agent in turn.truncated}, **turn.infos},
+        )
+
+    def _last_look(self, agent: AgentID) -> Observation:
+        return self._last[agent] if agent in self._last else create_zero_array(self.observation_spaces[agent])
+
+
+def _make(env: Env, options: TimeLimitOptions) -> TimeLimit:
+    return TimeLimit(env, options.max_steps)
+
+
+kind = WrapperKind(
+    usage="time_limit:max_steps=N",
+    help="Truncates every living agent after so many env steps.",
+    make=_make,
+    options=TimeLimitOptions,
+)

@@ -1,0 +1,64 @@
+"""How what each agent sees is changed while the rest of a Turn passes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from gymnasium.spaces import Space
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.core.lookup import Lookup
+from mosaic.core.turn import Action, Observation, Turn
+from mosaic.envs.env import Env
+from mosaic.envs.transform import Transform
+
+T = TypeVar("T")
+
+
+class View(NamedTuple):
+    """Another look at the observations of one space."""
+
+    space: Space[Any]  # of what `see` answers
+    see: Callable[[Observation], Observation]  # answers something new; what it is given is never written to
+
+
+class Viewed(Transform):
+    """Every agent sees through the view of its space. A view may refuse a space with an InputError."""
+
+    def __init__(self, env: Env, view: Callable[[Space[Any]], View]) -> None:
+        super().__init__(env)
+        self._views = each_agent(env, view)
+        self.observation_spaces = Lookup(lambda agent: self._views[agent].space, env.possible_agents)
+
+    def reset(self, seed: int | None = None) -> Turn:
+        return seen(self.env.reset(seed), self._see)
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        return seen(self.env.step(actions), self._see)
+
+    def _see(self, agent: AgentID, observation: Observation) -> Observation:
+        return self._views[agent].see(observation)
+
+
+def seen(turn: Turn, see: Callable[[AgentID, Observation], Observation]) -> Turn:
+    """The Turn with every observation, final ones included, as `see` answers it."""
+    return turn._replace(
+        observations={agent: see(agent, observation) for agent, observation in turn.observations.items()},
+        final_observations={agent: see(agent, last) for agent, last in turn.final_observations.items()},
+    )
+
+
+def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
+    """What the view makes of each agent's space, also of agents born later; a refusal names the agent."""
+
+    def ask(agent: AgentID) -> T:
+        space = env.observation_spaces[agent]
+        try:
+            return view(space)
+        except InputError as error:
+            shown = " ".join(str(space).split())
+            raise InputError(f"{error} In {env.spec.env_id}, '{agent}' sees {shown}.") from error
+
+    return Lookup(ask, env.possible_agents)

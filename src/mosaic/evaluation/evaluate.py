@@ -1,0 +1,155 @@
+"""How good a mapping of policies to agents is in an env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvSpec
+from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, distinct_seeds, play_games
+from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.statistics import Estimate, estimate_mean
+from mosaic.evaluation.summary import Summary, by_agent, by_policy
+from mosaic.evaluation.table import Game, Plan
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
+from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
+from mosaic.policies.registry import is_reproducible
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    env: EnvID
+    options: Mapping[str, Any]
+    seed: int
+    max_steps: int
+    num_workers: int
+    reproducible: bool  # asked again with the same seed, everything but the times is the same
+    agents: Mapping[AgentID, Summary]
+    policies: Mapping[PolicyID, Summary]
+    episode_results: tuple[EpisodeResult, ...]
+    wall_time_s: float  # making envs and starting processes included
+
+    @property
+    def env_steps(self) -> int:
+        return sum(result.length for result in self.episode_results)
+
+    @property
+    def agent_steps(self) -> int:
+        return sum(result.agent_steps for result in self.episode_results)
+
+    @property
+    def env_steps_per_s(self) -> float:
+        """From the first episode's start to the last one's end, all processes together."""
+        start_s = min(result.span_s[0] for result in self.episode_results)
+        end_s = max(result.span_s[1] for result in self.episode_results)
+        return self.env_steps / max(end_s - start_s, 1e-9)
+
+    @property
+    def length(self) -> Estimate:
+        return estimate_mean([result.length for result in self.episode_results])
+
+    @property
+    def distinct_games(self) -> int:
+        """Where neither env nor policies draw lots, n episodes are one game played n times."""
+        return len({result.game for result in self.episode_results})
+
+    @property
+    def cut(self) -> int:
+        """How many episodes were stopped at max_steps."""
+        return sum(result.cut for result in self.episode_results)
+
+    def to_json(self) -> dict[str, Any]:
+        length = self.length
+        return {
+            "env": self.env,
+            "options": dict(self.options),
+            "seed": self.seed,
+            "episodes": len(self.episode_results),
+            "max_steps": self.max_steps,
+            "cut": self.cut,
+            "env_steps": self.env_steps,
+            "agent_steps": self.agent_steps,
+            "env_steps_per_s": self.env_steps_per_s,
+            "wall_time_s": self.wall_time_s,
+            "num_workers": self.num_workers,
+            "reproducible": self.reproducible,
+            "distinct_games": self.distinct_games,
+            "length_mean": length.mean,
+            "length_ci95": length.ci95,
+            "agents": {agent: summary.to_json() for agent, summary in self.agents.items()},
+            "policies": {policy: summary.to_json() for policy, summary in self.policies.items()},
+            "episode_results": [result.to_json() for result in self.episode_results],
+        }
+
+
+def evaluate(
+    env: EnvID | EnvironmentConfig,
+    mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    num_workers: int = 1,
+    max_steps: int | None = None,
+    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+    record_dir: Path | None = None,
+    on_episode: Callable[[EpisodeResult], None] | None = None,
+) -> Evaluation:
+    """Plays every episode on a seed of its own; neither processes nor their order change the result.
+
+    `max_steps` (None: 10,000) cuts episodes that have no end. `record_dir` keeps every episode, to be replayed.
+    `on_episode` is told of each result as it arrives, in any order.
+    """
+    began = monotonic()
+    max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
+    check_counts(episodes=episodes, num_workers=num_workers, max_steps=max_steps)
+    mapping = as_mapping(mapping)
+    with closing(make_env(env)) as made:
+        spec = made.spec
+        _check(mapping, spec)
+        plan = Plan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
+        games = [Game(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
+        results: list[EpisodeResult] = []
+        with closing(play_games(plan, games, num_workers, made)) as arriving:
+            for result in arriving:
+                results.append(result)
+                if on_episode is not None:
+                    on_episode(result)
+    results.sort(key=lambda result: result.index)
+    policies = by_policy(results)
+    return Evaluation(
+        env=spec.env_id,
+        options=plan.environment.model_dump(mode="json")["options"],
+        seed=seed,
+        max_steps=max_steps,
+        num_workers=num_workers,
+        reproducible=spec.facts.reproducible and all(map(is_reproducible, policies)),
+        agents=by_agent(results, spec.possible_agents),
+        policies=policies,
+        episode_results=tuple(results),
+        wall_time_s=monotonic() - began,
+    )
+
+
+def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -> AgentMapping:
+    """From {"player_0": "random"}, ["player_0=random"] or a mapping as it is."""
+    if isinstance(mapping, Mapping):
+        return PolicyMapping.of(mapping)
+    if isinstance(mapping, str):
+        return parse_mapping([mapping])
+    if isinstance(mapping, Sequence):
+        return parse_mapping(mapping)
+    return mapping
+
+
+def _check(mapping: AgentMapping, spec: EnvSpec) -> None:
+    """What is misspelled is said now, before any process is started."""
+    mapping.check(spec.possible_agents)
+    for agent in spec.possible_agents:
+        is_reproducible(mapping.seat(agent, 0).policy)

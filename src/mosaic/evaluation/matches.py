@@ -1,0 +1,62 @@
+"""Which games a tournament consists of, and what one of them came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from mosaic.core.episode import Outcome
+from mosaic.core.ids import PolicyID
+from mosaic.evaluation.play import distinct_seeds
+from mosaic.evaluation.results import GameDigest
+
+SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
+
+
+class Match(NamedTuple):
+    """The index-th game of a pair; `first` has the first seat."""
+
+    first: PolicyID
+    second: PolicyID
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    match: Match
+    seed: int
+    score: float  # of the first: 1, ½ or 0
+    length: int  # in env steps
+    cut: bool
+    game: GameDigest
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.match._asdict(),
+            "seed": self.seed,
+            "score": self.score,
+            "length": self.length,
+            "cut": self.cut,
+            "game": list(self.game),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> MatchResult:
+        """Raises KeyError, TypeError or ValueError where the data is something else."""
+        score = float(data["score"])
+        if score not in SCORES.values():
+            raise ValueError(f"a score is 1, 0.5 or 0, not {score}")
+        match = Match(str(data["first"]), str(data["second"]), int(data["index"]))
+        game = GameDigest(*map(int, data["game"]))
+        return cls(match, int(data["seed"]), score, int(data["length"]), bool(data["cut"]), game)
+
+
+def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[Match, int]:
+    """Every ordered pair plays `games` games; the seed of each depends on the pair, not on who else takes part."""
+    return {
+        Match(first, second, index): child
+        for first, second in permutations(policies, 2)
+        for index, child in enumerate(distinct_seeds(games, seed, "game", first, second))
+    }

@@ -1,0 +1,55 @@
+"""How the games of an evaluation are played: here or in several processes, with the same results."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Generator, Sequence
+
+from mosaic.core.errors import InputError
+from mosaic.core.seeding import child_seed
+from mosaic.envs.env import Env
+from mosaic.evaluation.processes import play_in_processes
+from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.table import Game, Plan, Table
+
+DEFAULT_MAX_STEPS = 10_000  # some envs have no end of their own: random play in CliffWalking
+
+
+def play_games(plan: Plan, games: Sequence[Game], num_workers: int, env: Env) -> Generator[EpisodeResult, None, None]:
+    """Results as they arrive. `env` is the one that was made to look at it; it is played on or closed."""
+    if num_workers == 1 or len(games) < 2:
+        with Table(plan, env) as table:
+            for game in games:
+                yield table.play(game)
+        return
+    env.close()  # some envs exist once only: a port, a window
+    _check_can_travel(plan)
+    yield from play_in_processes(plan, games, num_workers)
+
+
+def distinct_seeds(count: int, seed: int, *names: str | int) -> list[int]:
+    """The seeds of the named streams 0, 1, 2, …: all different, and the first ones the same for every count."""
+    seeds: dict[int, None] = {}
+    for index in range(count):
+        child, again = child_seed(seed, *names, index), 0
+        while child in seeds:  # 1 % of the evaluations with 6,500 episodes would have a twin
+            again += 1
+            child = child_seed(seed, *names, index, again)
+        seeds[child] = None
+    return list(seeds)
+
+
+def check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(f"{name} is {count}; it must be at least 1.")
+
+
+def _check_can_travel(plan: Plan) -> None:
+    try:
+        pickle.dumps(plan)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"This mapping cannot be sent to other processes: {error}. "
+            "Use num_workers=1, or name policies and functions that a module holds: python:module:function."
+        ) from error

@@ -1,0 +1,154 @@
+"""How games are shared out among processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import TypeAlias
+
+from mosaic.evaluation.failure import WorkerError, portable
+from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.table import Game, Plan, Table
+
+Share: TypeAlias = Sequence[Game]
+_SHARES_PER_PROCESS = 8  # several, because games differ in length
+_LARGEST_SHARE = 64
+_END_WITHIN_S = 5.0
+
+
+def play_in_processes(plan: Plan, games: Sequence[Game], num_workers: int) -> Generator[EpisodeResult, None, None]:
+    """The results as they arrive, in any order. The first error of any process ends all of them."""
+    shares = _shares(games, num_workers)
+    with _started(plan, min(num_workers, len(shares))) as crew:
+        owed = {connection: _hand_out(connection, shares) for connection in crew}
+        while any(owed.values()):
+            for ready in wait([connection for connection, count in owed.items() if count]):
+                assert isinstance(ready, Connection)
+                yield _receive(ready, crew[ready])
+                owed[ready] -= 1
+                if not owed[ready]:
+                    owed[ready] = _hand_out(ready, shares)
+        for connection in crew:
+            _see_off(connection)
+
+
+def _shares(games: Sequence[Game], num_workers: int) -> deque[Share]:
+    size = min(_LARGEST_SHARE, -(-len(games) // (num_workers * _SHARES_PER_PROCESS)))
+    return deque(games[start : start + size] for start in range(0, len(games), max(size, 1)))
+
+
+def _hand_out(connection: Connection, shares: deque[Share]) -> int:
+    """How many games this process now owes us; an empty share sends it home."""
+    share: Share = shares.popleft() if shares else ()
+    with suppress(ConnectionError):  # it is dead: _receive says so, with its exit code
+        connection.send(share)
+    return len(share)
+
+
+def _receive(connection: Connection, process: BaseProcess) -> EpisodeResult:
+    try:
+        message: EpisodeResult | Exception = connection.recv()
+    except (EOFError, ConnectionError):
+        process.join(_END_WITHIN_S)
+        raise WorkerError(
+            f"A process that played episodes ended with exit code {process.exitcode} before it was done. "
+            "See above for what it said; in a script, call Mosaic below `if __name__ == '__main__':`."
+        ) from None
+    if isinstance(message, Exception):
+        raise message
+    return message
+
+
+def _see_off(connection: Connection) -> None:
+    """Waits for a process that was sent home; closing its env or its controllers may still fail."""
+    try:
+        message: Exception = connection.recv()
+    except (EOFError, ConnectionError):
+        return
+    raise message
+
+
+@contextmanager
+def _started(plan: Plan, count: int) -> Iterator[dict[Connection, BaseProcess]]:
+    """Processes that are gone when the block is left: on their own if all is done, ended by force otherwise."""
+    spawn = multiprocessing.get_context("spawn")  # forked copies of threads, engines and pictures would misbehave
+    crew: dict[Connection, BaseProcess] = {}
+    try:
+        for _ in range(count):
+            ours, theirs = spawn.Pipe()
+            process: BaseProcess = spawn.Process(target=_work, args=(plan, theirs), name="mosaic-games")
+            with _ctrl_c_held_back():
+                process.start()
+            theirs.close()
+            crew[ours] = process
+        yield crew
+    except BaseException:
+        for process in crew.values():
+            process.terminate()
+        raise
+    finally:
+        for connection, process in crew.items():
+            connection.close()
+            process.join(_END_WITHIN_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """What is started in here never sees Ctrl-C: the parent does, and ends it. Nothing is lost, only delayed."""
+    resource_tracker.ensure_running()  # starting it would open the gate again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(plan: Plan, connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent()
+    try:
+        with Table(plan) as table:
+            while share := _next_share(connection):
+                for game in share:
+                    _send(connection, table.play(game))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must raise it
+        _send(connection, portable(error))
+
+
+def _send(connection: Connection, message: EpisodeResult | Exception) -> None:
+    try:
+        connection.send(message)
+    except ConnectionError:  # nobody listens any more; errors of the env's own connections are another matter
+        os._exit(1)
+
+
+def _next_share(connection: Connection) -> Share:
+    try:
+        share: Share = connection.recv()
+    except EOFError:
+        return ()
+    return share
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()

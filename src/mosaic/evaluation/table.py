@@ -1,0 +1,82 @@
+"""How the games of an evaluation are played, one after another, in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import Env
+from mosaic.evaluation.results import EpisodeResult, sum_up
+from mosaic.policies.mapping import AgentMapping
+from mosaic.runners.local import LocalEnvRunner
+from mosaic.runners.record import save_episode
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all games of an evaluation share; it is sent to every process that plays some of them."""
+
+    environment: EnvironmentConfig
+    mappings: tuple[AgentMapping, ...]
+    seed: int  # of the controllers; every game has its own besides
+    max_steps: int
+    time_limit_s: float | None
+    record_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """One episode to be played."""
+
+    index: int
+    seed: int
+    mapping: int = 0  # which of the plan's
+
+
+class Table:
+    """One env, at which the controllers change with the mapping."""
+
+    def __init__(self, plan: Plan, env: Env | None = None) -> None:
+        self._plan = plan
+        self._env = make_env(plan.environment) if env is None else env
+        self._mapping = -1
+        self._runner: LocalEnvRunner | None = None
+
+    def play(self, game: Game) -> EpisodeResult:
+        plan, runner = self._plan, self._seated(game.mapping)
+        began = monotonic()
+        episode = runner.run(
+            game.seed, episode=game.index, max_steps=plan.max_steps, digests=plan.record_dir is not None
+        )
+        span_s = began, monotonic()
+        if plan.record_dir is not None:
+            save_episode(plan.record_dir / f"{game.index:06d}.json", episode)
+        everybody = dict.fromkeys([*episode.policies, *episode.returns])  # also those born later
+        policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
+        return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.cast.close()
+        self._env.close()
+
+    def __enter__(self) -> Table:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _seated(self, mapping: int) -> LocalEnvRunner:
+        """The controllers of this mapping; those of the one before are closed, for they may be whole processes."""
+        if self._runner is None or mapping != self._mapping:
+            if self._runner is not None:
+                self._runner.cast.close()
+            plan = self._plan
+            self._runner = LocalEnvRunner(
+                self._env, plan.mappings[mapping], seed=plan.seed, time_limit_s=plan.time_limit_s
+            )
+            self._mapping = mapping
+        return self._runner

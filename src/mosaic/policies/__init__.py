@@ -1,0 +1,1 @@
+"""Who acts for the agents."""

@@ -1,0 +1,81 @@
+"""What acts for agents, and what a kind of policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.reference import Options
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import EnvSpec
+
+DEFAULT_TIME_LIMIT_S = 60.0
+
+
+class PolicyController(Protocol):
+    """Acts for agents. It sees its own agents only and answers for each one in `turn.observations`."""
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None: ...  # an episode starts; all earlier is forgotten
+
+    def act(self, turn: Turn) -> Mapping[AgentID, Action]: ...
+
+    def close(self) -> None: ...  # twice is fine
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """Keeps state from step to step; an agent's part of it ends when the agent ends or somebody else takes over."""
+
+    def forget(self, agent: AgentID) -> None: ...
+
+
+class Explanation(NamedTuple):
+    """What a policy thinks of a position; None where it has no opinion."""
+
+    probabilities: NDArray[np.float64] | None  # over the discrete actions
+    value: float | None  # expected return of the agent
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """Can say what it would do and why; asking changes nothing."""
+
+    def explain(self, turn: Turn) -> Mapping[AgentID, Explanation]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """For whom a controller is wanted."""
+
+    reference: PolicyID
+    spec: EnvSpec
+    agents: tuple[AgentID, ...]  # who shares it, as far as known ahead
+    seed: int = 0
+    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S  # for one answer; processes are cut off at it
+
+
+def always(options: Any) -> bool:
+    return True
+
+
+def nothing_missing() -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyKind:
+    """A plug-in of the group `mosaic.policies`: everything that `NAME:…` may mean."""
+
+    usage: str  # stockfish[:elo=1500]
+    help: str  # one line for lists
+    make: Callable[[Any, PolicyRequest], PolicyController]  # first argument: an instance of `options`
+    options: type[Options] = Options
+    first: str | None = None  # the option that may stand without its name: uci:PATH
+    reproducible: Callable[[Any], bool] = always  # the same seed plays the same game
+    waits: bool = False  # for a person: no time limit
+    missing: Callable[[], str | None] = nothing_missing  # the exact line to type where something is not installed

@@ -1,0 +1,108 @@
+"""Which policy answers for which agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Protocol
+
+from mosaic.core.code import PREFIX, load_code
+from mosaic.core.errors import InputError, nearest
+from mosaic.core.ids import AgentID, PolicyID
+
+
+class MappingError(InputError):
+    """A mapping and an env's agents do not fit."""
+
+
+class Seat(NamedTuple):
+    """The place of one controller: all agents that are given the same seat share it."""
+
+    group: str  # the rule that gave it: `red_*`
+    policy: PolicyID
+
+
+class AgentMapping(Protocol):
+    """Says for every agent, also one born later, where it sits in an episode."""
+
+    def seat(self, agent: AgentID, episode: int) -> Seat: ...
+
+    def check(self, agents: Collection[AgentID]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMapping:
+    """Rules (agent pattern, policy); the first that fits wins. Agents of one rule share one controller.
+
+    A pattern is a name, `red_*`, or several of them separated by commas: `archer_0,knight_*`.
+    """
+
+    rules: tuple[tuple[str, PolicyID], ...]
+
+    @classmethod
+    def of(cls, rules: Mapping[str, PolicyID] | Iterable[str]) -> PolicyMapping:
+        """From {"player_0": "random"} or ["player_0=random", "red_*=minimax"]."""
+        pairs = rules.items() if isinstance(rules, Mapping) else map(_parse_rule, rules)
+        return cls(tuple(pairs))
+
+    def seat(self, agent: AgentID, episode: int = 0) -> Seat:
+        for pattern, policy in self.rules:
+            if _fits(agent, pattern):
+                return Seat(pattern, policy)
+        raise MappingError(f"No policy for agent '{agent}'. Add --agent {agent}=POLICY or --agent '*=POLICY'.")
+
+    def check(self, agents: Collection[AgentID]) -> None:
+        """Every agent has a policy and every rule fits an agent; skipped for envs that name no agents ahead."""
+        for pattern in [part for group, _ in self.rules for part in group.split(",")] if agents else ():
+            if not any(_fits(agent, pattern) for agent in agents):
+                near = nearest(pattern, agents)
+                hint = f" Did you mean '{near}'?" if near else ""
+                raise MappingError(f"There is no agent '{pattern}'.{hint} Agents: {', '.join(agents)}.")
+        for agent in agents:
+            self.seat(agent)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionMapping:
+    """`function(agent_id, episode) -> policy`, asked at the start of every episode."""
+
+    reference: str
+    function: Callable[[AgentID, int], PolicyID]
+
+    def seat(self, agent: AgentID, episode: int = 0) -> Seat:
+        policy = self.function(agent, episode)
+        if not isinstance(policy, str):
+            raise MappingError(
+                f"{self.reference}('{agent}', {episode}) answered {policy!r} instead of a policy's name."
+            )
+        return Seat(policy, policy)
+
+    def check(self, agents: Collection[AgentID]) -> None:
+        for agent in agents:
+            self.seat(agent)
+
+
+def parse_mapping(texts: Iterable[str]) -> AgentMapping:
+    """What `--agent` says: rules AGENT=POLICY, or one python:module:function."""
+    texts = list(texts)
+    functions = [text for text in texts if text.startswith(PREFIX) and "=" not in text]
+    if not functions:
+        return PolicyMapping.of(texts)
+    if len(texts) > 1:
+        raise MappingError(f"'{functions[0]}' decides for every agent: leave the other --agent options out.")
+    function = load_code(functions[0])
+    if not callable(function):
+        raise MappingError(f"{functions[0]} is a {type(function).__name__}, not a function of (agent_id, episode).")
+    return FunctionMapping(functions[0], function)
+
+
+def _parse_rule(text: str) -> tuple[str, PolicyID]:
+    agents, equals, policy = text.partition("=")
+    if not (agents and equals and policy):
+        raise MappingError(f"'{text}' is not AGENT=POLICY, for example player_0=random or '*=random'.")
+    return agents, policy
+
+
+def _fits(agent: AgentID, pattern: str) -> bool:
+    return any(part == agent or fnmatchcase(agent, part) for part in pattern.split(","))

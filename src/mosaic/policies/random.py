@@ -1,0 +1,57 @@
+"""Uniform legal play."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+from gymnasium import spaces
+from gymnasium.spaces import Space
+
+from mosaic.core.ids import AgentID
+from mosaic.core.lookup import Lookup
+from mosaic.core.reference import Options
+from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import PolicyKind, PolicyRequest
+
+
+class RandomPolicyController:
+    """Draws from its own seed; the env's own spaces are never sampled, because agents share them."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self._random = Random(0)  # 0.4 µs a draw; numpy's Generator takes 2 to 8
+        self._spaces: Lookup[AgentID, Space[Any]] = Lookup(lambda agent: self._private(spec.action_spaces[agent]))
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
+        self._random.seed(seed)
+        self._spaces.clear()
+
+    def act(self, turn: Turn) -> dict[AgentID, Action]:
+        masks = turn.action_masks
+        return {agent: self._draw(self._spaces[agent], masks.get(agent)) for agent in turn.observations}
+
+    def _private(self, space: Space[Any]) -> Space[Any]:
+        if isinstance(space, spaces.Discrete):
+            return space  # never sampled below, so it may be shared
+        copy = deepcopy(space)
+        copy.seed(self._random.getrandbits(31))
+        return copy
+
+    def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
+        if not isinstance(space, spaces.Discrete):
+            return space.sample()
+        if mask is None:
+            return int(space.start) + self._random.randrange(int(space.n))
+        return int(space.start) + int(self._random.choice(mask.nonzero()[0]))
+
+    def close(self) -> None:
+        pass
+
+
+def _make(options: Options, request: PolicyRequest) -> RandomPolicyController:
+    return RandomPolicyController(request.spec)
+
+
+kind = PolicyKind(usage="random", help="Uniform over the legal actions, from its own seed.", make=_make)

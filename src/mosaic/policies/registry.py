@@ -1,0 +1,37 @@
+"""How a policy reference becomes a controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.plugins import load_plugin
+from mosaic.core.reference import parse_options, split_reference
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
+
+
+def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
+    """The kind and its checked options; nothing is started yet."""
+    name, text = split_reference(reference)
+    kind: PolicyKind = load_plugin("mosaic.policies", name)
+    return kind, parse_options(reference, text, kind.options, kind.first)
+
+
+def is_reproducible(reference: PolicyID) -> bool:
+    kind, options = parse_policy(reference)
+    return kind.reproducible(options)
+
+
+def load_policy(
+    reference: PolicyID,
+    spec: EnvSpec,
+    agents: tuple[AgentID, ...] | None = None,
+    *,
+    seed: int = 0,
+    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+) -> PolicyController:
+    """A controller that may act for these agents (all, if not said) of this env."""
+    kind, options = parse_policy(reference)
+    agents = spec.possible_agents if agents is None else agents
+    return kind.make(options, PolicyRequest(reference, spec, agents, seed, time_limit_s))

@@ -1,0 +1,47 @@
+"""What may be said about a chess engine: how long it thinks and how strong it plays."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from mosaic.core.reference import Options
+
+DEFAULT_DEPTH = 10  # about 15 ms a move on one core, and the same move every time
+
+
+class EngineOptions(Options):
+    """Without depth, time_s or nodes: depth=10. With several, the first limit reached ends the search."""
+
+    depth: int | None = Field(None, ge=1, description="Half-moves to look ahead.")
+    time_s: float | None = Field(None, ge=0.001, description="Seconds to think about each move.")
+    nodes: int | None = Field(None, ge=1, description="Positions to look at for each move.")
+    elo: int | None = Field(
+        None, description="Play about this well, as the engine's makers rated it with more time than the default limit."
+    )
+    skill: int | None = Field(None, ge=0, le=20, description="Play this well, from 0 (weakest) to 20 (full strength).")
+
+    @model_validator(mode="after")
+    def _one_strength(self) -> EngineOptions:
+        if self.elo is not None and self.skill is not None:
+            raise ValueError("elo and skill are two ways to say the same, give one of them")
+        return self
+
+
+class UciOptions(EngineOptions):
+    path: str = Field(description="The engine's program: a path, or a name to be looked up.")
+
+
+def is_reproducible(options: EngineOptions) -> bool:
+    """An engine plays weaker by chance, and what a clock allows differs from time to time."""
+    return options.elo is None and options.skill is None and options.time_s is None
+
+
+def go_command(options: EngineOptions) -> str:
+    """`go depth 10`: the limits in the engine's words."""
+    limits = {
+        "depth": options.depth,
+        "nodes": options.nodes,
+        "movetime": None if options.time_s is None else round(options.time_s * 1000),
+    }
+    given = [f"{name} {value}" for name, value in limits.items() if value is not None]
+    return " ".join(["go", *(given or [f"depth {DEFAULT_DEPTH}"])])

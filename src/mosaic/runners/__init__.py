@@ -1,0 +1,1 @@
+"""How controllers and envs become episodes."""

@@ -1,0 +1,109 @@
+"""Who sits where: the controllers of an episode, made when first needed, swapped while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mosaic.core.errors import unknown
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.lookup import Lookup
+from mosaic.core.seeding import child_seed
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers
+from mosaic.policies.mapping import AgentMapping, Seat
+from mosaic.policies.registry import load_policy, parse_policy
+
+
+@dataclass(slots=True)
+class Player:
+    """A controller in its seat."""
+
+    seat: Seat
+    controller: PolicyController
+    limit_s: float | None
+    agents: set[AgentID] = field(default_factory=set)  # for whom it acts in this episode
+    begun: bool = False
+
+
+class Cast:
+    """The live mapping of agents to controllers. Agents of one seat share one controller."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        mapping: AgentMapping,
+        *,
+        seed: int = 0,
+        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+        controllers: dict[PolicyID, PolicyController] | None = None,
+    ) -> None:
+        """`controllers`: objects to use for these policy names instead of looking the names up."""
+        mapping.check(spec.possible_agents)
+        self._spec, self._mapping, self._seed, self.time_limit_s = spec, mapping, seed, time_limit_s
+        self._given = controllers or {}
+        self._players: dict[Seat, Player] = {}
+        self._seed_of_episode, self._episode = 0, 0
+        self._known: tuple[AgentID, ...] = ()
+        self._swapped: dict[AgentID, Seat] = {}
+        self.players: Lookup[AgentID, Player] = Lookup(self._player)
+
+    def begin(self, seed: int, episode: int, agents: Iterable[AgentID]) -> None:
+        """A new episode: everybody is back where the mapping says."""
+        self._seed_of_episode, self._episode, self._known = seed, episode, tuple(agents)
+        self.players.clear()
+        self._swapped.clear()
+        for player in self._players.values():
+            player.begun = False
+            player.agents.clear()
+        for agent in self._known:
+            self.players[agent]
+
+    def swap(self, agent: AgentID, policy: PolicyID) -> None:
+        """From now on this policy acts for the agent alone."""
+        if self._spec.possible_agents and agent not in self._spec.possible_agents:
+            raise unknown("agent", agent, self._spec.possible_agents)
+        seat = Seat(agent, policy)
+        self._ready(seat)  # fails before anything has changed
+        self.forget(agent)
+        self.players.pop(agent).agents.discard(agent)
+        self._swapped[agent] = seat
+
+    def forget(self, agent: AgentID) -> None:
+        controller = self.players[agent].controller
+        if isinstance(controller, Remembers):
+            controller.forget(agent)
+
+    def policy_of(self, agent: AgentID) -> PolicyID:
+        return self.players[agent].seat.policy
+
+    def close(self) -> None:
+        for player in self._players.values():
+            player.controller.close()
+        self._players.clear()
+        self.players.clear()
+
+    def _player(self, agent: AgentID) -> Player:
+        player = self._ready(self._seat(agent))
+        if not player.begun:
+            mine = tuple(a for a in self._known if self._seat(a) == player.seat) or (agent,)
+            player.controller.begin(mine, child_seed(self._seed_of_episode, "policy", *player.seat))
+            player.begun = True
+        player.agents.add(agent)
+        return player
+
+    def _seat(self, agent: AgentID) -> Seat:
+        return self._swapped.get(agent) or self._mapping.seat(agent, self._episode)
+
+    def _ready(self, seat: Seat) -> Player:
+        """The player of this seat, its controller made if this is the first time."""
+        if seat not in self._players:
+            if seat.policy in self._given:
+                controller, waits = self._given[seat.policy], False
+            else:
+                agents = tuple(a for a in self._spec.possible_agents if self._seat(a) == seat) or (seat.group,)
+                seed = child_seed(self._seed, "policy", *seat)
+                controller = load_policy(seat.policy, self._spec, agents, seed=seed, time_limit_s=self.time_limit_s)
+                waits = parse_policy(seat.policy)[0].waits
+            self._players[seat] = Player(seat, controller, None if waits else self.time_limit_s)
+        return self._players[seat]

@@ -1,0 +1,186 @@
+"""How an env and a mapping become episodes, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mosaic.core.episode import End, Episode, PolicyChange
+from mosaic.core.errors import MosaicError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.lookup import Lookup
+from mosaic.core.turn import Action, Turn, digest
+from mosaic.envs.env import Env
+from mosaic.envs.spaces import objection
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
+from mosaic.policies.mapping import AgentMapping, PolicyMapping
+from mosaic.runners.cast import Cast, Player
+from mosaic.runners.versions import versions
+from mosaic.runners.watch import Watch
+
+
+class ControllerError(MosaicError):
+    """A controller failed. Nothing is played in its place."""
+
+
+class IllegalActionError(ControllerError):
+    """A controller answered with something it may not do."""
+
+    exit_code = 2
+
+
+class LocalEnvRunner:
+    """Plays episodes of one env. Agents of one policy are asked together."""
+
+    def __init__(
+        self,
+        env: Env,
+        mapping: AgentMapping | Mapping[str, PolicyID],
+        *,
+        seed: int = 0,
+        time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
+        controllers: dict[PolicyID, PolicyController] | None = None,
+    ) -> None:
+        self.env = env
+        self._environment = env.spec.facts.config.model_dump(mode="json")
+        if isinstance(mapping, Mapping):
+            mapping = PolicyMapping.of(mapping)
+        self.cast = Cast(env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers)
+        self._objections = Lookup(lambda agent: objection(env.action_spaces[agent]), env.possible_agents)
+        self.record = Episode({}, 0, {})  # of the episode that is played now, or was last
+        self._everybody: Player | None = None  # the one who acts for all, asked with the whole Turn
+
+    def run(self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False) -> Episode:
+        """One whole episode. `episode` counts them for mappings that change from one to the next."""
+        for _ in self.turns(seed, episode=episode, max_steps=max_steps, digests=digests):
+            pass
+        return self.record
+
+    def turns(
+        self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False
+    ) -> Iterator[Turn]:
+        """One episode, Turn by Turn, for a screen that draws in between; `record` grows with it."""
+        env, cast = self.env, self.cast
+        turn = env.reset(seed)
+        cast.begin(seed, episode, env.possible_agents or tuple(turn.rewards))
+        record = self.record = Episode(
+            environment=self._environment,
+            seed=seed,
+            policies={agent: player.seat.policy for agent, player in cast.players.items()},
+            first_digest=digest(turn),
+            versions=dict(versions()),
+        )
+        self._find_everybody()
+        note_actions, note_rewards = record.actions.append, record.rewards.append
+        if digests:
+            record.digests.append(record.first_digest)
+        steps = 0
+        with Watch(cast.time_limit_s) as watch:
+            yield turn
+            while turn.observations:
+                if steps == max_steps:
+                    record.cut = True
+                    break
+                actions = self._ask(turn, steps, watch)
+                turn = env.step(actions)
+                steps += 1
+                note_actions(actions)
+                note_rewards(turn.rewards)
+                if digests:
+                    record.digests.append(digest(turn))
+                if turn.final_observations:
+                    self._note_ends(turn, steps)
+                yield turn
+
+    def set_policy_for_agent(self, agent: AgentID, policy: PolicyID) -> None:
+        """From the next step on, another policy acts for the agent; the record says so."""
+        self.cast.swap(agent, policy)
+        self.record.changes.append(PolicyChange(self.record.env_steps, agent, policy))
+        self._find_everybody()
+
+    def close(self) -> None:
+        """Ends the controllers (engine processes too) and the env."""
+        self.cast.close()
+        self.env.close()
+
+    def __enter__(self) -> LocalEnvRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _note_ends(self, turn: Turn, steps: int) -> None:
+        record, cast = self.record, self.cast
+        for agent in turn.final_observations:
+            record.policies.setdefault(agent, cast.policy_of(agent))  # one that was born later
+            record.ends[agent] = (steps, _end(turn, agent))
+            cast.forget(agent)
+
+    def _find_everybody(self) -> None:
+        players = list(self.cast.players.values())
+        named = bool(self.env.possible_agents)
+        self._everybody = players[0] if named and all(player is players[0] for player in players) else None
+
+    def _ask(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
+        actions: Mapping[AgentID, Action]
+        if self._everybody is not None:
+            actions = self._answer(self._everybody, turn, steps, watch)
+        else:
+            actions = self._ask_each(turn, steps, watch)
+        masks, objections = turn.action_masks, self._objections
+        for agent, action in actions.items():
+            problem = objections[agent](action, masks.get(agent))
+            if problem:
+                policy = self.cast.policy_of(agent)
+                raise IllegalActionError(f"Step {steps}: policy '{policy}' played {problem}, for agent '{agent}'.")
+        return actions
+
+    def _ask_each(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
+        players = self.cast.players
+        if len(turn.observations) == 1:
+            (agent,) = turn.observations
+            player = players[agent]
+            return self._answer(player, turn.only(player.agents), steps, watch)
+        actions: dict[AgentID, Action] = {}
+        for player in {id(player): player for player in map(players.__getitem__, turn.observations)}.values():
+            actions.update(self._answer(player, turn.only(player.agents), steps, watch))
+        return {agent: actions[agent] for agent in turn.observations}
+
+    def _answer(self, player: Player, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
+        try:
+            watch.ask(player.limit_s)
+            actions = player.controller.act(turn)
+            watch.answered()
+        except Exception as error:
+            reason = str(error) if isinstance(error, MosaicError) else f"failed: {type(error).__name__}: {error}"
+            raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason}.") from error
+        if not isinstance(actions, Mapping) or actions.keys() != turn.observations.keys():
+            said = f"for {sorted(actions)}" if isinstance(actions, Mapping) else f"{actions!r}"
+            raise ControllerError(f"Step {steps}: {_names(player, turn)} answered {said} instead.")
+        return actions
+
+
+def play_episode(
+    env: Env,
+    mapping: AgentMapping | Mapping[str, PolicyID],
+    seed: int = 0,
+    *,
+    max_steps: int | None = None,
+    controllers: dict[PolicyID, PolicyController] | None = None,
+) -> Episode:
+    """One recorded episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`."""
+    runner = LocalEnvRunner(env, mapping, seed=seed, controllers=controllers)
+    try:
+        return runner.run(seed, max_steps=max_steps, digests=True)
+    finally:
+        runner.cast.close()
+
+
+def _names(player: Player, turn: Turn) -> str:
+    agents = ", ".join(f"'{agent}'" for agent in turn.observations)
+    return f"policy '{player.seat.policy}' for agent {agents}"
+
+
+def _end(turn: Turn, agent: AgentID) -> End:
+    if turn.terminated[agent] and turn.truncated[agent]:
+        return "terminated+truncated"
+    return "terminated" if turn.terminated[agent] else "truncated"

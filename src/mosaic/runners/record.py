@@ -1,0 +1,141 @@
+"""How an episode is written to a file and read again, exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mosaic.core.episode import End, Episode, PolicyChange
+from mosaic.core.errors import FormatError, InputError
+from mosaic.core.ids import AgentID, PolicyID
+
+FORMAT, VERSION = "mosaic.episode", 1
+
+
+class _EpisodeFile(BaseModel):
+    """The file as it stands on disk; actions are encoded."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str
+    version: int
+    environment: dict[str, Any]
+    seed: int
+    policies: dict[AgentID, PolicyID]
+    changes: list[tuple[int, AgentID, PolicyID]]
+    actions: list[dict[AgentID, Any]]
+    rewards: list[dict[AgentID, float]]
+    digests: list[int]
+    first_digest: int
+    ends: dict[AgentID, tuple[int, End]]
+    cut: bool
+    versions: dict[str, str]
+
+
+def episode_to_json(episode: Episode) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "environment": dict(episode.environment),
+        "seed": episode.seed,
+        "policies": dict(episode.policies),
+        "changes": [list(change) for change in episode.changes],
+        "actions": [{agent: encode(action) for agent, action in actions.items()} for actions in episode.actions],
+        "rewards": [dict(rewards) for rewards in episode.rewards],
+        "digests": episode.digests,
+        "first_digest": episode.first_digest,
+        "ends": {agent: list(end) for agent, end in episode.ends.items()},
+        "cut": episode.cut,
+        "versions": episode.versions,
+    }
+
+
+def episode_from_json(data: Any) -> Episode:
+    """Raises FormatError with the first thing that is wrong."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise FormatError(f"it is not an episode of Mosaic's (its 'format' is not '{FORMAT}')")
+    if data.get("version") != VERSION:
+        raise FormatError(f"it has version {data.get('version')!r}; this Mosaic reads version {VERSION}")
+    try:
+        file = _EpisodeFile.model_validate(data, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FormatError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if len(file.rewards) != len(file.actions):
+        raise FormatError(f"it holds {len(file.actions)} steps of actions but {len(file.rewards)} of rewards")
+    if file.digests and len(file.digests) != len(file.actions) + 1:
+        raise FormatError(f"it holds {len(file.actions)} steps but {len(file.digests)} digests")
+    return Episode(
+        environment=file.environment,
+        seed=file.seed,
+        policies=file.policies,
+        changes=[PolicyChange(*change) for change in file.changes],
+        actions=[{agent: decode(action) for agent, action in actions.items()} for actions in file.actions],
+        rewards=list(file.rewards),
+        digests=file.digests,
+        first_digest=file.first_digest,
+        ends=file.ends,
+        cut=file.cut,
+        versions=file.versions,
+    )
+
+
+def save_episode(path: Path, episode: Episode) -> None:
+    """Whole or not at all: written beside its place, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(episode_to_json(episode), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_episode(path: Path) -> Episode:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return episode_from_json(data)
+    except FileNotFoundError as error:
+        raise InputError(f"There is no episode file '{path}'. Record one with: mosaic play ENV … --record") from error
+    except IsADirectoryError as error:
+        raise InputError(f"'{path}' is a folder; name an episode file in it.") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise FormatError(f"'{path}' is not a whole episode file: {error}") from error
+    except FormatError as error:
+        raise FormatError(f"'{path}' cannot be read: {error}.") from error
+
+
+def encode(action: Any) -> Any:
+    """An action as JSON that says its type wherever JSON alone would lose it."""
+    if isinstance(action, np.ndarray):
+        return {"dtype": str(action.dtype), "array": action.tolist()}
+    if isinstance(action, np.generic):
+        return action.item()
+    if isinstance(action, tuple | list):
+        return {"tuple": [encode(part) for part in action]}
+    if isinstance(action, dict):
+        return {"dict": {key: encode(part) for key, part in action.items()}}
+    return action
+
+
+def decode(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return data
+    try:
+        if "array" in data:
+            return np.asarray(data["array"], np.dtype(data["dtype"]))
+        if "tuple" in data:
+            return tuple(map(decode, data["tuple"]))
+        return {key: decode(part) for key, part in data["dict"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FormatError(f"an action is damaged: {data!r}") from error

@@ -1,0 +1,47 @@
+"""Whether an episode, played again, is the same bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mosaic.core.episode import Episode
+from mosaic.core.errors import FormatError
+from mosaic.core.turn import Turn, digest
+from mosaic.envs.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first Turn that is not the recorded one: 0 is the one after reset, n the one after n steps."""
+
+    step: int
+    what: str
+
+
+def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | None = None) -> Difference | None:
+    """Play the recorded actions again; stops at the first difference. `on_turn` sees every Turn with its number."""
+    if not episode.digests:
+        raise FormatError("The episode was recorded without digests, so a replay could not be compared.")
+    turn = env.reset(episode.seed)
+    for step, actions in enumerate(episode.actions):
+        if on_turn:
+            on_turn(step, turn)
+        difference = _compare(episode, step, turn)
+        if difference:
+            return difference
+        if actions.keys() != turn.observations.keys():
+            asked, recorded = ", ".join(turn.observations) or "nobody", ", ".join(actions)
+            return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
+        turn = env.step(actions)
+    if on_turn:
+        on_turn(episode.env_steps, turn)
+    return _compare(episode, episode.env_steps, turn)
+
+
+def _compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
+    if step and dict(turn.rewards) != dict(episode.rewards[step - 1]):
+        return Difference(step, f"rewards are {dict(turn.rewards)}, recorded were {dict(episode.rewards[step - 1])}")
+    if digest(turn) != episode.digests[step]:
+        return Difference(step, "what the agents see differs from the record")
+    return None

@@ -1,0 +1,1 @@
+"""Screens: readers of what the packages above make."""

@@ -1,0 +1,43 @@
+"""Which commands there are. Their work is imported when they are called, so that --help stays quick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mosaic.ui.cli.commands import check, demo, doctor, envs, evaluate, play, policies, replay, schema, tournament
+
+app = typer.Typer(
+    name="mosaic",
+    help="A workbench for reinforcement learning: any policy can take any agent's place in any environment.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from mosaic import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole traceback of an error. May stand anywhere.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+for command in (demo, envs, policies, doctor, check, evaluate, tournament, play, replay, schema):
+    app.command(name=command.__name__)(command)

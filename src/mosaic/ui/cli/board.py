@@ -1,0 +1,72 @@
+"""How an env looks on a plain terminal: board games as text, everything else as coloured half blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+
+from mosaic.envs.env import Env
+from mosaic.envs.family import split_version
+from mosaic.ui.cli.screen import out
+
+
+def draw(env: Env) -> None:
+    """Print what the env shows now."""
+    name = split_version(env.spec.facts.config.env_id)[0]
+    raw: Any = env
+    while hasattr(raw, "env"):
+        raw = raw.env
+    if env.spec.facts.config.family == "classic" and name in _BOARDS:
+        out.print(_BOARDS[name](raw.unwrapped))
+        return
+    picture = env.render()
+    if picture is not None and out.is_terminal:
+        out.print(half_blocks(picture, min(out.width, 80)))
+
+
+def half_blocks(picture: NDArray[np.uint8], width: int) -> Text:
+    """The picture in character cells of two pixels each, upper and lower."""
+    from PIL import Image
+
+    height = max(2, round(width * picture.shape[0] / picture.shape[1] / 2) * 2)
+    small = np.asarray(Image.fromarray(picture).convert("RGB").resize((width, height), Image.Resampling.BOX))
+    text = Text()
+    for upper, lower in zip(small[::2], small[1::2], strict=True):
+        for (r, g, b), (x, y, z) in zip(upper.tolist(), lower.tolist(), strict=True):
+            text.append("▀", f"rgb({r},{g},{b}) on rgb({x},{y},{z})")
+        text.append("\n")
+    return text
+
+
+def _tictactoe(raw: Any) -> Text:
+    """Free cells show the number to type; the env numbers them down the columns."""
+    cells = [" XO"[value] for value in raw.board.squares]
+    shown = [cell if cell != " " else str(index) for index, cell in enumerate(cells)]
+    rows = [" " + " │ ".join(shown[column * 3 + row] for column in range(3)) for row in range(3)]
+    return _styled("\n───┼───┼───\n".join(rows) + "\n", "0123456789─┼│")
+
+
+def _connect_four(raw: Any) -> Text:
+    board = np.asarray(raw.board).reshape(6, 7)
+    rows = [" ".join("·XO"[int(cell)] for cell in row) for row in board]
+    return _styled("\n".join([" ".join(map(str, range(7))), *rows]) + "\n", "0123456789·")
+
+
+def _chess(raw: Any) -> Text:
+    ranks = str(raw.board).splitlines()
+    rows = [f"{8 - index} {rank}" for index, rank in enumerate(ranks)]
+    return Text("\n".join([*rows, "  a b c d e f g h"]) + "\n")
+
+
+def _styled(board: str, dim: str) -> Text:
+    text = Text()
+    for character in board:
+        style = "dim" if character in dim else {"X": "bold cyan", "O": "bold yellow"}.get(character, "")
+        text.append(character, style)
+    return text
+
+
+_BOARDS = {"tictactoe": _tictactoe, "connect_four": _connect_four, "chess": _chess}

@@ -1,0 +1,86 @@
+"""`mosaic evaluate`: how good are these policies in these places?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mosaic.ui.cli.options import (
+    AgentOption,
+    EnvArgument,
+    JsonOption,
+    MaxStepsOption,
+    SeedOption,
+    SetOption,
+    TimeLimitOption,
+    WorkersOption,
+)
+
+if TYPE_CHECKING:
+    from mosaic.evaluation.evaluate import Evaluation
+
+
+def evaluate(
+    env: EnvArgument,
+    agent: AgentOption,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many, each on a seed of its own.")] = 100,
+    seed: SeedOption = 0,
+    num_workers: WorkersOption = 1,
+    max_steps: MaxStepsOption = None,
+    time_limit: TimeLimitOption = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Folder for a replayable record of each episode.")
+    ] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+    json: JsonOption = False,
+) -> None:
+    """Measure policies: returns, wins, 95 % intervals."""
+    from mosaic.evaluation.evaluate import evaluate as run
+    from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
+    from mosaic.policies.mapping import parse_mapping
+    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.screen import print_json, progress
+
+    with progress(f"evaluating on {env}", episodes, shown=not json) as tick:
+        result = run(
+            environment(env, settings),
+            parse_mapping(agent),
+            episodes=episodes,
+            seed=seed,
+            num_workers=num_workers,
+            max_steps=max_steps,
+            time_limit_s=time_limit or DEFAULT_TIME_LIMIT_S,
+            on_episode=tick,
+            record_dir=record,
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        show(result)
+
+
+def show(result: Evaluation) -> None:
+    from mosaic.ui.cli.screen import note, print_table
+
+    document = result.to_json()
+    agents: dict[str, Any] = document["agents"]
+    competitive = any(row["wins"] is not None for row in agents.values())
+    columns = ["agent", "policy", "return (95 %)", *(["won", "drawn", "lost"] if competitive else [])]
+    title = f"{document['env']}: {document['episodes']} episodes, seed {document['seed']}"
+    print_table(title, columns, [_cells(name, row, competitive) for name, row in agents.items()], columns[2:])
+    note(
+        f"{document['env_steps']:,} env steps, {document['env_steps_per_s']:,.0f} per second; "
+        f"length {document['length_mean']:.1f}; {document['distinct_games']} distinct games; "
+        + ("reproducible" if document["reproducible"] else "not reproducible: an env or a policy cannot repeat itself")
+    )
+    if document["cut"]:
+        note(f"{document['cut']} episodes were cut at their step limit (--max-steps).")
+
+
+def _cells(name: str, row: dict[str, Any], competitive: bool) -> list[Any]:
+    from mosaic.ui.cli.screen import interval
+
+    cells = [name, row["policy"], interval(row["return_mean"], row["return_ci95"])]
+    return cells + ([row["wins"], row["draws"], row["losses"]] if competitive else [])

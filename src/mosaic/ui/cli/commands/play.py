@@ -1,0 +1,48 @@
+"""`mosaic play`: a game on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mosaic.ui.cli.options import AgentOption, EnvArgument, MaxStepsOption, SeedOption, SetOption
+
+
+def play(
+    env: EnvArgument,
+    agent: AgentOption,
+    seed: SeedOption = 0,
+    max_steps: MaxStepsOption = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep the episode; mosaic replay shows it again.")] = False,
+    out_file: Annotated[Path | None, typer.Option("--out", help="Where to keep it (with --record).")] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+) -> None:
+    """Play one episode on the terminal.
+
+    The board is printed; a human is asked for a legal move.
+    """
+    from mosaic.core.episode import outcomes
+    from mosaic.envs.catalog import make_env
+    from mosaic.policies.mapping import parse_mapping
+    from mosaic.runners.local import LocalEnvRunner
+    from mosaic.runners.record import save_episode
+    from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.screen import out
+
+    with LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed) as runner:
+        for step, _ in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):
+            if step:
+                moves = ", ".join(f"{name} plays {action}" for name, action in runner.record.actions[-1].items())
+                out.print(f"step {step}: {moves}")
+            draw(runner.env)
+        episode, facts = runner.record, runner.env.spec.facts
+        for name, value in episode.returns.items():
+            word = f", {outcomes(episode.returns, facts.win_above)[name]}" if facts.competitive else ""
+            out.print(f"{name} ({episode.policies[name]}): return {value:g}{word}")
+        if record:
+            path = out_file or Path(f"{facts.config.id.replace('/', '-').replace(':', '-')}-{seed}.episode.json")
+            save_episode(path, episode)
+            out.print(f"recorded: {path}  (mosaic replay {path})")

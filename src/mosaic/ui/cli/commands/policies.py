@@ -1,0 +1,34 @@
+"""`mosaic policies`: who can act."""
+
+from __future__ import annotations
+
+from mosaic.ui.cli.options import JsonOption
+
+
+def policies(json: JsonOption = False) -> None:
+    """List the policies that can take an agent's place."""
+    from mosaic.core.plugins import load_plugin, plugins
+    from mosaic.policies.controller import PolicyKind
+    from mosaic.ui.cli.screen import note, print_json, print_table
+
+    rows = []
+    for name in plugins("mosaic.policies"):
+        kind: PolicyKind = load_plugin("mosaic.policies", name)
+        options = {key: field.description or "" for key, field in kind.options.model_fields.items()}
+        missing = kind.missing()
+        rows.append(
+            {
+                "id": name,
+                "usage": kind.usage,
+                "help": kind.help,
+                "options": options,
+                "installed": missing is None,
+                "install": missing,
+            }
+        )
+    if json:
+        print_json(rows)
+        return
+    cells = [[row["usage"], row["help"], row["install"] or ""] for row in rows]
+    print_table(f"{len(rows)} policies", ["policy", "what it does", "to install"], cells)
+    note("Give one to an agent: --agent player_0=random, or to all: --agent '*=random'")

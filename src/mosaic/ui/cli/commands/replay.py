@@ -1,0 +1,62 @@
+"""`mosaic replay`: play a recorded episode again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mosaic.ui.cli.options import JsonOption
+
+
+def replay(
+    episode: Annotated[Path, typer.Argument(metavar="EPISODE", help="An episode file that play or evaluate recorded.")],
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Only say whether it is the same; do not show boards.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Replay a recorded episode and prove it is the same."""
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.core.errors import MosaicError
+    from mosaic.envs.catalog import make_env
+    from mosaic.runners.record import load_episode
+    from mosaic.runners.replay import replay as again
+    from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.screen import out, print_json
+
+    record = load_episode(episode)
+    env = make_env(EnvironmentConfig.model_validate(record.environment))
+    shown = not (quiet or json)
+
+    def on_turn(step: int, turn: object) -> None:
+        if step:
+            moves = ", ".join(
+                f"{agent} plays {action} ({record.policy_of(agent, step - 1)})"
+                for agent, action in record.actions[step - 1].items()
+            )
+            out.print(f"step {step}: {moves}")
+        draw(env)
+
+    try:
+        difference = again(env, record, on_turn if shown else None)
+    finally:
+        env.close()
+    if json:
+        print_json(
+            {
+                "episode": str(episode),
+                "env": env.spec.env_id,
+                "seed": record.seed,
+                "env_steps": record.env_steps,
+                "returns": record.returns,
+                "same": difference is None,
+                "differs_at": difference.step if difference else None,
+                "why": difference.what if difference else None,
+            }
+        )
+    if difference:
+        raise MosaicError(f"The replay differs from the record at step {difference.step}: {difference.what}.")
+    if not json:
+        out.print(f"{record.env_steps} env steps replayed, bit by bit the same. Returns: {record.returns}")

@@ -1,0 +1,73 @@
+"""`mosaic tournament`: which policy is best?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, WorkersOption
+
+if TYPE_CHECKING:
+    from mosaic.evaluation.tournament import Tournament
+
+
+def tournament(
+    env: EnvArgument,
+    policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies.")],
+    games: Annotated[int, typer.Option("--games", min=1, help="Games per ordered pair of seats.")] = 10,
+    seed: SeedOption = 0,
+    num_workers: WorkersOption = 1,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="File that keeps the finished games; the same command goes on where it stopped."),
+    ] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+    json: JsonOption = False,
+) -> None:
+    """Rate policies against each other, in both seats."""
+    from mosaic.evaluation.tournament import tournament as run
+    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.screen import print_json, progress
+
+    total = games * len(policy) * (len(policy) - 1)
+    with progress(f"playing {env}", total, shown=not json) as tick:
+        result = run(
+            environment(env, settings),
+            policy,
+            games=games,
+            seed=seed,
+            num_workers=num_workers,
+            store=store,
+            on_game=tick,
+        )
+    if json:
+        print_json(result.to_json())
+    else:
+        show(result)
+
+
+def show(result: Tournament) -> None:
+    from mosaic.ui.cli.screen import interval, print_table
+
+    document = result.to_json()
+    rows = [
+        [place, row["policy"], f"{row['rating']:.1f}", interval(row["score_mean"], row["score_ci95"])]
+        for place, row in enumerate(document["policies"], start=1)
+    ]
+    title = f"{document['env']}: {document['games']} games per ordered pair, seed {document['seed']}"
+    print_table(title, ["", "policy", "rating", "score (95 %)"], rows, ["", "rating", "score (95 %)"])
+    pairs = [
+        [
+            pair["first"],
+            pair["second"],
+            pair["wins"],
+            pair["draws"],
+            pair["losses"],
+            interval(pair["score_mean"], pair["score_ci95"]),
+        ]
+        for pair in document["pairs"]
+    ]
+    columns = ["first seat", "second seat", "won", "drawn", "lost", "score of the first (95 %)"]
+    print_table("Pairs", columns, pairs, columns[2:])

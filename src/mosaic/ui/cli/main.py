@@ -1,0 +1,58 @@
+"""Where the command `mosaic` begins and how it ends: exit codes, errors, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from mosaic.core.errors import MosaicError
+from mosaic.ui.cli.app import app
+
+# Typer brings its own copy of click: the class is taken from what Typer shows of it.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    as_json = "--json" in words
+    try:
+        code = app(args=words, standalone_mode=False, prog_name="mosaic")
+    except MosaicError as error:
+        if debug:
+            raise
+        code = _complain(str(error), error.exit_code, as_json)
+    except UsageError as error:
+        code = _complain(_usage_text(error), 2, as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _complain("Stopped.", 130, as_json)
+    except BrokenPipeError:  # the reader of our output has gone, as in `mosaic envs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        if debug:
+            raise
+        text = f"Mosaic failed: {type(error).__name__}: {error}\nType the same command with --debug to see where."
+        code = _complain(text, 1, as_json)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(text: str, code: int, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": text}), file=sys.stderr)
+    else:
+        from mosaic.ui.cli.screen import complain
+
+        complain(text)
+    return code
+
+
+def _usage_text(error: Exception) -> str:
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    return f"{message} Type: {context.command_path} --help" if context else str(message)

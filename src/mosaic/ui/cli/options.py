@@ -1,0 +1,51 @@
+"""The arguments and options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from mosaic.config.environment import EnvironmentConfig
+
+EnvArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="ENV", help="Environment: family/name such as classic/chess_v6, or python:module:factory."),
+]
+AgentOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--agent",
+        metavar="NAME=POLICY",
+        help="Who acts for whom; patterns such as 'red_*=random' or '*=random' are allowed, the first that fits wins. "
+        "Or one python:module:function(agent_id, episode).",
+    ),
+]
+SetOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting by its path, such as environment.options.N=5."),
+]
+SeedOption: TypeAlias = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same numbers.")]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+WorkersOption: TypeAlias = Annotated[
+    int, typer.Option("--num-workers", min=1, help="Processes; the numbers do not depend on it.")
+]
+MaxStepsOption: TypeAlias = Annotated[
+    int | None, typer.Option("--max-steps", min=1, help="Cut an episode after so many env steps.")
+]
+TimeLimitOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="How long one answer of a policy may take."),
+]
+
+
+def environment(env: str, settings: list[str]) -> EnvironmentConfig:
+    """The env that was asked for, with its `--set environment.…` settings."""
+    from mosaic.config.loading import parse_run_config
+    from mosaic.core.errors import InputError
+
+    for setting in settings:
+        if not setting.startswith("environment."):
+            raise InputError(f"'{setting}' is not about the environment. Type: --set environment.options.KEY=VALUE")
+    return parse_run_config({"environment": {"env_id": env}}, settings).environment

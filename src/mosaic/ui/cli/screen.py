@@ -1,0 +1,66 @@
+"""How results, errors and progress look on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def complain(text: str) -> None:
+    err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is no result."""
+    err.print(Text(text, style="dim"), soft_wrap=True)
+
+
+def print_json(document: Any) -> None:
+    json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = ()) -> None:
+    """`numbers` names the columns that are set flush right."""
+    table = Table(title=title, title_justify="left", header_style="bold", title_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    out.print(table)
+
+
+class Tick(Protocol):
+    def __call__(self, *_: Any) -> None: ...
+
+
+@contextmanager
+def progress(what: str, total: int, *, shown: bool = True) -> Iterator[Tick]:
+    """A bar on stderr, gone when the work is done; the yielded function counts one."""
+    if not shown or not err.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda *_: bar.advance(task)
+
+
+def interval(mean: float | None, bounds: Sequence[float | None] | None) -> str:
+    """`-12.3 [-14.0, -10.6]`, or the mean alone where one sample gives no interval."""
+    if mean is None:
+        return "–"
+    if not bounds or bounds[0] is None or bounds[1] is None:
+        return f"{mean:.3f}"
+    return f"{mean:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]"

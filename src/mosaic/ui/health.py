@@ -1,0 +1,82 @@
+"""What is installed on this machine, what is missing, and what to type."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    id: str
+    ok: bool
+    detail: str
+    install: str | None = None
+
+
+_EXTRAS = {  # extra → the modules it brings, each with its distribution
+    "torch": {"torch": "torch"},
+    "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
+    "rllib": {"ray": "ray"},
+    "mpi": {"mpi4py": "mpi4py"},
+    "tui": {"textual": "textual"},
+    "web": {"nicegui": "nicegui", "fastapi": "fastapi"},
+    "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
+    "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
+    "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
+    "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
+    "mpe": {"mpe2": "mpe2"},
+}
+
+
+def examine() -> list[Finding]:
+    return [
+        _python(),
+        _machine(),
+        *(_core(name) for name in ("gymnasium", "pettingzoo", "numba", "numpy")),
+        *_extras(),
+        _engine(),
+    ]
+
+
+def _python() -> Finding:
+    ok = sys.version_info >= (3, 11)
+    return Finding("python", ok, platform.python_version(), None if ok else "Python 3.11 or newer")
+
+
+def _machine() -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores")
+
+
+def _core(distribution: str) -> Finding:
+    return Finding(distribution, True, version(distribution))
+
+
+def _extras() -> list[Finding]:
+    findings = []
+    for extra, modules in _EXTRAS.items():
+        missing = [name for module, name in modules.items() if importlib.util.find_spec(module) is None]
+        detail = f"without {', '.join(missing)}" if missing else ", ".join(map(_versioned, modules.values()))
+        line = f"pip install 'mosaic-rl[{extra}]'" if missing else None
+        findings.append(Finding(f"extra {extra}", not missing, detail, line))
+    return findings
+
+
+def _versioned(distribution: str) -> str:
+    try:
+        return f"{distribution} {version(distribution)}"
+    except PackageNotFoundError:  # the module came in some other way than by pip
+        return distribution
+
+
+def _engine() -> Finding:
+    from mosaic.policies.uci import stockfish
+
+    missing = stockfish.missing()
+    found = shutil.which("stockfish") or shutil.which("stockfish", path="/usr/games:/usr/local/bin")
+    return Finding("stockfish", missing is None, found or "no chess engine", missing)

@@ -1,0 +1,161 @@
+"""Does an engine's process end with us, whatever happens?"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mosaic.core.errors import InputError
+from mosaic.policies.errors import PolicyError, PolicyTimeoutError
+from mosaic.policies.uci.process import Deadline, LineProcess
+from mosaic.policies.uci.programs import find_program
+
+CAT = Path("/bin/cat")
+STOCKFISH = find_program("stockfish")
+AMPLE_S = 30.0
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def has_ended(pidfd: int) -> bool:
+    """Waits for a process that is not our child."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    try:
+        return bool(poll.poll(AMPLE_S * 1000))
+    finally:
+        os.close(pidfd)
+
+
+def exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_lines_go_there_and_back() -> None:
+    process = LineProcess(CAT)
+    process.send("one")
+    process.send("two")
+    assert [process.read_line(Deadline.after(AMPLE_S)) for _ in range(2)] == ["one", "two"]
+    process.end()
+    process.end()
+    assert not exists(process.pid)
+
+
+def test_a_process_nobody_holds_any_more_is_ended() -> None:
+    process = LineProcess(CAT)
+    pid = process.pid
+    assert exists(pid)
+    del process
+    gc.collect()
+    assert not exists(pid)
+
+
+def test_silence_ends_the_process_at_the_deadline() -> None:
+    process = LineProcess(CAT)
+    process.send("hello")
+    assert process.read_line(Deadline.after(AMPLE_S)) == "hello"
+    with pytest.raises(
+        PolicyTimeoutError, match=r"^/bin/cat did not answer 'hello' within 0\.05 s and was ended\. .*hello$"
+    ):
+        process.read_line(Deadline.after(0.05))
+    assert not exists(process.pid)
+
+
+def test_a_deadline_counts_down_and_stops_at_zero() -> None:
+    now = iter([100.0, 101.0, 105.0])
+    deadline = Deadline.after(3.0, lambda: next(now))
+    assert deadline.left_s() == 2.0
+    assert deadline.left_s() == 0.0
+    assert Deadline.after(None).left_s() is None
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    process = LineProcess(script(tmp_path / "endless", "#!/bin/sh\nexec tr '\\0' x < /dev/zero\n"))
+    with pytest.raises(PolicyError, match="writes without ever ending its line"):
+        process.read_line(Deadline.after(AMPLE_S))
+    process.end()
+
+
+def test_death_is_told_with_status_and_last_words(tmp_path: Path) -> None:
+    process = LineProcess(script(tmp_path / "dies", "#!/bin/sh\nread line\necho no network file >&2\nexit 3\n"))
+    process.send("uci")
+    assert process.read_line(Deadline.after(AMPLE_S)) == "no network file"
+    with pytest.raises(PolicyError, match=r"\(exit status 3\) when told 'uci'\. Its last output: no network file$"):
+        process.read_line(Deadline.after(AMPLE_S))
+    with pytest.raises(ValueError, match="closed file"):
+        process.send("more")
+
+
+def test_telling_the_dead_something_is_an_error_too(tmp_path: Path) -> None:
+    process = LineProcess(script(tmp_path / "deaf", "#!/bin/sh\nexec <&-\necho deaf\nexec sleep 1000\n"))
+    assert process.read_line(Deadline.after(AMPLE_S)) == "deaf"
+    with pytest.raises(PolicyError, match=r"when told 'uci'\. Its last output: deaf"):
+        process.send("uci")
+    assert not exists(process.pid)
+
+
+def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be run as a program: Exec format error"):
+        LineProcess(script(tmp_path / "text", "just text\n"))
+
+
+def test_what_an_engine_started_ends_with_it(tmp_path: Path) -> None:
+    process = LineProcess(script(tmp_path / "wrapper", "#!/bin/sh\nsleep 1000 </dev/null &\necho $!\nwait\n"))
+    pidfd = os.pidfd_open(int(process.read_line(Deadline.after(AMPLE_S))))
+    process.end()
+    assert has_ended(pidfd)
+
+
+FORKED = """
+import os
+from pathlib import Path
+from mosaic.policies.uci.process import Deadline, LineProcess
+process = LineProcess(Path("/bin/cat"))
+child = os.fork()
+if child == 0:
+    process.end()
+    os._exit(0)
+os.waitpid(child, 0)
+process.send("alive")
+print(process.read_line(Deadline.after(30)))
+process.end()
+"""
+
+
+def test_a_forked_copy_of_us_leaves_the_process_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True)
+    assert done.stdout == "alive\n"
+
+
+THINKING = """
+import sys
+from pathlib import Path
+from mosaic.policies.uci.process import LineProcess
+engine = LineProcess(Path(sys.argv[1]))
+engine.send("position startpos")
+engine.send("go infinite")
+print(engine.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(STOCKFISH is None, reason="Stockfish is not installed: apt install stockfish")
+def test_stockfish_ends_when_we_are_killed_while_it_thinks() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", THINKING, str(STOCKFISH)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        pidfd = os.pidfd_open(int(holder.stdout.readline()))
+        holder.send_signal(signal.SIGKILL)
+        assert has_ended(pidfd)
