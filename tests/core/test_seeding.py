@@ -31,4 +31,4 @@ def test_another_process_with_another_hash_seed_agrees():
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99"}
     )
-    assert int(answer.stdout) == child_seed(7, "episode", 3) == 1107053126
+    assert int(answer.stdout) == child_seed(7, "episode", 3) == 104122522

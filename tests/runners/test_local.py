@@ -21,7 +21,7 @@ def runner_of(env, function, **options):
 
 def test_an_episode_says_who_did_what_and_how_each_agent_ended():
     episode = runner_of(Fading(), lambda o, m: 1).run(0)
-    assert episode.ends == {"a": (2, "terminated"), "b": (4, "truncated"), "c": (4, "truncated")}
+    assert episode.ends == {"a": (2, "terminated"), "b": (4, "truncated"), "c": (4, "terminated")}
     assert episode.returns == {"a": 3.0, "b": 10.0, "c": 9.0}
     assert (episode.env_steps, episode.agent_steps) == (4, 9)
     assert [sorted(actions) for actions in episode.actions] == [["a", "b"], ["a", "b", "c"], ["b", "c"], ["b", "c"]]

@@ -17,10 +17,9 @@ from mosaic.runners.record import decode, encode, episode_from_json, episode_to_
 from mosaic.runners.replay import replay
 
 scalars = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.booleans()
-arrays = hnp.arrays(
-    st.sampled_from([np.float32, np.float64, np.int64, np.int8, np.bool_]),
-    hnp.array_shapes(max_dims=2, max_side=3),
-)
+dtypes = st.sampled_from([np.dtype(t) for t in (np.float32, np.float64, np.int64, np.int8, np.bool_)])
+shapes = hnp.array_shapes(max_dims=2, max_side=3)
+arrays = dtypes.flatmap(lambda t: hnp.arrays(t, shapes, elements=hnp.from_dtype(t, allow_nan=False)))
 actions = st.recursive(
     scalars | arrays, lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
 )
@@ -30,8 +29,7 @@ actions = st.recursive(
 def test_actions_survive_json_exactly(action):
     back = decode(json.loads(json.dumps(encode(action))))
     assert type(back) is type(action)
-    if not (isinstance(action, np.ndarray) and np.isnan(action.astype(float)).any()):
-        assert digest_value(back) == digest_value(action)
+    assert digest_value(back) == digest_value(action)
 
 
 names = st.text("abc_0", min_size=1, max_size=4)

@@ -13,5 +13,5 @@ class CheckpointConfig(Section):
         None, description="Env steps between checkpoints; None leaves the pace to the worker."
     )
     keep_last: int = Field(3, ge=1, le=1_000_000, description="How many of the newest checkpoints stay.")
-    keep_best: bool = Field(True, description="Keep the best checkpoint too, however old it is.")
+    keep_best: int = Field(1, ge=0, le=1_000_000, description="How many of the best checkpoints stay, however old.")
     at_end: bool = Field(True, description="Save a checkpoint when training ends or is stopped.")

@@ -14,6 +14,7 @@ import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+UNFOLDED = 1 << 30  # characters in a line
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -28,7 +29,7 @@ def read_yaml(text: str) -> Any:
 
 def write_yaml(data: Any) -> str:
     """Text that `read_yaml` reads as the same data, in the same order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=UNFOLDED)
 
 
 def read_scalar(text: str) -> bool | int | float | str | None:
@@ -77,6 +78,10 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, text: str) -> ScalarNode:
+        """Only double quotes keep every line break of Unicode as it is."""
+        return self.represent_scalar(f"{_TAG}str", text, style=None if text.isprintable() else '"')
+
 
 def _construct(name: str) -> Callable[[_Loader, Node], Any]:
     pattern, read = _READERS[name]
@@ -106,3 +111,4 @@ _Dumper.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<\Z"), ["<"])
 for _name in ("str", "seq", "map"):
     _Loader.add_constructor(f"{_TAG}{_name}", getattr(yaml.SafeLoader, f"construct_yaml_{_name}"))
 _Loader.add_constructor(None, _refuse)
+_Dumper.add_representer(str, _Dumper.represent_text)

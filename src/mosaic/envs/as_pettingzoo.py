@@ -82,7 +82,7 @@ class _View:
     def _dressed(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Any:
         inner, action = self.env.observation_spaces[agent], self.env.action_spaces[agent]
         if isinstance(inner, spaces.Discrete):
-            observation = inner.dtype.type(observation)  # PettingZoo's tests ask numbers for their dtype
+            observation = np.asarray(observation, inner.dtype)[()]  # PettingZoo's tests ask numbers for their dtype
         if not self._is_dressed(agent) or not isinstance(action, spaces.Discrete):
             if mask is not None:
                 raise MosaicError(
@@ -119,7 +119,11 @@ class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
     def step(
         self, actions: Mapping[AgentID, Action]
     ) -> tuple[
-        dict[AgentID, Any], dict[AgentID, float], dict[AgentID, bool], dict[AgentID, bool], dict[AgentID, dict[str, Any]]
+        dict[AgentID, Any],
+        dict[AgentID, float],
+        dict[AgentID, bool],
+        dict[AgentID, bool],
+        dict[AgentID, dict[str, Any]],
     ]:
         asked = self._turn.observations
         turn = self._turn = self.env.step({agent: action for agent, action in actions.items() if agent in asked})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig, split_id
-from mosaic.core.errors import InputError, unknown
+from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.ids import EnvID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs.env import Env
@@ -18,11 +18,15 @@ def make_env(env: EnvID | EnvironmentConfig, **options: Any) -> Env:
     if options:
         config = config.model_copy(update={"options": {**config.options, **options}})
     made = _make(config)
-    if config.wrappers:
-        from mosaic.envs.wrappers import wrap
+    if not config.wrappers:
+        return made
+    from mosaic.envs.wrappers import wrap
 
-        made = wrap(made, config.wrappers)
-    return made
+    try:
+        return wrap(made, config.wrappers)
+    except MosaicError:
+        made.close()
+        raise
 
 
 def _make(config: EnvironmentConfig) -> Env:

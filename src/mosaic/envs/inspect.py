@@ -52,4 +52,4 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
 
 def _of_all(spaces: Mapping[AgentID, Space[Any]], agents: Iterable[AgentID]) -> str:
     """The space, or the different spaces, of the agents."""
-    return " | ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))
+    return " or ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -34,13 +35,12 @@ def make_own(config: EnvironmentConfig) -> Env:
 
 
 def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
+    """`metadata["competitive"] = True` of a PettingZoo env says that its highest return wins."""
     if isinstance(raw, gymnasium.Env):
         return GymnasiumEnv(raw, facts, info_masks=info_masks)
-    if isinstance(raw, ParallelEnv):
-        return from_pettingzoo(raw, facts)
-    if isinstance(raw, AECEnv):
-        turn_based = EnvFacts(facts.config, turn_based=True)
-        return from_pettingzoo(raw, turn_based)
+    if isinstance(raw, ParallelEnv | AECEnv):
+        competitive = bool(getattr(raw, "metadata", {}).get("competitive", False))
+        return from_pettingzoo(raw, replace(facts, turn_based=isinstance(raw, AECEnv), competitive=competitive))
     if isinstance(getattr(raw, "spec", None), EnvSpec):
         return Named(raw, facts)
     raise InputError(

@@ -66,6 +66,9 @@ class _PettingZooEnv:
             else:
                 self._stream.seed(seed)
         answer = self.env.reset(seed=seed)
+        if not self.possible_agents:  # where agents have no names ahead, a name may mean another agent each time
+            self.observation_spaces.clear()
+            self.action_spaces.clear()
         if self._repairs.after_reset:
             self._repairs.after_reset(state)
         return answer

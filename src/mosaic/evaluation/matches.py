@@ -16,11 +16,11 @@ SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
 
 class Match(NamedTuple):
-    """The index-th game of a pair; `first` has the first seat."""
+    """One of the games of a pair, counted from 0; `first` has the first seat."""
 
     first: PolicyID
     second: PolicyID
-    index: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class MatchResult:
 
     @classmethod
     def from_json(cls, data: Any) -> MatchResult:
-        """Raises KeyError, TypeError or ValueError where the data is something else."""
+        """Raises KeyError, TypeError, ValueError or OverflowError where the data is something else."""
         score = float(data["score"])
         if score not in SCORES.values():
             raise ValueError(f"a score is 1, 0.5 or 0, not {score}")
-        match = Match(str(data["first"]), str(data["second"]), int(data["index"]))
+        match = Match(str(data["first"]), str(data["second"]), int(data["number"]))
         game = GameDigest(*map(int, data["game"]))
         return cls(match, int(data["seed"]), score, int(data["length"]), bool(data["cut"]), game)
 
@@ -56,7 +56,7 @@ class MatchResult:
 def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[Match, int]:
     """Every ordered pair plays `games` games; the seed of each depends on the pair, not on who else takes part."""
     return {
-        Match(first, second, index): child
+        Match(first, second, number): child
         for first, second in permutations(policies, 2)
-        for index, child in enumerate(distinct_seeds(games, seed, "game", first, second))
+        for number, child in enumerate(distinct_seeds(games, seed, "game", first, second))
     }

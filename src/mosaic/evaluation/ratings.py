@@ -32,7 +32,7 @@ def rate(scores: Iterable[Score]) -> dict[PolicyID, Rating]:
     """Ratings by OpenSkill's Plackett-Luce model, a function of which games were played and not of when.
 
     The model looks at one game after another and would depend on their order. So the games are sorted, shuffled
-    several times from a fixed seed, and the ratings of all orders are averaged (with very many games one order will do).
+    several times from a fixed seed, and the ratings of all orders are averaged; with very many games one order will do.
     """
     from openskill.models import PlackettLuce
 

@@ -27,13 +27,20 @@ class Estimate(NamedTuple):
 NOTHING = Estimate(None, None, None)
 
 
-def estimate_mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent values with Student's t interval; no bounds below two values."""
+def finite_mean(values: Sequence[float]) -> float | None:
+    """The mean, whatever the order of the values; None where there is none."""
     n = len(values)
     if not n or not all(map(math.isfinite, values)):
-        return NOTHING
+        return None
     mean = math.fsum(value / n for value in values)  # divided first: the sum of huge returns would overflow
-    mean = min(max(mean, min(values)), max(values))  # rounding must not leave the hull
+    return min(max(mean, min(values)), max(values))  # rounding must not leave the hull
+
+
+def estimate_mean(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with Student's t interval; no bounds below two values."""
+    n, mean = len(values), finite_mean(values)
+    if mean is None:
+        return NOTHING
     if n < 2:
         return Estimate(mean, None, None)
     deviation = math.dist(values, [mean] * n) / math.sqrt(n - 1)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.statistics import Estimate, estimate_mean
+from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,13 @@ def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -
         policy=" | ".join(dict.fromkeys(result.policies[agent] for result, agent in pairs)),
         agents=tuple(dict.fromkeys(agent for _, agent in pairs)),
         episodes=len(lived),
-        returns=estimate_mean([fmean(result.returns[agent] for agent in agents) for result, agents in lived]),
+        returns=estimate_mean([_mean_return(result, agents) for result, agents in lived]),
         wins=counts["win"] if competitive else None,
         draws=counts["draw"] if competitive else None,
         losses=counts["loss"] if competitive else None,
     )
+
+
+def _mean_return(result: EpisodeResult, agents: set[AgentID]) -> float:
+    mean = finite_mean([result.returns[agent] for agent in agents])
+    return math.nan if mean is None else mean

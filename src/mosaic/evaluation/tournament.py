@@ -1,13 +1,11 @@
-"""Who beats whom: every policy against every other, in both seats."""
+"""How every policy plays every other, in both seats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
@@ -17,104 +15,12 @@ from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.match_store import opened
 from mosaic.evaluation.matches import SCORES, Match, MatchResult, schedule
 from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, play_games
-from mosaic.evaluation.ratings import Rating, rate
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.statistics import Estimate, estimate_score
+from mosaic.evaluation.standings import Tournament
 from mosaic.evaluation.table import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import is_reproducible
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Wins, draws and losses from one side."""
-
-    wins: int
-    draws: int
-    losses: int
-
-    @classmethod
-    def of(cls, scores: Collection[float]) -> Tally:
-        counts = [sum(score == value for score in scores) for value in SCORES.values()]
-        return cls(*counts)
-
-    @property
-    def games(self) -> int:
-        return self.wins + self.draws + self.losses
-
-    @property
-    def score(self) -> Estimate:
-        return estimate_score(self.wins, self.draws, self.losses)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "games": self.games,
-            "score_mean": self.score.mean,
-            "score_ci95": self.score.ci95,
-            "wins": self.wins,
-            "draws": self.draws,
-            "losses": self.losses,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Tournament:
-    env: EnvID
-    options: Mapping[str, Any]
-    seed: int
-    games: int  # of each ordered pair
-    policies: tuple[PolicyID, ...]
-    reproducible: bool
-    results: tuple[MatchResult, ...]  # in the order of the schedule, whenever they were played
-
-    def ratings(self) -> dict[PolicyID, Rating]:
-        """Best first."""
-        found = rate((result.match.first, result.match.second, result.score) for result in self.results)
-        return dict(sorted(found.items(), key=lambda item: (-item[1].value, item[0])))
-
-    def pair(self, first: PolicyID, second: PolicyID) -> Tally:
-        """From the side of the first, who has the first seat."""
-        return Tally.of([result.score for result in self._of(first, second)])
-
-    def policy(self, policy: PolicyID) -> Tally:
-        """Of one policy in both seats."""
-        firsts = [result.score for result in self.results if result.match.first == policy]
-        seconds = [1 - result.score for result in self.results if result.match.second == policy]
-        return Tally.of([*firsts, *seconds])
-
-    def distinct_games(self, first: PolicyID, second: PolicyID) -> int:
-        """Where neither env nor policies draw lots, a pair's games are one game played again and again."""
-        return len({result.game for result in self._of(first, second)})
-
-    def to_json(self) -> dict[str, Any]:
-        pairs = list(permutations(self.policies, 2))
-        return {
-            "env": self.env,
-            "options": dict(self.options),
-            "seed": self.seed,
-            "games": self.games,
-            "games_total": len(self.results),
-            "distinct_games": sum(self.distinct_games(*pair) for pair in pairs),
-            "cut": sum(result.cut for result in self.results),
-            "reproducible": self.reproducible,
-            "policies": [
-                {"policy": policy, "rating": rating.value, "rating_sd": rating.sd, **self.policy(policy).to_json()}
-                for policy, rating in self.ratings().items()
-            ],
-            "pairs": [
-                {
-                    "first": first,
-                    "second": second,
-                    **self.pair(first, second).to_json(),
-                    "distinct_games": self.distinct_games(first, second),
-                }
-                for first, second in pairs
-            ],
-        }
-
-    def _of(self, first: PolicyID, second: PolicyID) -> list[MatchResult]:
-        return [result for result in self.results if result.match[:2] == (first, second)]
 
 
 def tournament(
@@ -134,17 +40,16 @@ def tournament(
     `store` keeps every finished game; asked again with the same store, the tournament goes on where it was stopped.
     `on_game` is told of every game once, of those already in the store first.
     """
+    tell = on_game or (lambda result: None)
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
     check_counts(games=games, num_workers=num_workers, max_steps=max_steps)
     _check_policies(policies)
     with closing(make_env(env)) as made:
         spec = made.spec
         _check_env(spec)
-        reproducible = spec.facts.reproducible and all([is_reproducible(policy) for policy in policies])
-        pairs = list(permutations(policies, 2))
-        seats = tuple(PolicyMapping(tuple(zip(spec.possible_agents, pair, strict=True))) for pair in pairs)
-        plan = Plan(spec.facts.config, seats, seed, max_steps, time_limit_s)
-        seeds = schedule(policies, games, seed)
+        reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
+        seats = {pair: _seats(spec, *pair) for pair in permutations(policies, 2)}
+        plan = Plan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions = {
             "environment": environment,
@@ -153,34 +58,35 @@ def tournament(
             "seed": seed,
             "max_steps": max_steps,
         }
+        seeds = schedule(policies, games, seed)
+        results: dict[Match, MatchResult] = {}
         with nullcontext() if store is None else opened(store, conditions, seeds) as kept:
-            results = dict(kept.finished) if kept else {}
-            if on_game is not None:
-                for result in results.values():
-                    on_game(result)
-            matches = list(seeds)
-            left = [
-                Game(index, seeds[match], pairs.index((match.first, match.second)))
-                for index, match in enumerate(matches)
-                if match not in results
-            ]
+            for result in kept.finished.values() if kept else ():
+                results[result.match] = result
+                tell(result)
+            matches = [match for match in seeds if match not in results]
+            places = {pair: place for place, pair in enumerate(seats)}
+            left = [Game(index, seeds[match], places[match[:2]]) for index, match in enumerate(matches)]
             with closing(play_games(plan, left, num_workers, made)) as arriving:
                 for episode in arriving:
                     result = _match_result(matches[episode.index], episode, spec)
                     results[result.match] = result
                     if kept:
                         kept.add(result)
-                    if on_game is not None:
-                        on_game(result)
+                    tell(result)
     return Tournament(
         env=spec.env_id,
         options=environment["options"],
         seed=seed,
         games=games,
         policies=tuple(policies),
-        reproducible=reproducible,
+        reproducible=all(reproducible),
         results=tuple(results[match] for match in seeds),
     )
+
+
+def _seats(spec: EnvSpec, first: PolicyID, second: PolicyID) -> PolicyMapping:
+    return PolicyMapping(tuple(zip(spec.possible_agents, (first, second), strict=True)))
 
 
 def _match_result(match: Match, episode: EpisodeResult, spec: EnvSpec) -> MatchResult:

@@ -61,6 +61,8 @@ class LocalEnvRunner:
         """One episode, Turn by Turn, for a screen that draws in between; `record` grows with it."""
         env, cast = self.env, self.cast
         turn = env.reset(seed)
+        if not env.possible_agents:
+            self._objections.clear()  # a new episode may give old names new spaces
         cast.begin(seed, episode, env.possible_agents or tuple(turn.rewards))
         record = self.record = Episode(
             environment=self._environment,
@@ -73,23 +75,25 @@ class LocalEnvRunner:
         note_actions, note_rewards = record.actions.append, record.rewards.append
         if digests:
             record.digests.append(record.first_digest)
-        steps = 0
-        with Watch(cast.time_limit_s) as watch:
-            yield turn
-            while turn.observations:
-                if steps == max_steps:
-                    record.cut = True
-                    break
-                actions = self._ask(turn, steps, watch)
-                turn = env.step(actions)
-                steps += 1
-                note_actions(actions)
-                note_rewards(turn.rewards)
-                if digests:
-                    record.digests.append(digest(turn))
-                if turn.final_observations:
-                    self._note_ends(turn, steps)
+        try:
+            with Watch(cast.time_limit_s) as watch:
                 yield turn
+                while turn.observations:
+                    if record.env_steps == max_steps:
+                        record.cut = True
+                        break
+                    actions = self._ask(turn, record.env_steps, watch)
+                    turn = env.step(actions)
+                    note_actions(actions)
+                    note_rewards(turn.rewards)
+                    if digests:
+                        record.digests.append(digest(turn))
+                    if turn.final_observations:
+                        self._note_ends(turn)
+                    yield turn
+        finally:  # also when it was cut, failed, or its screen was closed
+            for agent in [agent for agent in cast.players if agent not in record.ends]:
+                cast.forget(agent)
 
     def set_policy_for_agent(self, agent: AgentID, policy: PolicyID) -> None:
         """From the next step on, another policy acts for the agent; the record says so."""
@@ -108,11 +112,11 @@ class LocalEnvRunner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _note_ends(self, turn: Turn, steps: int) -> None:
+    def _note_ends(self, turn: Turn) -> None:
         record, cast = self.record, self.cast
         for agent in turn.final_observations:
             record.policies.setdefault(agent, cast.policy_of(agent))  # one that was born later
-            record.ends[agent] = (steps, _end(turn, agent))
+            record.ends[agent] = (record.env_steps, _end(turn, agent))
             cast.forget(agent)
 
     def _find_everybody(self) -> None:
@@ -152,7 +156,7 @@ class LocalEnvRunner:
             watch.answered()
         except Exception as error:
             reason = str(error) if isinstance(error, MosaicError) else f"failed: {type(error).__name__}: {error}"
-            raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason}.") from error
+            raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason.rstrip('.')}.") from error
         if not isinstance(actions, Mapping) or actions.keys() != turn.observations.keys():
             said = f"for {sorted(actions)}" if isinstance(actions, Mapping) else f"{actions!r}"
             raise ControllerError(f"Step {steps}: {_names(player, turn)} answered {said} instead.")

@@ -109,5 +109,5 @@ def _report(tapes: Sequence[Tape], env: Env, picture: tuple[int, int] | None) ->
         picture=picture,
         env_steps=first.env_steps,
         episodes_ended=sum(tape.tally.over for tape in tapes),
-        agents=first.rows(env),
+        agents=first.rows(),
     )

@@ -18,11 +18,15 @@ class Place:
     seed: int | None = None
     step: int | None = None
 
-    def __str__(self) -> str:
+    @property
+    def when(self) -> str:
         if self.step is None:
-            return self.env_id
+            return ""
         when = "after reset" if self.step == 0 else f"step {self.step}"
-        return f"{self.env_id}, {when}{'' if self.seed is None else f' (seed {self.seed})'}"
+        return when if self.seed is None else f"{when} (seed {self.seed})"
+
+    def __str__(self) -> str:
+        return f"{self.env_id}, {self.when}" if self.when else self.env_id
 
 
 class ContractError(MosaicError):

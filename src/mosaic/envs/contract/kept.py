@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn, digest_value
 from mosaic.envs.contract.errors import ContractError, Place
@@ -29,12 +27,13 @@ class Kept:
 
     def check(self, now: Place) -> None:
         for place, turn, digests in self._turns:
-            for (field, agent), number in _digests(turn).items():
-                if digests.get((field, agent)) != number:
-                    raise _changed(place, f"{field} handed out here had changed by {now}", agent)
+            now_said = _digests(turn)
+            for field, agent in {**digests, **now_said}:
+                if digests.get((field, agent)) != now_said.get((field, agent)):
+                    raise _changed(place, f"{field} handed out here had changed when this came: {now.when}", agent)
         for place, picture, number in self._pictures:
             if digest_value(picture) != number:
-                raise _changed(place, f"the picture handed out here had changed by {now}", None)
+                raise _changed(place, f"the picture handed out here had changed when this came: {now.when}", None)
 
 
 def _digests(turn: Turn) -> dict[tuple[str, AgentID], int]:
@@ -51,6 +50,6 @@ def _changed(place: Place, found: str, agent: AgentID | None) -> ContractError:
         place,
         found,
         "what was handed out never changes",
-        f"hand out a copy ({np.ndarray.__name__}.copy()) of every buffer or dict that is written to again",
+        "hand out a copy of every array or dict that is written to again",
         agent,
     )

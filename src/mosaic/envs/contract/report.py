@@ -42,7 +42,9 @@ class EnvReport:
 class Tally:
     """Adds up one episode, agent by agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._spaces: dict[AgentID, tuple[str, str]] = {}  # now: after another reset a name may mean another agent
         self._acted: dict[AgentID, int] = {}
         self._returns: dict[AgentID, float] = {}
         self._ends: dict[AgentID, End] = {}
@@ -57,24 +59,23 @@ class Tally:
         for agent in self._acting:
             self._acted[agent] += 1
         for agent, reward in turn.rewards.items():
-            self._acted.setdefault(agent, 0)
+            if agent not in self._acted:
+                self._acted[agent] = 0
+                self._spaces[agent] = self._described(agent)
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
         for agent in turn.final_observations:
             self._ends[agent] = _end_of(turn, agent)
         self._acting = tuple(turn.observations)
 
-    def rows(self, env: Env) -> tuple[AgentRow, ...]:
+    def rows(self) -> tuple[AgentRow, ...]:
         return tuple(
-            AgentRow(
-                agent,
-                self._acted[agent],
-                self._returns[agent],
-                self._ends.get(agent),
-                describe_space(env.observation_spaces[agent]),
-                describe_space(env.action_spaces[agent]),
-            )
-            for agent in self._acted
+            AgentRow(agent, acted, self._returns[agent], self._ends.get(agent), *self._spaces[agent])
+            for agent, acted in self._acted.items()
         )
+
+    def _described(self, agent: AgentID) -> tuple[str, str]:
+        env = self._env
+        return describe_space(env.observation_spaces[agent]), describe_space(env.action_spaces[agent])
 
 
 def _end_of(turn: Turn, agent: AgentID) -> End:

@@ -24,7 +24,7 @@ class Tape:
 
 def record(watched: Watched, seed: int, steps: int) -> Tape:
     """Plays an episode and the beginning of the next."""
-    digests, tally = [], Tally()
+    digests, tally = [], Tally(watched.env)
     for turn in watched.episode(seed, steps):
         digests.append(digest(turn))
         tally.add(turn)

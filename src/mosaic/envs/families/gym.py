@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib
 import importlib.util
 from typing import Any
 
@@ -60,6 +61,7 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         with quiet():  # Box2D warns while it is imported and crashes where warnings are errors
             importlib.import_module("gymnasium.envs.box2d")
     try:
+        _import_quietly(_source(name))
         try:
             return gymnasium.make(name, disable_env_checker=True, **{"render_mode": "rgb_array", **options})
         except TypeError as error:
@@ -73,6 +75,13 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         raise InputError(f"gym/{name} does not take these options {sorted(options)}: {error}") from error
     except (NameNotFound, NamespaceNotFound, VersionNotFound, ModuleNotFoundError) as error:
         raise InputError(f"gym/{name}: {error}") from error
+
+
+def _import_quietly(source: str) -> None:
+    """Box2D's wrapper warns of itself when first imported; Gymnasium's warning of an outdated env stays audible."""
+    if source.startswith("gymnasium.envs."):
+        with quiet():
+            importlib.import_module(source.partition(":")[0])
 
 
 def _source(name: str) -> str:

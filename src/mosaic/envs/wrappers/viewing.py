@@ -44,10 +44,10 @@ class Viewed(Transform):
 
 def seen(turn: Turn, see: Callable[[AgentID, Observation], Observation]) -> Turn:
     """The Turn with every observation, final ones included, as `see` answers it."""
-    return turn._replace(
-        observations={agent: see(agent, observation) for agent, observation in turn.observations.items()},
-        final_observations={agent: see(agent, last) for agent, last in turn.final_observations.items()},
-    )
+    now, masks, rewards, terminated, truncated, finals, infos = turn  # `_replace` would take twice as long
+    now = {agent: see(agent, observation) for agent, observation in now.items()}
+    finals = {agent: see(agent, observation) for agent, observation in finals.items()}
+    return Turn(now, masks, rewards, terminated, truncated, finals, infos)
 
 
 def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:

@@ -31,6 +31,9 @@ def check(
         print_json(asdict(report))
         return
     columns = ["agent", "steps", "return", "end", "observation", "action"]
-    rows = [[a.agent, a.steps, f"{a.total:.3f}", a.end, a.observation, a.action] for a in report.agents]
-    print_table(f"{report.env}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
-    out.print(f"{report.env} keeps the contract.", style="green")
+    rows = [
+        [a.agent, a.env_steps, f"{a.episode_return:.3f}", a.end or "still there", a.observation, a.action]
+        for a in report.agents
+    ]
+    print_table(f"{report.env_id}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
+    out.print(f"{report.env_id} keeps the contract.", style="green")

@@ -28,14 +28,18 @@ def envs(
     if json:
         print_json(rows)
         return
-    title = f"{len(rows)} environments" + (f" of family {family}" if family else "")
-    columns = ["id", "agents", "act", "observation", "action", "to install"]
-    print_table(title, columns, [_cells(row) for row in rows], numbers=["agents"])
+    for name in dict.fromkeys(row["id"].split("/")[0] for row in rows):
+        mine = [row for row in rows if row["id"].startswith(f"{name}/")]
+        here = [row for row in mine if row["installed"]]
+        print_table(
+            f"{name}: {len(here)} environments", ["id", "agents", "observation", "action"], [_cells(r) for r in here]
+        )
+        for line in dict.fromkeys(row["install"] for row in mine if not row["installed"]):
+            note(f"  {', '.join(row['id'] for row in mine if row['install'] == line)}: {line}\n")
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
-    if not row["installed"]:
-        return [row["id"], "–", "–", "–", "–", row["install"]]
-    act = "in turns" if row["turn_based"] else ("together" if len(row["agents"]) > 1 else "alone")
-    return [row["id"], len(row["agents"]), act, row["observation"], row["action"], ""]
+    count = len(row["agents"])
+    how = "" if count == 1 else " in turns" if row["turn_based"] else " together"
+    return [row["id"], f"{count}{how}", row["observation"], row["action"]]

@@ -10,7 +10,7 @@ import typer
 from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, WorkersOption
 
 if TYPE_CHECKING:
-    from mosaic.evaluation.tournament import Tournament
+    from mosaic.evaluation.standings import Tournament
 
 
 def tournament(

@@ -1,0 +1,208 @@
+"""Whether the mover of a connect four position can force a win or a draw: the compiled search.
+
+Boards are bits, column by column from the left and upwards within a column; the seventh bit of a column stays empty,
+so that no line wraps around. A position is (mine, mask): the stones of the mover, and the stones of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit, uint64
+from numpy.typing import NDArray
+
+ROWS, COLUMNS = 6, 7
+CELLS = ROWS * COLUMNS
+PITCH = ROWS + 1
+BOTTOM = sum(1 << PITCH * column for column in range(COLUMNS))
+BOARD = BOTTOM * ((1 << ROWS) - 1)
+
+Bits = np.uint64
+Table = NDArray[np.uint64]  # one entry: horizon, position, and what is known of it
+Scratch = NDArray[np.uint64]  # the ordered moves of every ply
+
+TABLE_ENTRIES = (1 << 23) - 15  # a prime just below 64 MB
+_TABLED_PLIES = 9  # nearer to the horizon it is quicker to search again than to miss the cache
+_PEEKED_PLIES = 13  # nearer to the horizon it is quicker to search the moves than to look all of them up first
+_MIRRORED_UNTIL = 14  # later, few positions meet their mirror image
+
+_WINS, _DOES_NOT_WIN, _DOES_NOT_LOSE, _LOSES = uint64(1), uint64(2), uint64(4), uint64(8)
+_KNOWLEDGE_BITS, _KNOWLEDGE = uint64(4), uint64(15)
+_POSITION_BITS = uint64(PITCH * COLUMNS)
+_POSITION = uint64((1 << PITCH * COLUMNS) - 1)
+
+_BOTTOM, _BOARD, _COLUMN = uint64(BOTTOM), uint64(BOARD), uint64((1 << PITCH) - 1)
+_ROWS_OF_FIRST = uint64(BOTTOM * 0b0010101)  # where the first player ends up if the second always plays on top
+_ODD_HEIGHTS = uint64(BOTTOM * 0b0101010)
+_NONE, _ONE, _TWO, _THREE = uint64(0), uint64(1), uint64(2), uint64(3)
+_UP, _ACROSS, _RISING, _FALLING = uint64(1), uint64(PITCH), uint64(PITCH + 1), uint64(PITCH - 1)
+
+# How many fours run through a cell: breaks ties between moves that make equally many threats.
+_LINES = np.array(
+    [
+        [3, 4, 5, 5, 4, 3, 0],
+        [4, 6, 8, 8, 6, 4, 0],
+        [5, 8, 11, 11, 8, 5, 0],
+        [7, 10, 13, 13, 10, 7, 0],
+        [5, 8, 11, 11, 8, 5, 0],
+        [4, 6, 8, 8, 6, 4, 0],
+        [3, 4, 5, 5, 4, 3, 0],
+    ],
+    dtype=np.uint64,
+).ravel()
+_THREAT = uint64(64)  # more than any number of lines
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(function: Function) -> Function:
+    compiled: Function = njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def new_table(entries: int = TABLE_ENTRIES) -> Table:
+    """May be shared by threads: an entry is written whole and names its position."""
+    return np.zeros(entries, np.uint64)
+
+
+def new_scratch() -> Scratch:
+    return np.zeros((CELLS, COLUMNS), np.uint64)
+
+
+@_compiled
+def has_four(stones: Bits) -> bool:
+    for step in (_UP, _ACROSS, _RISING, _FALLING):
+        pairs = stones & (stones >> step)
+        if pairs & (pairs >> (step * _TWO)):
+            return True
+    return False
+
+
+@_compiled
+def winning_cells(stones: Bits, mask: Bits) -> Bits:
+    """The empty cells, within reach or not, that would complete four for the owner of the stones."""
+    cells = (stones << _UP) & (stones << _TWO) & (stones << _THREE)
+    for step in (_ACROSS, _RISING, _FALLING):
+        above = (stones << step) & (stones << (step * _TWO))
+        below = (stones >> step) & (stones >> (step * _TWO))
+        cells |= above & ((stones << (step * _THREE)) | (stones >> step))
+        cells |= below & ((stones >> (step * _THREE)) | (stones << step))
+    return cells & (_BOARD ^ mask)
+
+
+@_compiled
+def mirrored(bits: Bits) -> Bits:
+    result = _NONE
+    for _ in range(COLUMNS):
+        result = (result << _ACROSS) | (bits & _COLUMN)
+        bits >>= _ACROSS
+    return result
+
+
+@_compiled
+def _count(bits: Bits) -> Bits:
+    bits -= (bits >> _ONE) & uint64(0x5555555555555555)
+    bits = (bits & uint64(0x3333333333333333)) + ((bits >> _TWO) & uint64(0x3333333333333333))
+    bits = (bits + (bits >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
+    return (bits * uint64(0x0101010101010101)) >> uint64(56)
+
+
+@_compiled
+def _holds_on_top(first: Bits, mask: Bits) -> bool:
+    """The second player, who has just moved, does not lose because answering on top of every stone is enough."""
+    if (mask + _BOTTOM) & _ODD_HEIGHTS:
+        return False
+    return not has_four(first | (_ROWS_OF_FIRST & ~mask))
+
+
+@_compiled
+def _key(mine: Bits, mask: Bits, ply: int, horizon: int) -> Bits:
+    position = mine + mask
+    if ply <= _MIRRORED_UNTIL:
+        position = min(position, mirrored(mine) + mirrored(mask))
+    return (uint64(horizon) << _POSITION_BITS) | position
+
+
+@_compiled
+def _known(table: Table, key: Bits) -> Bits:
+    entry = table[key % uint64(len(table))]
+    return entry & _KNOWLEDGE if entry >> _KNOWLEDGE_BITS == key else _NONE
+
+
+@_compiled
+def _learn(table: Table, key: Bits, fact: Bits) -> None:
+    table[key % uint64(len(table))] = (key << _KNOWLEDGE_BITS) | _known(table, key) | fact
+
+
+@_compiled
+def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table: Table, scratch: Scratch) -> bool:
+    """Can the mover, who has no win in one, force a win (`to_win`), or else at least a draw?
+
+    Ply counts the stones; games that go on at the horizon are drawn.
+    """
+    if ply + 1 >= horizon:
+        return not to_win
+    theirs = mask ^ mine
+    threats = winning_cells(theirs, mask)
+    possible = (mask + _BOTTOM) & _BOARD
+    forced = threats & possible
+    if forced & (forced - _ONE):
+        return False
+    if forced:
+        possible = forced
+    possible &= ~(threats >> _ONE)  # a stone below a threat hands them the win
+    if not possible:
+        return False
+    if ply + 2 == horizon:
+        return not to_win
+    if to_win and not has_four(_BOARD ^ theirs):
+        return False
+    if not to_win and not has_four(_BOARD ^ mine):
+        return True
+    if to_win and ply % 2 == 0 and _holds_on_top(mine, mask):
+        return False
+
+    tabled = horizon - ply >= _TABLED_PLIES
+    peeked = horizon - ply >= _PEEKED_PLIES
+    key = _NONE
+    if tabled:
+        key = _key(mine, mask, ply, horizon)
+        known = _known(table, key)
+        if known & (_WINS if to_win else _DOES_NOT_LOSE):
+            return True
+        if known & (_DOES_NOT_WIN if to_win else _LOSES):
+            return False
+
+    count = 0
+    while possible:
+        move = possible & (~possible + _ONE)
+        possible ^= move
+        if not to_win and ply % 2 == 1 and _holds_on_top(theirs, mask | move):
+            return True
+        if peeked:
+            known = _known(table, _key(theirs, mask | move, ply + 1, horizon))
+            if known & (_LOSES if to_win else _DOES_NOT_WIN):
+                return True
+        score = _THREAT * _count(winning_cells(mine | move, mask | move)) + _LINES[_count(move - _ONE)]
+        ranked = (score << _POSITION_BITS) | move
+        place = count
+        while place > 0 and scratch[ply, place - 1] < ranked:
+            scratch[ply, place] = scratch[ply, place - 1]
+            place -= 1
+        scratch[ply, place] = ranked
+        count += 1
+
+    found = False
+    for index in range(count):
+        move = scratch[ply, index] & _POSITION
+        if not reaches(theirs, mask | move, ply + 1, not to_win, horizon, table, scratch):
+            found = True
+            break
+    if tabled:
+        if to_win:
+            _learn(table, key, _WINS | _DOES_NOT_LOSE if found else _DOES_NOT_WIN)
+        else:
+            _learn(table, key, _DOES_NOT_LOSE if found else _LOSES | _DOES_NOT_WIN)
+    return found

@@ -1,0 +1,55 @@
+"""What a worker plug-in is: the group `mosaic.workers`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mosaic.config.agents import PolicyConfiguration
+
+if TYPE_CHECKING:
+    from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoints import Checkpoint
+    from mosaic.workers.context import WorkerContext
+
+SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"]
+
+
+class WorkerCapabilities(BaseModel):
+    """What a worker promises. `mosaic.testing.check_worker` proves each promise, so promise nothing else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="As in the entry point.")
+    version: str = Field(description="Of the plug-in.")
+    upstream: str | None = Field(None, description="The library that does the work, with its version.")
+    algorithms: tuple[str, ...] = Field(min_length=1, description="The first one is the default.")
+    paradigms: tuple[PolicyConfiguration, ...] = Field(description="Policy configurations it can train.")
+    env_families: tuple[str, ...] = Field(("*",), description="Families it can step; * means any.")
+    action_kinds: tuple[SpaceKind, ...] = ()
+    observation_kinds: tuple[SpaceKind, ...] = ()
+    max_agents: int | None = Field(None, ge=1, description="None: any number.")
+    self_play: bool = False
+    population: bool = False
+    pause: bool = False
+    resume: bool = Field(False, description="A new attempt goes on from the last checkpoint.")
+    checkpoints: bool = False
+    seeds: bool = Field(False, description="The same seed gives the same metrics.")
+    gpu: bool = False
+
+
+class Worker(Protocol):
+    @property
+    def info(self) -> WorkerCapabilities: ...
+
+    def options(self, algorithm: str) -> type[BaseModel]: ...  # what `training.params` may say; its schema builds forms
+
+    def run(self, context: WorkerContext) -> None: ...  # returns when training is done or a stop was asked for
+
+
+@runtime_checkable
+class MakesPolicies(Protocol):
+    """A worker whose checkpoints can play: what `run:` policies ask for."""
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

@@ -1,0 +1,98 @@
+"""What a worker is given: its configuration, and the ways to report, save and be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from mosaic.config.run import RunConfig
+from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
+from mosaic.store.layout import RunFolder
+from mosaic.telemetry.writer import EventWriter
+from mosaic.workers.inbox import Inbox
+
+
+class WorkerContext:
+    """One attempt of one run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        options: BaseModel,
+        folder: RunFolder,
+        writer: EventWriter,
+        inbox: Inbox,
+        resume_from: Checkpoint | None = None,
+    ) -> None:
+        self.config, self.options, self.folder, self.inbox = config, options, folder, inbox
+        self.resume_from = resume_from  # None: start from the beginning
+        self._writer = writer
+        self._saved_at = resume_from.env_steps if resume_from else 0
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def attempt(self) -> int:
+        return self._writer.attempt
+
+    def report(self, **fields: Any) -> int:
+        """Stores one metric event, before it returns. Give `kind`, `env_steps` and what there is to say."""
+        return self._writer.report(**fields)
+
+    def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> bool:
+        """A picture of the env that is trained. Answers whether anybody looked; nobody can yet."""
+        return False
+
+    def done(self, env_steps: int, episodes: int = 0, reward: float | None = None) -> str | None:
+        """Why training is over: a stop was asked for, or a limit of the configuration is reached. None: go on."""
+        training = self.config.training
+        if self.inbox.stop_asked():
+            return "stopped"
+        if training.stop_reward is not None and reward is not None and reward >= training.stop_reward:
+            return f"stop_reward {training.stop_reward:g} reached"
+        if training.total_timesteps is not None and env_steps >= training.total_timesteps:
+            return f"total_timesteps {training.total_timesteps} reached"
+        if training.episodes is not None and episodes >= training.episodes:
+            return f"episodes {training.episodes} reached"
+        return None
+
+    def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
+        """Whether to save now: somebody asked, or enough steps went by (`every_steps` is the worker's own default)."""
+        every = self.config.checkpoint.every_steps or every_steps
+        return self.inbox.checkpoint_asked() or (every is not None and env_steps - self._saved_at >= every)
+
+    def checkpoint(
+        self,
+        save: Callable[[Path], None],
+        *,
+        env_steps: int,
+        policies: Mapping[str, PolicyEntry],
+        reward: float | None = None,
+        pickles: bool = False,
+    ) -> Path:
+        """`save` writes files into the folder it is given; the checkpoint appears whole or not at all."""
+        settings = self.config.checkpoint
+        path = write_checkpoint(
+            self.folder,
+            env_steps,
+            save,
+            seq=self._writer.last_seq,
+            policies=policies,
+            environment=self.config.environment.model_dump(mode="json"),
+            worker=self.config.training.worker or "",
+            seed=self.seed,
+            reward=reward,
+            pickles=pickles,
+            keep_last=settings.keep_last,
+            keep_best=settings.keep_best,
+        )
+        self._saved_at = env_steps
+        self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
+        return path

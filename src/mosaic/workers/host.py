@@ -1,0 +1,104 @@
+"""The first file of a worker's process: `python -m mosaic.workers.host RUN_FOLDER ATTEMPT`.
+
+Two pipes tie it to its supervisor: commands come in on MOSAIC_CONTROL_FD, progress goes out on MOSAIC_PROGRESS_FD. When
+the first one ends, the supervisor is dead, and the worker is asked to save and stop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
+
+
+class Progress:
+    """Lines to the supervisor; if nobody reads them any more, they are not missed."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def __call__(self, progress: str, **facts: Any) -> None:
+        if self._fd is None:
+            return
+        try:
+            os.write(self._fd, json.dumps({"progress": progress, **facts}).encode() + b"\n")
+        except BrokenPipeError:
+            self._fd = None
+
+
+def _listen(fd: int, inbox: Any) -> None:
+    """Commands into the inbox, until the supervisor is gone."""
+    with os.fdopen(fd, "rb", buffering=0) as pipe:
+        for line in iter(pipe.readline, b""):
+            command = json.loads(line)
+            inbox.put(command["command"], command.get("reason", "asked to"))
+    inbox.put("stop", "its supervisor died")
+
+
+def main() -> int:
+    folder_path, attempt = Path(sys.argv[1]), int(sys.argv[2])
+    progress = Progress(_fd("MOSAIC_PROGRESS_FD"))
+    try:
+        return _run(folder_path, attempt, progress)
+    except BaseException as error:  # noqa: BLE001 - whatever ended the worker, its supervisor is told
+        traceback.print_exc()
+        progress("failed", message=f"{type(error).__name__}: {error}")
+        return FAILED
+
+
+def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
+    from mosaic.config.loading import load_run_config
+    from mosaic.store.checkpoints import find_checkpoint
+    from mosaic.store.layout import RunFolder
+    from mosaic.telemetry.writer import EventWriter
+    from mosaic.workers.context import WorkerContext
+    from mosaic.workers.inbox import Inbox
+    from mosaic.workers.registry import load_worker, parse_params
+
+    inbox = Inbox(progress)
+    signal.signal(signal.SIGINT, lambda *_: inbox.put("stop", "SIGINT"))
+    signal.signal(signal.SIGTERM, lambda *_: inbox.put("stop", "SIGTERM"))
+    control = _fd("MOSAIC_CONTROL_FD")
+    if control is not None:
+        threading.Thread(target=_listen, args=(control, inbox), daemon=True, name="inbox").start()
+    folder = RunFolder(folder_path)
+    config = load_run_config(folder.config)
+    assert config.training.worker is not None, "a run is stored with its worker"
+    worker = load_worker(config.training.worker)
+    algorithm = config.training.algorithm or worker.info.algorithms[0]
+    with EventWriter(folder.metrics, attempt) as writer:
+        resume_from = find_checkpoint(folder, "latest", missing_ok=True) if attempt > 1 else None
+        if attempt > 1:
+            writer.report(kind="resumed", from_env_steps=resume_from.env_steps if resume_from else 0)
+        if writer.dropped_bytes:
+            message = f"a torn line of {writer.dropped_bytes} bytes was dropped from the end of metrics.jsonl"
+            writer.report(kind="alert", message=message)
+        options = parse_params(worker, algorithm, dict(config.training.params))
+        context = WorkerContext(config, options, folder, writer, inbox, resume_from)
+        progress("started")
+        worker.run(context)
+    if inbox.stop_asked():
+        progress("stopped", reason=inbox.stop_asked())
+        return STOPPED
+    progress("finished")
+    return FINISHED
+
+
+def _fd(name: str) -> int | None:
+    """The pipe's number; not handed on to what the worker starts."""
+    text = os.environ.pop(name, None)
+    if text is None:
+        return None
+    os.set_inheritable(int(text), False)
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

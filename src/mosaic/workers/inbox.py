@@ -1,0 +1,50 @@
+"""What a worker is asked to do while it trains: stop, pause, checkpoint now."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Inbox:
+    """Filled by the host's thread, read by the worker at its iteration boundaries."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda progress: None) -> None:
+        self._tell = tell
+        self._changed = threading.Condition()
+        self._stop: str | None = None
+        self._pause = self._checkpoint = False
+
+    def stop_asked(self) -> str | None:
+        """Why the worker should stop, or None."""
+        return self._stop
+
+    def checkpoint_asked(self) -> bool:
+        """Whether somebody wants a checkpoint now; asking again says no."""
+        with self._changed:
+            asked, self._checkpoint = self._checkpoint, False
+        return asked
+
+    def wait_while_paused(self) -> None:
+        """Returns at once, or when the pause is over or a stop is asked for."""
+        if not self._pause:
+            return
+        self._tell("paused")
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pause or self._stop or self._checkpoint)
+        self._tell("resumed")
+
+    def put(self, command: str, reason: str = "asked to") -> None:
+        with self._changed:
+            match command:
+                case "stop":
+                    self._stop = self._stop or reason
+                case "pause":
+                    self._pause = True
+                case "resume":
+                    self._pause = False
+                case "checkpoint":
+                    self._checkpoint = True
+                case _:
+                    raise ValueError(f"'{command}' is no command: stop, pause, resume, checkpoint.")
+            self._changed.notify_all()

@@ -1,0 +1,59 @@
+"""Processes that play games leave with the one that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+SCRIPT = """
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.evaluation.evaluate import evaluate
+
+if __name__ == "__main__":
+    env = EnvironmentConfig(env_id="python:evaluation_toys:Line", options={"failure": "endless and loud"})
+    evaluate(env, {"*": "random"}, episodes=2, num_workers=2, max_steps=10**9)
+"""
+
+
+@contextmanager
+def playing(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Two processes in the middle of endless episodes. Their output ends when the last of them has ended."""
+    path = folder / "script.py"
+    path.write_text(SCRIPT)
+    process = subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    try:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["playing\n"] * 2
+        yield process
+    finally:
+        with suppress(ProcessLookupError):  # all gone, as it should be
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with playing(tmp_path) as process:
+        process.kill()
+        process.communicate(timeout=60)  # waits for the workers too: they hold the other end
+        assert process.returncode == -signal.SIGKILL
+
+
+def test_ctrl_c_ends_everything_and_is_told_once(tmp_path: Path) -> None:
+    with playing(tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everybody gets it
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT
+        assert errors.count("Traceback") == 1
+        assert errors.rstrip().endswith("KeyboardInterrupt")

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+from random import Random
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mosaic.evaluation.statistics import estimate_mean, estimate_score, finite_mean, student_t
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.tuples(*[st.integers(0, 300)] * 3).filter(any)
+
+
+def test_student_t_is_the_table_value() -> None:
+    assert student_t(1) == pytest.approx(12.7062, abs=1e-4)
+    assert student_t(9) == pytest.approx(2.26216, abs=1e-5)
+    assert student_t(10**6) == pytest.approx(1.95997, abs=1e-5)
+
+
+def test_known_interval() -> None:
+    # mean 3, deviation √2.5, t(4) = 2.776445
+    found = estimate_mean([1, 2, 3, 4, 5])
+    assert found.mean == 3
+    assert found.ci95 == pytest.approx([3 - 1.963243, 3 + 1.963243], abs=1e-6)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [1.0, math.inf]])
+def test_nothing_is_said_without_finite_values(values: list[float]) -> None:
+    assert estimate_mean(values) == (None, None, None)
+    assert estimate_mean(values).ci95 == [None, None]
+
+
+def test_one_value_has_a_mean_but_no_interval() -> None:
+    assert estimate_mean([7.0]) == (7.0, None, None)
+
+
+def test_equal_values_have_an_interval_of_no_width() -> None:
+    assert estimate_mean([0.1] * 7) == (0.1, 0.1, 0.1)
+
+
+@given(st.lists(finite, min_size=2, max_size=20))
+def test_the_interval_holds_the_mean_and_the_mean_lies_among_the_values(values: list[float]) -> None:
+    mean, low, high = estimate_mean(values)
+    assert mean is not None
+    assert min(values) <= mean <= max(values)
+    if low is not None and high is not None:
+        assert low <= mean <= high
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20), st.randoms(use_true_random=False))
+def test_the_order_of_values_does_not_matter(values: list[float], random: Random) -> None:
+    shuffled = random.sample(values, len(values))
+    assert finite_mean(shuffled) == finite_mean(values)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10), st.floats(-1e3, 1e3))
+def test_adding_a_constant_moves_the_interval(values: list[float], constant: float) -> None:
+    before, after = estimate_mean(values), estimate_mean([value + constant for value in values])
+    assert after == pytest.approx([part + constant for part in before if part is not None], abs=1e-6)
+
+
+@given(st.lists(st.integers(-100, 100), min_size=2, max_size=10).filter(lambda values: len(set(values)) > 1))
+def test_the_same_values_more_often_make_a_narrower_interval(values: list[float]) -> None:
+    once, thrice = estimate_mean(values), estimate_mean(values * 3)
+    assert thrice.high - thrice.low < once.high - once.low  # type: ignore[operator]
+
+
+def test_mean_intervals_cover_the_truth_95_times_of_100() -> None:
+    random, hits, trials = Random(1), 0, 2000
+    for _ in range(trials):
+        _, low, high = estimate_mean([random.gauss(3, 2) for _ in range(6)])
+        hits += low <= 3 <= high  # type: ignore[operator]
+    assert 0.935 < hits / trials < 0.965
+
+
+def test_wilson_at_known_counts() -> None:
+    assert estimate_score(8, 0, 2).ci95 == pytest.approx([0.490162, 0.943318], abs=1e-6)
+    assert estimate_score(10, 0, 0) == pytest.approx((1.0, 0.722467, 1.0), abs=1e-6)
+    assert estimate_score(0, 0, 10) == pytest.approx((0.0, 0.0, 0.277533), abs=1e-6)
+    assert estimate_score(0, 0, 0) == (None, None, None)
+
+
+@given(counts)
+def test_score_intervals_hold_the_score_and_stay_within_0_and_1(games: tuple[int, int, int]) -> None:
+    score, low, high = estimate_score(*games)
+    assert 0 <= low <= score <= high <= 1  # type: ignore[operator]
+    assert low < high  # type: ignore[operator] # even ten wins in a row leave something open
+
+
+@given(counts)
+def test_the_loser_has_the_mirrored_interval(games: tuple[int, int, int]) -> None:
+    wins, draws, losses = games
+    score, low, high = estimate_score(wins, draws, losses)
+    assert estimate_score(losses, draws, wins) == pytest.approx([1 - score, 1 - high, 1 - low])  # type: ignore[operator]
+
+
+@given(counts, st.integers(2, 5))
+def test_more_games_make_a_narrower_interval(games: tuple[int, int, int], times: int) -> None:
+    once, more = estimate_score(*games), estimate_score(*(count * times for count in games))
+    assert more.high - more.low < once.high - once.low  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("win", "draw"), [(0.5, 0.0), (0.9, 0.0), (0.98, 0.0), (0.3, 0.4), (0.0, 0.9), (0.9, 0.1), (1.0, 0.0)]
+)
+def test_score_intervals_cover_the_truth_95_times_of_100_or_more(win: float, draw: float) -> None:
+    random, hits, trials = Random(2), 0, 2000
+    for _ in range(trials):
+        draws = [random.random() for _ in range(40)]
+        wins = sum(value < win for value in draws)
+        drawn = sum(win <= value < win + draw for value in draws)
+        _, low, high = estimate_score(wins, drawn, 40 - wins - drawn)
+        hits += low <= win + draw / 2 <= high  # type: ignore[operator]
+    assert hits / trials > 0.93
+
+
+def test_the_simulated_score_is_the_mean_score() -> None:
+    assert estimate_score(3, 4, 5).mean == fmean([1.0] * 3 + [0.5] * 4 + [0.0] * 5)
