@@ -46,8 +46,7 @@ def mask(value, agent="o"):
 TURNS = {
     "a reward that is no float": (
         altered(put("rewards", "b", np.float32(2))),
-        r"toys:Fading, step 2 \(seed 1\), agent 'b': its reward is .*2\.0.* of type float32\. "
-        + r"Promise: rewards are finite Python floats\. What to do: return float\(reward\)\.",
+        r"toys:Fading, step 2 \(seed 1\), agent 'b': its reward is .*2\.0.* of type float32\. Promise: .* return float",
     ),
     "a reward that is no number": (altered(put("rewards", "b", float("nan"))), "its reward is nan"),
     "a flag that is no bool": (

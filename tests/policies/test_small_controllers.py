@@ -147,9 +147,28 @@ def test_the_terminal_asks_until_the_answer_is_legal():
     typed, said = iter(["x", "7", "1", "2"]), []
     controller = TerminalPolicyController(spec_of(spaces.Discrete(3)), lambda prompt: next(typed), said.append)
     assert controller.act(turn_for("a", mask=[1, 0, 1])) == {"a": 2}
-    assert said[0].startswith("'x' is not an action")
+    assert said[0] == "'x' is not an action: type one of those named."
     assert said[1] == "That would be 7, outside 0..2."
     assert said[2] == "That would be 1, which is illegal here (legal: 0, 2)."
+
+
+def test_named_actions_may_be_typed_by_name_or_number():
+    env, prompts = make_env("classic/chess_v6"), []
+    turn = env.reset(0)
+    typed = iter(["e2e5", "e2e4"])
+
+    def read(prompt):
+        prompts.append(prompt)
+        return next(typed)
+
+    controller = TerminalPolicyController(env.spec, read, prompts.append)
+    action = controller.act(turn)["player_0"]
+    assert "g1f3" in prompts[0]
+    assert env.step({"player_0": action}).infos["player_1"]["fen"].startswith("rnbqkbnr/pppppppp/8/8/4P3")
+    leduc = make_env("classic/leduc_holdem_v4")
+    turn = leduc.reset(0)
+    controller = TerminalPolicyController(leduc.spec, lambda prompt: "call")
+    assert controller.act(turn) == {next(iter(turn.observations)): 0}
 
 
 def test_typed_boxes():

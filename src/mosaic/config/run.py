@@ -24,7 +24,7 @@ LATEST = "latest"  # on the command line this word means the newest run
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def _check_run_id(run_id: str) -> str:
+def check_run_id(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id) or run_id.endswith(".") or run_id == LATEST:
         raise ValueError(
             "it names a folder, so it should be 1 to 100 letters, digits, '-', '_' and '.', "
@@ -46,7 +46,7 @@ class RunConfig(Section):
     """Everything a run needs to be started, and to be started again."""
 
     version: Literal[2] = Field(CURRENT_VERSION, description="Version of this format; older ones are upgraded.")
-    run_id: Annotated[str, AfterValidator(_check_run_id)] | None = Field(
+    run_id: Annotated[str, AfterValidator(check_run_id)] | None = Field(
         None,
         description="Name of the run's folder; None lets Mosaic make one.",
         json_schema_extra={"pattern": f"^{_RUN_ID.pattern}$"},

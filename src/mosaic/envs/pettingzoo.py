@@ -109,7 +109,8 @@ class ParallelAdapter(_PettingZooEnv):
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
         self._check(actions)
         observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
-        agents = dict.fromkeys((*self._acting, *_named(self.env.agents)))  # other keys ("common", "__all__") are no agents
+        # other keys ("common", "__all__") are no agents
+        agents = dict.fromkeys((*self._acting, *_named(self.env.agents)))
         rewards = {agent: float(rewards.get(agent, 0.0)) for agent in agents}
         terminated = {agent: bool(terminated.get(agent, False)) for agent in agents}
         truncated = {agent: bool(truncated.get(agent, False)) for agent in agents}

@@ -15,6 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.action_names import action_names
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import legal_text, objection
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest
@@ -73,17 +74,17 @@ class TerminalPolicyController:
         pass
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        return {agent: self._ask(agent, turn.action_masks.get(agent)) for agent in turn.observations}
+        return {agent: self._ask(agent, turn) for agent in turn.observations}
 
-    def _ask(self, agent: AgentID, mask: Mask | None) -> Action:
-        space = self._spec.action_spaces[agent]
-        says = objection(space)
+    def _ask(self, agent: AgentID, turn: Turn) -> Action:
+        space, mask = self._spec.action_spaces[agent], turn.action_masks.get(agent)
+        says, names = objection(space), action_names(self._spec, turn, agent)
         while True:
-            text = self._read(f"{agent}, your action ({choices(space, mask)}): ")
+            text = self._read(f"{agent}, your action ({', '.join(names) or choices(space, mask)}): ").strip()
             try:
-                action = parse_action(space, text)
+                action = names[text] if text in names else parse_action(space, text)
             except ValueError as error:
-                self._write(f"'{text}' is not an action: {error}")
+                self._write(f"'{text}' is not an action: {error}.")
                 continue
             problem = says(action, mask)
             if problem is None:
@@ -108,8 +109,8 @@ def parse_action(space: Space[Any], text: str) -> Action:
     """The action that a person typed: one integer, or numbers separated by blanks or commas."""
     words = text.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):
-        if len(words) != 1:
-            raise ValueError("type one whole number")
+        if len(words) != 1 or not words[0].lstrip("-").isdecimal():
+            raise ValueError("type one of those named")
         return int(words[0])
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         return np.array([float(word) for word in words]).astype(space.dtype).reshape(space.shape)

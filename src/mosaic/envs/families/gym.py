@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib
 import importlib.util
 from typing import Any
 
@@ -57,9 +56,6 @@ class GymFamily:
 
 
 def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    if _source(name).startswith("gymnasium.envs.box2d."):
-        with quiet():  # Box2D warns while it is imported and crashes where warnings are errors
-            importlib.import_module("gymnasium.envs.box2d")
     try:
         _import_quietly(_source(name))
         try:
@@ -78,7 +74,7 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _import_quietly(source: str) -> None:
-    """Box2D's wrapper warns of itself when first imported; Gymnasium's warning of an outdated env stays audible."""
+    """Box2D warns while it is imported and crashes where warnings are errors; Gymnasium's own advice stays audible."""
     if source.startswith("gymnasium.envs."):
         with quiet():
             importlib.import_module(source.partition(":")[0])

@@ -14,8 +14,8 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, resolve_name, split_version
 from mosaic.envs.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
-from mosaic.envs.upstream import draw_without_screen, quiet
 from mosaic.envs.repairs import NO_REPAIRS, REPAIRS, refuse_second_go_size
+from mosaic.envs.upstream import draw_without_screen, quiet
 
 _COOPERATIVE_CLASSICS = {"hanabi"}
 _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}

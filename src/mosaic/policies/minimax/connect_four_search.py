@@ -111,10 +111,38 @@ def _count(bits: Bits) -> Bits:
 
 @_compiled
 def _holds_on_top(first: Bits, mask: Bits) -> bool:
-    """The second player, who has just moved, does not lose because answering on top of every stone is enough."""
-    if (mask + _BOTTOM) & _ODD_HEIGHTS:
+    """The second player, who has just moved, need not lose: answering every stone on top of it is enough.
+
+    Where two columns have odd heights, a stone in one of them is answered in the other once, so the first player
+    gets either of the two cells.
+    """
+    odd = (mask + _BOTTOM) & _ODD_HEIGHTS
+    stones = first | (_ROWS_OF_FIRST & ~mask)
+    if not odd:
+        return not has_four(stones)
+    if has_four(stones):
         return False
-    return not has_four(first | (_ROWS_OF_FIRST & ~mask))
+    a = odd & (~odd + _ONE)
+    odd ^= a
+    b = odd & (~odd + _ONE)
+    odd ^= b
+    if not odd:
+        return not has_four(stones | a) and not has_four(stones | b)
+    c = odd & (~odd + _ONE)
+    odd ^= c
+    d = odd & (~odd + _ONE)
+    odd ^= d
+    if odd:
+        return False
+    ac = has_four(stones | a | c)
+    bd = has_four(stones | b | d)
+    ad = has_four(stones | a | d)
+    bc = has_four(stones | b | c)
+    if not (ac or bd or ad or bc):
+        return True
+    ab = has_four(stones | a | b)
+    cd = has_four(stones | c | d)
+    return not (ab or cd) and (not (ad or bc) or not (ac or bd))
 
 
 @_compiled

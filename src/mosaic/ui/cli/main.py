@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UsageError as error:
         code = _complain(_usage_text(error), 2, as_json)
     except (KeyboardInterrupt, typer.Abort):
-        code = _complain("Stopped.", 130, as_json)
+        code = 130
     except BrokenPipeError:  # the reader of our output has gone, as in `mosaic envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         text = f"Mosaic failed: {type(error).__name__}: {error}\nType the same command with --debug to see where."
         code = _complain(text, 1, as_json)
+    if code == 130 and not as_json:
+        print("\nStopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -25,7 +25,7 @@ def demo() -> None:
     out.print("  mosaic evaluate mpe/simple_spread_v3 --agent '*=random'\n")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         note(
-            "Play against minimax yourself: mosaic play classic/tictactoe_v3 --agent player_1=human --agent player_2=minimax"
+            f"Play against minimax yourself: mosaic play {ENV} --agent player_1=human --agent player_2=minimax"
         )
         return
     out.print("Now you: X against minimax. Cells are numbered down the columns. Ctrl-C leaves.\n")

@@ -24,20 +24,23 @@ def play(
     The board is printed; a human is asked for a legal move.
     """
     from mosaic.core.episode import outcomes
+    from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
     from mosaic.policies.mapping import parse_mapping
     from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.record import save_episode
     from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.options import environment
     from mosaic.ui.cli.screen import out
 
     with LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed) as runner:
-        for step, _ in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):
-            if step:
-                moves = ", ".join(f"{name} plays {action}" for name, action in runner.record.actions[-1].items())
-                out.print(f"step {step}: {moves}")
+        before: Turn | None = None
+        for step, turn in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):
+            if before is not None:
+                out.print(describe_step(runner.env.spec, before, runner.record, step))
             draw(runner.env)
+            before = turn
         episode, facts = runner.record, runner.env.spec.facts
         for name, value in episode.returns.items():
             word = f", {outcomes(episode.returns, facts.win_above)[name]}" if facts.competitive else ""

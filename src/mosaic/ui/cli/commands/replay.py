@@ -20,24 +20,25 @@ def replay(
     """Replay a recorded episode and prove it is the same."""
     from mosaic.config.environment import EnvironmentConfig
     from mosaic.core.errors import MosaicError
+    from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
     from mosaic.runners.record import load_episode
     from mosaic.runners.replay import replay as again
     from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.screen import out, print_json
 
     record = load_episode(episode)
     env = make_env(EnvironmentConfig.model_validate(record.environment))
     shown = not (quiet or json)
 
-    def on_turn(step: int, turn: object) -> None:
-        if step:
-            moves = ", ".join(
-                f"{agent} plays {action} ({record.policy_of(agent, step - 1)})"
-                for agent, action in record.actions[step - 1].items()
-            )
-            out.print(f"step {step}: {moves}")
+    before: list[Turn] = []
+
+    def on_turn(step: int, turn: Turn) -> None:
+        if before:
+            out.print(describe_step(env.spec, before.pop(), record, step))
         draw(env)
+        before.append(turn)
 
     try:
         difference = again(env, record, on_turn if shown else None)

@@ -1,0 +1,38 @@
+"""What actions are called where numbers would say nothing to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Turn
+from mosaic.envs.chess_moves import uci_of
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.family import split_version
+
+_NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the place in the list is the action
+    "classic/leduc_holdem": ("call", "raise", "fold", "check"),
+    "classic/texas_holdem": ("call", "raise", "fold", "check"),
+    "classic/texas_holdem_no_limit": ("fold", "call", "half-pot", "pot", "all-in"),
+    "classic/rps": ("rock", "paper", "scissors"),
+    "gym/Blackjack": ("stick", "hit"),
+    "gym/CartPole": ("left", "right"),
+    "gym/CliffWalking": ("up", "right", "down", "left"),
+    "gym/FrozenLake": ("left", "down", "right", "up"),
+    "gym/FrozenLake8x8": ("left", "down", "right", "up"),
+    "gym/MountainCar": ("left", "wait", "right"),
+    "gym/Taxi": ("south", "north", "east", "west", "pick-up", "drop-off"),
+}
+
+
+def action_names(spec: EnvSpec, turn: Turn, agent: AgentID) -> Mapping[str, int]:
+    """Name → action of what the agent may do now; empty where actions have no names."""
+    mask = turn.action_masks.get(agent)
+    env_id = split_version(spec.env_id)[0]
+    fen = turn.infos.get(agent, {}).get("fen")
+    if env_id == "classic/chess" and isinstance(fen, str) and mask is not None:
+        return {uci_of(int(action), fen): int(action) for action in np.flatnonzero(mask)}
+    names = enumerate(_NAMES.get(env_id, ()))
+    return {name: action for action, name in names if mask is None or mask[action]}

@@ -1,0 +1,107 @@
+"""What a connect four position is worth, and which columns are best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.policies.minimax.connect_four_book import BOOK_PLY, book, key, moves, wins_in_one
+from mosaic.policies.minimax.connect_four_search import (
+    BOARD,
+    CELLS,
+    COLUMNS,
+    PITCH,
+    ROWS,
+    Table,
+    has_four,
+    new_scratch,
+    new_table,
+    reaches,
+)
+from mosaic.policies.minimax.verdict import Verdict
+
+SHAPE = (ROWS, COLUMNS, 2)  # top row first; plane 0 holds the mover's stones
+
+
+class Board(NamedTuple):
+    """Stones as bits: 7 per column from the left, the lowest cell first, the seventh bit always 0."""
+
+    mine: int  # of the player to move
+    theirs: int
+
+
+EMPTY = Board(0, 0)
+_FILE_BITS = (1 << np.arange(PITCH * COLUMNS, dtype=np.uint64).reshape(COLUMNS, PITCH)[:, :ROWS]).T[::-1]
+
+
+@cache
+def _table() -> Table:
+    """One for the whole process: what it holds is true of the position whoever asks, so sharing changes no answer."""
+    return new_table()
+
+
+def read_board(observation: NDArray[Any]) -> Board:
+    """The board as PettingZoo shows it to the player to move."""
+    mine, theirs = (int(_FILE_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
+    return Board(mine, theirs)
+
+
+def drop(board: Board, column: int) -> Board:
+    """The board after a move, seen by the other player."""
+    move = moves_by_column(board)[column]
+    return Board(board.theirs, board.mine | move)
+
+
+def moves_by_column(board: Board) -> dict[int, int]:
+    """Open column → the cell where a stone lands."""
+    return {(cell.bit_length() - 1) // PITCH: cell for cell in moves(board.mine | board.theirs)}
+
+
+def value(board: Board, depth: int | None = None) -> int:
+    """For the player to move: 1, 0 or -1; lines that go on after `depth` plies are worth 0."""
+    mask = board.mine | board.theirs
+    if has_four(np.uint64(board.theirs)):
+        return -1
+    if mask == BOARD:
+        return 0
+    return judge(board, depth=depth).value
+
+
+def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
+    return judge(board, depth=depth).moves
+
+
+def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
+    """The best of the legal columns (all that are open, if not said) and what they are worth.
+
+    Among equally good columns one that wins at once comes first, and a lost position is defended against a loss in
+    one as far as the depth sees it.
+    """
+    mask = board.mine | board.theirs
+    cells = moves_by_column(board)
+    columns = sorted(cells if legal is None else legal)
+    wins = wins_in_one(board.mine, mask)
+    if winning := tuple(column for column in columns if cells[column] & wins):
+        return Verdict(1, winning)
+    after = {column: Board(board.theirs, board.mine | cells[column]) for column in columns}
+    ply = mask.bit_count() + 1
+    horizon = CELLS if depth is None else min(ply - 1 + depth, CELLS)
+    for goal in (1, 0):
+        if good := tuple(column for column in columns if not _reaches(after[column], ply, 1 - goal, horizon)):
+            return Verdict(goal, good)
+    parrying = tuple(column for column in columns if not wins_in_one(after[column].mine, mask | cells[column]))
+    return Verdict(-1, parrying or tuple(columns))
+
+
+def _reaches(board: Board, ply: int, goal: int, horizon: int) -> bool:
+    """Is the board worth at least the goal (1 or 0) for its mover?"""
+    mask = board.mine | board.theirs
+    if ply < horizon and wins_in_one(board.mine, mask):
+        return True
+    if horizon == CELLS and ply <= BOOK_PLY:
+        return book()[key(board.mine, mask)] >= goal
+    return reaches(np.uint64(board.mine), np.uint64(mask), ply, goal == 1, horizon, _table(), new_scratch())

@@ -1,0 +1,52 @@
+"""Which games minimax knows, and how it recognises them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import EnvID
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.minimax.verdict import Verdict
+
+# Env without its version → the module that judges its positions; imported when asked for, because connect four
+# brings numba with it.
+GAMES = {
+    "classic/tictactoe": "mosaic.policies.minimax.tictactoe",
+    "classic/connect_four": "mosaic.policies.minimax.connect_four",
+}
+_VERSION = re.compile(r"_v\d+$")
+
+
+class Game(Protocol):
+    """What a module in the table offers."""
+
+    SHAPE: tuple[int, ...]  # of an observation
+
+    def read_board(self, observation: NDArray[Any]) -> Any: ...
+
+    def judge(self, board: Any, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict: ...
+
+
+def find_game(spec: EnvSpec) -> Game:
+    """The game of this env, or an error that says which envs would do."""
+    name = _VERSION.sub("", spec.env_id)
+    if name not in GAMES:
+        raise InputError(f"minimax cannot play {spec.env_id}. It knows: {', '.join(sorted(GAMES))} (any version).")
+    game = cast(Game, import_module(GAMES[name]))
+    for agent, space in spec.observation_spaces.items():
+        if space.shape != game.SHAPE:
+            raise InputError(_unreadable(spec.env_id, agent, space.shape, game.SHAPE))
+    return game
+
+
+def _unreadable(env_id: EnvID, agent: str, shape: tuple[int, ...] | None, wanted: tuple[int, ...]) -> str:
+    return (
+        f"minimax reads the board of {env_id} from observations of shape {wanted}, but those of '{agent}' have "
+        f"{shape}. Leave out the wrappers that change observations."
+    )

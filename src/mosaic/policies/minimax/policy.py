@@ -1,0 +1,69 @@
+"""Play that no opponent can beat, or that looks a fixed number of plies ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+from gymnasium.spaces import Discrete
+from pydantic import Field
+
+from mosaic.core.ids import AgentID
+from mosaic.core.reference import Options
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import Explanation, PolicyKind, PolicyRequest
+from mosaic.policies.minimax.games import find_game
+from mosaic.policies.minimax.verdict import Verdict
+
+
+class MinimaxOptions(Options):
+    depth: int | None = Field(None, ge=1, description="Plies to look ahead; lines that go on are worth 0. None: exact.")
+
+
+class MinimaxPolicyController:
+    """Draws among equally good moves from its own seed, so that two of them do not repeat one game."""
+
+    def __init__(self, spec: EnvSpec, depth: int | None) -> None:
+        self._game = find_game(spec)
+        self._spec = spec
+        self._depth = depth
+        self._random = Random(0)
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
+        self._random.seed(seed)
+
+    def act(self, turn: Turn) -> dict[AgentID, Action]:
+        return {agent: self._random.choice(verdict.moves) for agent, verdict in self._verdicts(turn)}
+
+    def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
+        return {agent: self._explanation(agent, verdict) for agent, verdict in self._verdicts(turn)}
+
+    def close(self) -> None:
+        pass
+
+    def _verdicts(self, turn: Turn) -> Iterator[tuple[AgentID, Verdict]]:
+        for agent, observation in turn.observations.items():
+            mask = turn.action_masks.get(agent)
+            legal = None if mask is None else mask.nonzero()[0].tolist()
+            yield agent, self._game.judge(self._game.read_board(observation), legal, self._depth)
+
+    def _explanation(self, agent: AgentID, verdict: Verdict) -> Explanation:
+        space = self._spec.action_spaces[agent]
+        assert isinstance(space, Discrete)  # every game in the table has one
+        probabilities = np.zeros(int(space.n))
+        probabilities[list(verdict.moves)] = 1 / len(verdict.moves)
+        return Explanation(probabilities, float(verdict.value))
+
+
+def _make(options: MinimaxOptions, request: PolicyRequest) -> MinimaxPolicyController:
+    return MinimaxPolicyController(request.spec, options.depth)
+
+
+kind = PolicyKind(
+    usage="minimax[:depth=N]",
+    help="Perfect play in tic-tac-toe and connect four, or N plies of it; equally good moves from its own seed.",
+    make=_make,
+    options=MinimaxOptions,
+)

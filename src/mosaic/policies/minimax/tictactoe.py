@@ -1,0 +1,93 @@
+"""What a tic-tac-toe position is worth, and which cells are best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from mosaic.policies.minimax.verdict import Verdict
+
+SHAPE = (3, 3, 2)  # plane 0 holds the mover's stones; the cell [i, j] is the action 3 * i + j
+CELLS = 9
+LINES = tuple(
+    sum(1 << cell for cell in cells)
+    for cells in ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+)
+
+
+class Board(NamedTuple):
+    """Stones as bits: cell 0 is the lowest."""
+
+    mine: int  # of the player to move
+    theirs: int
+
+
+EMPTY = Board(0, 0)
+
+
+def read_board(observation: NDArray[Any]) -> Board:
+    """The board as PettingZoo shows it to the player to move."""
+    cells = observation.reshape(CELLS, 2).tolist()
+    mine = sum(1 << cell for cell, (stone, _) in enumerate(cells) if stone)
+    theirs = sum(1 << cell for cell, (_, stone) in enumerate(cells) if stone)
+    return Board(mine, theirs)
+
+
+def moves(board: Board) -> list[int]:
+    taken = board.mine | board.theirs
+    return [cell for cell in range(CELLS) if not taken >> cell & 1]
+
+
+def place(board: Board, cell: int) -> Board:
+    """The board after a move, seen by the other player."""
+    return Board(board.theirs, board.mine | 1 << cell)
+
+
+def is_over(board: Board) -> bool:
+    return _has_line(board.theirs) or not moves(board)
+
+
+def value(board: Board, depth: int | None = None) -> int:
+    """For the player to move: 1, 0 or -1; lines that go on after `depth` plies are worth 0."""
+    empty = len(moves(board))
+    return _value(board, empty if depth is None else min(depth, empty))
+
+
+def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
+    return judge(board, depth=depth).moves
+
+
+def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
+    """The best of the legal cells (all that are empty, if not said) and what they are worth; nothing else counts."""
+    left = None if depth is None else depth - 1
+    values = {cell: -value(place(board, cell), left) for cell in (moves(board) if legal is None else legal)}
+    best = max(values.values())
+    return Verdict(best, tuple(sorted(cell for cell in values if values[cell] == best)))
+
+
+def solve() -> dict[Board, int]:
+    """The exact value of every position that play can reach, finished ones too."""
+    values: dict[Board, int] = {}
+    waiting = [EMPTY]
+    while waiting:
+        board = waiting.pop()
+        if board not in values:
+            values[board] = value(board)
+            waiting += [] if is_over(board) else [place(board, cell) for cell in moves(board)]
+    return values
+
+
+@cache
+def _value(board: Board, depth: int) -> int:
+    if _has_line(board.theirs):
+        return -1
+    if depth == 0:
+        return 0
+    return max(-_value(place(board, cell), depth - 1) for cell in moves(board))
+
+
+def _has_line(stones: int) -> bool:
+    return any(stones & line == line for line in LINES)

@@ -1,0 +1,295 @@
+"""The life of a run as a pure function: an event in, the new life and what is to be done out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from signal import SIGKILL, Signals
+from typing import Literal, TypeAlias, assert_never
+
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S, Rung, climb, hasten, ladder
+from mosaic.store.state import LIVE, State
+
+FINISHED_CODE, STOPPED_CODE = 0, 3  # exit codes of the worker's process
+
+End: TypeAlias = Literal[State.FINISHED, State.STOPPED, State.FAILED, State.LOST]
+Verdict: TypeAlias = Literal[State.STOPPED, State.FAILED]
+Limit: TypeAlias = Literal["wall time", "memory"]
+Order: TypeAlias = Literal["stop", "pause", "resume", "checkpoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop under way."""
+
+    reason: str
+    verdict: Verdict  # how the run ends unless the worker finishes first
+    rungs: tuple[Rung, ...]  # pushes still to come
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    state: State = State.QUEUED
+    attempt: int = 0
+    stop: Stop | None = None
+    trouble: str = ""  # what the worker said about its failure
+    reason: str = ""  # why it ended
+
+
+# Time that was given is time well used; memory that was not given is a failure.
+_VERDICTS: dict[Limit, Verdict] = {"wall time": State.STOPPED, "memory": State.FAILED}
+
+
+# Events
+
+
+@dataclass(frozen=True, slots=True)
+class StartAsked:
+    """Start, or start again: a new attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class PauseAsked:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPaused:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerResumed:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAsked:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    now_s: float
+    reason: str = "asked to stop"
+    patience_s: float = DEFAULT_PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class LimitExceeded:
+    kind: Limit
+    detail: str
+    now_s: float
+    patience_s: float = DEFAULT_PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """The worker said why it is about to end."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    code: int | None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorDied:
+    """Noticed by the next one: nobody saw how the attempt ended."""
+
+
+Event: TypeAlias = (
+    StartAsked
+    | SpawnFailed
+    | WorkerStarted
+    | PauseAsked
+    | WorkerPaused
+    | ResumeAsked
+    | WorkerResumed
+    | CheckpointAsked
+    | StopAsked
+    | LimitExceeded
+    | TimerFired
+    | WorkerFailed
+    | WorkerExited
+    | SupervisorDied
+)
+
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnWorker:
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A line to the worker."""
+
+    order: Order
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """To the worker's process group."""
+
+    signal: Signals
+
+
+@dataclass(frozen=True, slots=True)
+class EndEverything:
+    """Whatever the attempt started is killed, wherever it went."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Fire the timer at this moment; a later Arm replaces it."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEnd:
+    state: End
+    reason: str
+
+
+Command: TypeAlias = SpawnWorker | Tell | Signal | EndEverything | Arm | Refuse | RecordEnd
+Step: TypeAlias = tuple[Life, tuple[Command, ...]]
+
+
+def advance(life: Life, event: Event) -> Step:
+    match event:
+        case StartAsked():
+            return _start(life)
+        case SpawnFailed(detail):
+            return _end(life, State.FAILED, detail) if life.state in LIVE else (life, ())
+        case WorkerStarted():
+            return _when(life, State.STARTING, State.RUNNING)
+        case WorkerPaused():
+            return _when(life, State.RUNNING, State.PAUSED)
+        case WorkerResumed():
+            return _when(life, State.PAUSED, State.RUNNING)
+        case PauseAsked():
+            return _order(life, "pause")
+        case ResumeAsked():
+            return _order(life, "resume")
+        case CheckpointAsked():
+            return _order(life, "checkpoint")
+        case StopAsked(now_s, reason, patience_s):
+            return _stop(life, State.STOPPED, reason, now_s, patience_s)
+        case LimitExceeded(kind, detail, now_s, patience_s):
+            return _stop(life, _VERDICTS[kind], detail, now_s, patience_s)
+        case TimerFired(now_s):
+            return _push(life, now_s)
+        case WorkerFailed(message):
+            return (replace(life, trouble=message) if life.state in LIVE else life), ()
+        case WorkerExited(code, signal):
+            return _judge(life, code, signal) if life.state in LIVE else (life, ())
+        case SupervisorDied():
+            reason = "its supervisor died"
+            return _end(life, State.LOST, reason) if life.state in LIVE else (life, ())
+        case _:
+            assert_never(event)
+
+
+def _start(life: Life) -> Step:
+    if life.state in LIVE:
+        return life, (Refuse(f"the run is {life.state} already"),)
+    if life.state is State.FINISHED:
+        return life, (Refuse("the run is finished; there is nothing left to do"),)
+    attempt = life.attempt + 1
+    return Life(State.STARTING, attempt), (SpawnWorker(attempt),)
+
+
+def _when(life: Life, before: State, after: State) -> Step:
+    """What the worker says counts only where it can be true; a late word changes nothing."""
+    return (replace(life, state=after) if life.state is before else life), ()
+
+
+def _order(life: Life, order: Order) -> Step:
+    """Orders reach a worker that still starts, too: it finds them when it looks for the first time."""
+    if life.state in LIVE and life.state is not State.STOPPING:
+        return life, (Tell(order),)
+    return life, (Refuse(f"cannot {order}: the run is {life.state}"),)
+
+
+def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: float) -> Step:
+    match life.state:
+        case State.QUEUED:
+            return _end(life, verdict, reason)
+        case State.STARTING | State.RUNNING | State.PAUSED:
+            stop = Stop(reason, verdict, ladder(now_s, patience_s))
+            return replace(life, state=State.STOPPING, stop=stop), (Tell("stop", reason), Arm(stop.rungs[0].at_s))
+        case State.STOPPING:
+            assert life.stop is not None
+            rungs = hasten(life.stop.rungs, now_s, patience_s)
+            return replace(life, stop=replace(life.stop, rungs=rungs)), tuple(Arm(rung.at_s) for rung in rungs[:1])
+        case State.FINISHED | State.STOPPED | State.FAILED | State.LOST:
+            return life, (Refuse(f"cannot stop: the run is {life.state}"),)
+        case _:
+            assert_never(life.state)
+
+
+def _push(life: Life, now_s: float) -> Step:
+    if life.stop is None:
+        return life, ()
+    signals, rungs = climb(life.stop.rungs, now_s)
+    pushes = tuple(EndEverything() if signal is SIGKILL else Signal(signal) for signal in signals)
+    arms = tuple(Arm(rung.at_s) for rung in rungs[:1])
+    return replace(life, stop=replace(life.stop, rungs=rungs)), (*pushes, *arms)
+
+
+def _judge(life: Life, code: int | None, signal: int | None) -> Step:
+    """What the way it ended means."""
+    how = f"exit code {code}" if signal is None else f"signal {_name(signal)}"
+    if code == FINISHED_CODE:
+        return _end(life, State.FINISHED, "")
+    if life.stop is not None:
+        saved = "" if code == STOPPED_CODE else f" (the worker did not end in order: {life.trouble or how})"
+        return _end(life, life.stop.verdict, life.stop.reason + saved)
+    if code == STOPPED_CODE:
+        return _end(life, State.STOPPED, "the worker stopped by itself")
+    return _end(life, State.FAILED, life.trouble or f"the worker ended with {how}")
+
+
+def _name(signal: int) -> str:
+    try:
+        return Signals(signal).name
+    except ValueError:
+        return str(signal)
+
+
+def _end(life: Life, state: End, reason: str) -> Step:
+    """What the worker left behind goes with it, however it ended."""
+    return Life(state, life.attempt, reason=reason), (EndEverything(), RecordEnd(state, reason))

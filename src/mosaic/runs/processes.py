@@ -1,0 +1,133 @@
+"""Which processes belong to a run, and how all of them are ended.
+
+Read straight from /proc: a supervisor asks for it while its run starts, and a start should cost nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from mosaic.store.state import Process
+
+MARK = "MOSAIC_RUN"  # in the environment of everything that an attempt starts: the run's id
+
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+_GONE = (FileNotFoundError, ProcessLookupError)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One process that is alive. Zombies hold nothing but their number: they are gone."""
+
+    pid: int
+    parent: int
+    start_time: float  # seconds since boot: no change of the clock moves it
+    memory_mb: float  # resident
+
+    @property
+    def identity(self) -> Process:
+        return Process(pid=self.pid, start_time=self.start_time)
+
+
+def look(pid: int) -> Row | None:
+    """None where no such process is alive."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except _GONE:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
+    if fields[0] in "ZX":
+        return None
+    return Row(pid, int(fields[1]), int(fields[19]) / _TICKS_PER_S, int(fields[21]) * _PAGE_MB)
+
+
+def identify(pid: int) -> Process | None:
+    row = look(pid)
+    return row.identity if row else None
+
+
+def is_alive(process: Process) -> bool:
+    return identify(process.pid) == process
+
+
+def list_processes() -> dict[int, Row]:
+    rows = (look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    return {row.pid: row for row in rows if row is not None}
+
+
+def below(pid: int) -> set[Row]:
+    """Everything that descends from a process, itself not included."""
+    children: dict[int, list[Row]] = {}
+    for row in list_processes().values():
+        children.setdefault(row.parent, []).append(row)
+    return set(_descend(children, pid))
+
+
+def _descend(children: dict[int, list[Row]], pid: int) -> Iterator[Row]:
+    for row in children.get(pid, ()):
+        yield row
+        yield from _descend(children, row.pid)
+
+
+def marked(run_id: str) -> set[Row]:
+    """Everything that was started with the run's mark, also what left its process group, session and parents."""
+    mark = f"{MARK}={run_id}".encode()
+    return {row for row in list_processes().values() if mark in _environment(row.pid)}
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except (*_GONE, PermissionError):
+        return []  # gone, or somebody else's: not started by us
+
+
+def end_all(find: Callable[[], Iterable[Process]], deadline_s: float) -> set[Process]:
+    """Kills whatever `find` finds, until it finds nothing: what is killed may just have started something.
+
+    Never the process that asks. Answers what would not die before the deadline (monotonic), normally nothing.
+    """
+    while found := {process for process in find() if process.pid != os.getpid()}:
+        _kill(found, deadline_s)
+        if monotonic() >= deadline_s:
+            return {process for process in found if is_alive(process)}
+    return set()
+
+
+def _kill(processes: Iterable[Process], deadline_s: float) -> None:
+    """Returns when all are gone, or at the deadline. Takes no exit code away from whoever waits for it."""
+    with ExitStack() as stack:
+        handles = []
+        for process in processes:
+            handle = _open(process, stack)
+            if handle is not None:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                handles.append(handle)
+        for handle in handles:
+            wait_gone(handle, deadline_s - monotonic())
+
+
+def _open(process: Process, stack: ExitStack) -> int | None:
+    """A handle that can never come to mean another process, as its number can."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    stack.callback(os.close, handle)
+    return handle if is_alive(process) else None
+
+
+def wait_gone(handle: int, timeout_s: float) -> bool:
+    """Whether the process behind a pidfd ended within the time."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))

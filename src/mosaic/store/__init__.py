@@ -1,0 +1,1 @@
+"""Data at rest: run folders, checkpoints, the index, archives."""

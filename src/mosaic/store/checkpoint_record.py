@@ -1,0 +1,172 @@
+"""What a checkpoint is, and whether it is still what was written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mosaic.core.reference import explain
+from mosaic.store.errors import DamagedError
+from mosaic.store.layout import RunFolder
+from mosaic.store.seal import is_sealed, seal
+
+if TYPE_CHECKING:
+    from mosaic.store.home import Store
+
+MANIFEST = "manifest.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PolicyEntry(_Record):
+    """One policy inside a checkpoint."""
+
+    files: tuple[str, ...] = Field((), description="Its files, relative to the checkpoint's folder.")
+    agents: tuple[str, ...] = Field((), description="Patterns of the agents that the run gave it, such as red_*.")
+    worker: str | None = Field(None, description="Plug-in that can load it; None: the checkpoint's.")
+
+
+class FileEntry(_Record):
+    size: int
+    sha256: str
+
+
+class CheckpointManifest(_Record):
+    format: Literal["mosaic.checkpoint"] = "mosaic.checkpoint"
+    version: Literal[1] = 1
+    origin: str  # id of the run that wrote it
+    worker: str
+    env_steps: int = Field(ge=0)
+    seq: int  # the last metric event before it
+    seed: int | None
+    reward: float | None  # by which the best one is found
+    policies: dict[str, PolicyEntry]
+    environment: dict[str, Any]
+    spaces: dict[str, Any]
+    versions: dict[str, str]
+    pickles: bool  # its files may run code when loaded
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    path: Path
+    env_steps: int
+    manifest: CheckpointManifest
+    digest: str  # of the manifest
+    mark: str  # the seal of the store that wrote it
+    verified: bool = False  # every file was compared with its hash
+    skipped: tuple[str, ...] = ()  # why others, which would have come first, were passed over
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.path.parent.parent)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Later is greater. By seq first: after a resume from further back, fewer steps may be newer."""
+        return self.manifest.seq, self.env_steps
+
+    @property
+    def reward(self) -> float | None:
+        return self.manifest.reward
+
+    def trusted(self, store: Store) -> bool:
+        """Whether a run of this very store wrote exactly these files."""
+        here = self.run.path.parent.resolve() == store.runs.resolve()
+        ours = here and not self.run.is_imported() and is_sealed(store.home, self.digest, self.mark)
+        return ours and (self.verified or damage(self) is None)
+
+
+def manifest_bytes(folder: RunFolder, manifest: CheckpointManifest) -> bytes:
+    """The manifest with its own hash, so that no bit of it changes unnoticed, and the store's seal."""
+    document = _finite(manifest.model_dump(mode="python"))
+    digest = _digest(document)
+    return json.dumps({**document, "digest": digest, "seal": seal(folder, digest)}, indent=1, allow_nan=False).encode()
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """By its manifest alone; the files are compared by `damage`."""
+    name = path / MANIFEST
+    try:
+        document = json.loads(name.read_bytes())
+        digest, mark = str(document.pop("digest")), str(document.pop("seal"))
+        if _digest(document) != digest:
+            raise DamagedError(f"its {MANIFEST} has changed since it was written")
+        manifest = CheckpointManifest.model_validate(document)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DamagedError(f"it has no {MANIFEST}") from error
+    except ValidationError as error:
+        raise DamagedError(f"its {MANIFEST} is not one: {explain(error, CheckpointManifest)}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"its {MANIFEST} is damaged ({error})") from error
+    return Checkpoint(path, manifest.env_steps, manifest, digest, mark)
+
+
+def damage(checkpoint: Checkpoint) -> str | None:
+    """What is wrong with its files; None if every byte is as it was written."""
+    wanted = checkpoint.manifest.files
+    try:
+        found = files_in(checkpoint.path)
+        missing, extra = sorted(wanted.keys() - found), sorted(found - wanted.keys() - {MANIFEST})
+        if missing:
+            return f"its file '{missing[0]}' is missing"
+        if extra:
+            return f"'{extra[0]}' does not belong to it"
+        for name, entry in wanted.items():
+            if file_entry(checkpoint.path / name) != entry:
+                return f"its file '{name}' has changed since it was written"
+    except OSError as error:
+        return f"it cannot be read ({error})"
+    except DamagedError as error:
+        return str(error)
+    return None
+
+
+def files_in(path: Path) -> set[str]:
+    """Relative names of all files below. Links and devices have no place in a checkpoint."""
+    found: set[str] = set()
+    for folder, folders, files in os.walk(path, onerror=_raise):
+        for name in (*folders, *files):
+            item = Path(folder, name)
+            if item.is_symlink() or not (item.is_file() or item.is_dir()):
+                raise DamagedError(f"'{item.relative_to(path)}' is not a plain file")
+        found.update(Path(folder, name).relative_to(path).as_posix() for name in files)
+    return found
+
+
+def file_entry(path: Path) -> FileEntry:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileEntry(size=file.tell(), sha256=digest)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity, but the bounds of spaces do."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {str(key): _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,252 @@
+"""How checkpoints are written, found and cleared away."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, overload
+
+from mosaic.core.errors import InputError
+from mosaic.runners.versions import versions as versions_here
+from mosaic.store.atomic import sync_file, sync_folder, write_atomic
+from mosaic.store.checkpoint_record import (
+    MANIFEST,
+    Checkpoint,
+    CheckpointManifest,
+    PolicyEntry,
+    damage,
+    file_entry,
+    files_in,
+    manifest_bytes,
+    read_checkpoint,
+)
+from mosaic.store.errors import DamagedError, StorageError, reason
+from mosaic.store.layout import RunFolder
+from mosaic.store.retention import best_first, dispensable, newest_first
+
+__all__ = ["Checkpoint", "CheckpointManifest", "PolicyEntry", "find_checkpoint", "list_checkpoints", "write_checkpoint"]
+
+Which: TypeAlias = Literal["latest", "best"] | int
+
+# A checkpoint that is being replaced is called .old-STEP until the new one stands in its place.
+_NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>\d+)")
+_THIS_PROCESS = secrets.token_hex(4)
+
+
+def write_checkpoint(
+    folder: RunFolder,
+    env_steps: int,
+    save: Callable[[Path], None],
+    *,
+    seq: int,
+    policies: Mapping[str, PolicyEntry],
+    worker: str = "",
+    environment: Mapping[str, Any] | None = None,
+    spaces: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    reward: float | None = None,
+    versions: Mapping[str, str] | None = None,
+    pickles: bool = True,
+    keep_last: int = 3,
+    keep_best: int = 1,
+) -> Path:
+    """`save` fills a folder; it becomes `checkpoints/<env_steps>` whole or not at all. One process writes at a time.
+
+    Say `pickles=False` only if no file runs code when it is loaded.
+    """
+    described = CheckpointManifest(
+        origin=folder.run_id,
+        worker=worker,
+        env_steps=env_steps,
+        seq=seq,
+        seed=seed,
+        reward=reward if reward is not None and math.isfinite(reward) else None,
+        policies=dict(policies),
+        environment=dict(environment or {}),
+        spaces=dict(spaces or {}),
+        versions=dict(versions_here() if versions is None else versions),
+        pickles=pickles,
+        files={},
+    )
+    temporary = folder.checkpoints / f".tmp-{_THIS_PROCESS}-{secrets.token_hex(4)}"
+    try:
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        _tidy(folder.checkpoints)
+        temporary.mkdir()
+        save(temporary)
+        _complete(folder, temporary, described)
+        path = _publish(temporary, folder.checkpoints / str(env_steps))
+    except BaseException as error:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+        if isinstance(error, OSError | StorageError):
+            raise StorageError(_not_written(folder, env_steps, error)) from error
+        raise
+    written = read_checkpoint(path)
+    for old in dispensable(list_checkpoints(folder), written, keep_last, int(keep_best)):
+        _remove(old.path)
+    return path
+
+
+def list_checkpoints(folder: RunFolder) -> list[Checkpoint]:
+    """All with a readable manifest, oldest first; their files are not compared with their hashes."""
+    return newest_first(_survey(folder)[0])[::-1]
+
+
+@overload
+def find_checkpoint(folder: RunFolder, which: Which = ..., *, missing_ok: Literal[False] = ...) -> Checkpoint: ...
+@overload
+def find_checkpoint(folder: RunFolder, which: Which = ..., *, missing_ok: bool) -> Checkpoint | None: ...
+def find_checkpoint(folder: RunFolder, which: Which = "latest", *, missing_ok: bool = False) -> Checkpoint | None:
+    """The one asked for, every byte of it compared with its hash.
+
+    Instead of a damaged latest (or best) one the next in order is given, and `skipped` says so. A damaged one that was
+    asked for by its steps is refused. `missing_ok`: None where the run has not saved anything yet.
+    """
+    while True:
+        readable, damaged = _survey(folder)
+        if not readable and not damaged:
+            if missing_ok:
+                return None
+            raise InputError(f"Run '{folder.run_id}' has no checkpoint yet.")
+        skipped = dict(damaged)
+        for checkpoint in _in_order(folder, which, readable, damaged):
+            problem = damage(checkpoint)
+            if problem is None:
+                return replace(checkpoint, verified=True, skipped=_messages(folder, skipped, checkpoint, which))
+            if not checkpoint.path.exists():
+                break  # retention took it while we looked: look again
+            skipped[checkpoint.env_steps] = problem
+        else:
+            raise DamagedError(_refusal(folder, which, skipped, readable))
+
+
+def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest) -> None:
+    """Adds the manifest and makes everything survive a power cut."""
+    names = files_in(temporary)
+    if MANIFEST in names:
+        raise StorageError(f"save() wrote a file called {MANIFEST}, which is the checkpoint's own")
+    for policy, entry in described.policies.items():
+        missing = sorted(set(entry.files) - names)
+        if missing:
+            raise StorageError(f"policy '{policy}' names the file '{missing[0]}', which save() did not write")
+    files = {}
+    for name in sorted(names):
+        sync_file(temporary / name)
+        files[name] = file_entry(temporary / name)
+    whole = described.model_copy(update={"files": files})
+    write_atomic(temporary / MANIFEST, manifest_bytes(folder, whole))
+    for path, folders, _ in os.walk(temporary, topdown=False):
+        for name in folders:
+            sync_folder(Path(path, name))
+    sync_folder(temporary)
+
+
+def _publish(temporary: Path, path: Path) -> Path:
+    old = path.with_name(f".old-{path.name}")
+    if path.exists():
+        path.rename(old)
+    temporary.rename(path)
+    sync_folder(path.parent)
+    if old.exists():
+        _remove(old)
+    return path
+
+
+def _tidy(checkpoints: Path) -> None:
+    """Clears away what a process that died while it wrote has left."""
+    for entry in list(checkpoints.iterdir()):
+        kind, _, rest = entry.name.removeprefix(".").partition("-")
+        match kind:
+            case "old" if not (checkpoints / rest).exists():
+                entry.rename(checkpoints / rest)
+            case "old" | "trash":
+                shutil.rmtree(entry)
+            case "tmp" if not rest.startswith(_THIS_PROCESS):
+                shutil.rmtree(entry)
+
+
+def _remove(path: Path) -> None:
+    """Out of sight first, so that a crash leaves no half checkpoint to be seen."""
+    trash = path.with_name(f".trash-{secrets.token_hex(4)}")
+    path.rename(trash)
+    shutil.rmtree(trash)
+
+
+def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
+    """The readable ones, and what is wrong with the others by their env steps."""
+    readable: list[Checkpoint] = []
+    damaged: dict[int, str] = {}
+    for steps, path in _paths(folder.checkpoints).items():
+        try:
+            checkpoint = read_checkpoint(path)
+            if checkpoint.env_steps != steps:
+                raise DamagedError(f"its {MANIFEST} belongs to the one at {checkpoint.env_steps}")
+            readable.append(checkpoint)
+        except DamagedError as error:
+            if path.exists():
+                damaged[steps] = str(error)
+    return readable, damaged
+
+
+def _paths(checkpoints: Path) -> dict[int, Path]:
+    found: dict[int, Path] = {}
+    for entry in checkpoints.iterdir() if checkpoints.exists() else ():
+        name = _NAME.fullmatch(entry.name)
+        if name and (not name["old"] or int(name["steps"]) not in found):
+            found[int(name["steps"])] = entry
+    return found
+
+
+def _in_order(
+    folder: RunFolder, which: Which, readable: list[Checkpoint], damaged: Mapping[int, str]
+) -> list[Checkpoint]:
+    if which == "latest":
+        return newest_first(readable)
+    if which == "best":
+        rated = best_first(readable)
+        if readable and not rated:
+            raise InputError(f"No checkpoint of run '{folder.run_id}' has a reward, so none is the best. Use @latest.")
+        return rated
+    exact = [c for c in readable if c.env_steps == which]
+    if not exact and which not in damaged:
+        steps = sorted(c.env_steps for c in readable)
+        near = min(steps, key=lambda step: abs(step - which), default=None)
+        hint = f" Did you mean @{near}?" if near is not None else ""
+        raise InputError(
+            f"Run '{folder.run_id}' has no checkpoint at {which} env steps.{hint} "
+            f"There are: {', '.join(map(str, steps)) or 'none that is whole'}."
+        )
+    return exact
+
+
+def _messages(folder: RunFolder, skipped: Mapping[int, str], chosen: Checkpoint, which: Which) -> tuple[str, ...]:
+    if isinstance(which, int):
+        return ()
+    return tuple(
+        f"The checkpoint of run '{folder.run_id}' at {steps} env steps is damaged: {problem}. "
+        f"The one at {chosen.env_steps} is used instead."
+        for steps, problem in sorted(skipped.items(), reverse=True)
+    )
+
+
+def _refusal(folder: RunFolder, which: Which, skipped: Mapping[int, str], readable: list[Checkpoint]) -> str:
+    if isinstance(which, int):
+        before = max((c.env_steps for c in readable if c.env_steps < which), default=None)
+        hint = f" The one before it: @{before}." if before is not None else ""
+        return f"The checkpoint of run '{folder.run_id}' at {which} env steps is damaged: {skipped[which]}.{hint}"
+    each = "; ".join(f"at {steps}: {problem}" for steps, problem in sorted(skipped.items(), reverse=True))
+    return f"Every checkpoint of run '{folder.run_id}' is damaged ({each})."
+
+
+def _not_written(folder: RunFolder, env_steps: int, error: OSError | StorageError) -> str:
+    why = reason(error) if isinstance(error, OSError) else str(error).removesuffix(".")
+    before = list_checkpoints(folder)
+    rest = f"The one at {before[-1].env_steps} is intact." if before else "There is none before it."
+    return f"The checkpoint at {env_steps} env steps could not be written: {why}. {rest}"

@@ -1,0 +1,22 @@
+"""What goes wrong with data at rest."""
+
+from __future__ import annotations
+
+from mosaic.core.errors import FormatError, InputError, MosaicError
+
+
+class StorageError(MosaicError):
+    """Something could not be written or read; what was there before is intact."""
+
+
+class DamagedError(FormatError):
+    """A file or folder of the store is not what was written."""
+
+
+class TrustError(InputError):
+    """A checkpoint may run code when it is loaded, and this store did not write it."""
+
+
+def reason(error: OSError) -> str:
+    """«No space left on device», without number and path."""
+    return error.strerror or str(error)

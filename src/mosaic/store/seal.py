@@ -1,0 +1,33 @@
+"""Which checkpoints this store's own runs wrote: a keyed hash that nobody without the store's key can make."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+
+from mosaic.store.atomic import write_once
+from mosaic.store.layout import RunFolder
+
+KEY_FILE = "store.key"
+RUNS = "runs"
+
+
+def seal(folder: RunFolder, digest: str) -> str:
+    """The store's word for a manifest; empty where the run lies in no store."""
+    if folder.path.parent.name != RUNS:
+        return ""
+    path = folder.home / KEY_FILE
+    if not path.exists():
+        write_once(path, secrets.token_bytes(32))
+    return _mark(path, digest)
+
+
+def is_sealed(home: Path, digest: str, mark: str) -> bool:
+    path = home / KEY_FILE
+    return bool(mark) and path.exists() and hmac.compare_digest(_mark(path, digest), mark)
+
+
+def _mark(key: Path, digest: str) -> str:
+    return hmac.new(key.read_bytes(), digest.encode(), hashlib.sha256).hexdigest()

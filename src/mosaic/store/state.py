@@ -1,0 +1,100 @@
+"""What a run is doing, as its supervisor wrote it down."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mosaic.core.reference import explain
+from mosaic.store.atomic import write_atomic
+from mosaic.store.errors import DamagedError
+from mosaic.store.layout import RunFolder
+from mosaic.store.lock import held
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+LIVE = frozenset({State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING})  # a supervisor holds the lock
+ENDED = frozenset({State.FINISHED, State.STOPPED, State.FAILED, State.LOST})
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Process(_Record):
+    """A process id alone may belong to somebody else by now; with its start time it does not."""
+
+    pid: int
+    start_time: float
+
+
+class Attempt(_Record):
+    """One start of the worker, from the beginning or from a checkpoint. Times are seconds since 1970."""
+
+    number: int = Field(ge=1)
+    supervisor: Process | None = None
+    worker: Process | None = None
+    started: float | None = None
+    ended: float | None = None
+    exit: int | None = None  # of the worker; negative: the signal that ended it
+    reason: str = ""  # why it ended, for people
+
+
+class RunState(_Record):
+    version: Literal[1] = 1
+    run_id: str
+    state: State
+    queued_at: float
+    updated: float
+    group: str = ""  # runs that differ in their seed only share it
+    working_folder: str = ""  # where the run was asked for: `python:` modules and relative paths are looked up there
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def started(self) -> float | None:
+        return self.attempts[0].started if self.attempts else None
+
+    @property
+    def ended(self) -> float | None:
+        """Of the last attempt."""
+        return self.attempts[-1].ended if self.attempts else None
+
+
+def read_state(folder: RunFolder) -> RunState:
+    """The truth: a run that says it lives while nobody holds its lock is `lost`."""
+    state = read_written_state(folder)
+    while state.state in LIVE and not held(folder):
+        # The supervisor writes the end before it lets go: only if nothing was written meanwhile did it die.
+        again = read_written_state(folder)
+        if again == state:
+            return state.model_copy(update={"state": State.LOST})
+        state = again
+    return state
+
+
+def read_written_state(folder: RunFolder) -> RunState:
+    """What state.json says, true or not."""
+    try:
+        return RunState.model_validate_json(folder.state.read_bytes())
+    except FileNotFoundError as error:
+        raise DamagedError(f"There is no run in '{folder.path}': it has no state.json.") from error
+    except ValidationError as error:
+        raise DamagedError(f"'{folder.state}' is damaged: {explain(error, RunState)}") from error
+
+
+def write_state(folder: RunFolder, state: RunState) -> None:
+    """Only the holder of the run's lock, or whoever makes the run, may write."""
+    write_atomic(folder.state, state.model_dump_json(indent=1) + "\n")

@@ -1,0 +1,92 @@
+"""What one metric event holds, and how it becomes a line of JSON."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Required, TypedDict
+
+import msgspec
+
+from mosaic.core.errors import MosaicError
+
+COUNTERS = ("training_iteration", "env_steps", "agent_steps", "episodes_total")
+MEASURES = (
+    "episode_reward_mean",
+    "episode_reward_min",
+    "episode_reward_max",
+    "episode_len_mean",
+    "env_steps_per_s",
+)
+
+
+class TimeSplit(TypedDict, total=False):
+    """Seconds since the last iteration event, by what they were spent on."""
+
+    env: float | None
+    inference: float | None
+    learning: float | None
+
+
+class PolicyMetrics(TypedDict, total=False):
+    reward_mean: float | None
+    reward_min: float | None
+    reward_max: float | None
+    agent_steps: int | None
+    episodes_total: int | None
+    learner: dict[str, Any]
+    rating: float | None
+    custom_metrics: dict[str, Any]
+
+
+class MetricEvent(TypedDict, total=False):
+    """One line of metrics.jsonl. Kinds may carry further fields of their own; what is not a finite number is null."""
+
+    kind: Required[str]
+    seq: Required[int]
+    attempt: Required[int]
+    timestamp: Required[float]
+    training_iteration: int | None
+    env_steps: int | None
+    agent_steps: int | None
+    episodes_total: int | None
+    episode_reward_mean: float | None
+    episode_reward_min: float | None
+    episode_reward_max: float | None
+    episode_len_mean: float | None
+    env_steps_per_s: float | None
+    time_split: TimeSplit
+    policies: dict[str, PolicyMetrics]
+    custom_metrics: dict[str, Any]
+    # kind "resumed"
+    from_env_steps: int | None
+    # kind "alert"
+    message: str
+    # kind "checkpoint"
+    path: str
+
+
+class UnstorableEventError(MosaicError):
+    """An event that JSON cannot hold."""
+
+
+def encode(record: object) -> bytes:
+    """JSON without a line break. NaN and ±inf become null, arrays and tensors become numbers and lists."""
+    try:
+        return _encoder.encode(record)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        kind = f" '{record['kind']}'" if isinstance(record, dict) and isinstance(record.get("kind"), str) else ""
+        raise UnstorableEventError(
+            f"The event{kind} cannot be stored: {error}. Report numbers, texts, and lists and dicts of these."
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy, torch and others, by their own way of becoming Python's."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if callable(as_list := getattr(value, "tolist", None)):
+        return as_list()
+    raise TypeError(f"{value!r} is of type {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)

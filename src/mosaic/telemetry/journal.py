@@ -1,0 +1,114 @@
+"""Which bytes of an event file are whole events."""
+
+from __future__ import annotations
+
+import os
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from mosaic.telemetry.event import MetricEvent
+
+CHUNK = 4 << 20
+_PROBE = 64 << 10
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_TYPES: tuple[tuple[str, type], ...] = (("seq", int), ("attempt", int), ("kind", str))
+
+
+class Whole(NamedTuple):
+    events: list[MetricEvent]
+    end: int
+    """Where the line after the last whole event begins. Damaged lines behind it may still be cut off by a repair."""
+    damaged: int
+    """Lines before `end` that are no events: they stay, and are left out."""
+
+
+class Tail(NamedTuple):
+    end: int
+    seq: int
+
+
+def whole_events(data: bytes) -> Whole:
+    """The events in bytes that begin with a line's first byte. A line without its break is not there yet."""
+    cut = data.rfind(b"\n") + 1
+    lines = data if cut == len(data) else data[:cut]
+    try:
+        events = _decoder.decode_lines(lines)
+        if all(set(map(type, map(itemgetter(key), events))) <= {kind} for key, kind in _TYPES):
+            return Whole(cast("list[MetricEvent]", events), cut if events else 0, 0)
+    except (msgspec.MsgspecError, ValueError, KeyError, RecursionError):
+        pass  # one of the lines is damaged: find out which
+    return _line_by_line(lines)
+
+
+def _line_by_line(lines: bytes) -> Whole:
+    events: list[MetricEvent] = []
+    position = end = damaged = pending = 0
+    for line in lines.split(b"\n")[:-1]:
+        position += len(line) + 1
+        event = _event(line)
+        if event is None:
+            pending += 1
+        else:
+            events.append(event)
+            damaged, pending, end = damaged + pending, 0, position
+    return Whole(events, end, damaged)
+
+
+def _event(line: bytes) -> MetricEvent | None:
+    try:
+        event = _decoder.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    whole = all(type(event.get(key)) is kind for key, kind in _TYPES)
+    return cast("MetricEvent", event) if whole else None
+
+
+def read_span(fd: int, start: int, length: int) -> bytes:
+    """Up to `length` bytes from `start`, fewer only at the file's end."""
+    parts: list[bytes] = []
+    while length > 0 and (part := os.pread(fd, length, start)):
+        parts.append(part)
+        start, length = start + len(part), length - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def next_events(fd: int, start: int, chunk: int = CHUNK) -> Whole:
+    """The next events from the byte `start`, about a chunk of them; `end` counts from the file's first byte."""
+    while True:
+        data = read_span(fd, start, chunk)
+        events, end, damaged = whole_events(data)
+        if events or len(data) < chunk:
+            return Whole(events, start + end, damaged)
+        chunk *= 4  # one line longer than the chunk, or a long damaged stretch
+
+
+def last_whole(fd: int) -> Tail:
+    """The end of the last whole event and its seq; zeros where there is none."""
+    size, span = os.fstat(fd).st_size, _PROBE
+    while True:
+        start = max(0, size - span)
+        data = read_span(fd, start, size - start)
+        first = data.find(b"\n") + 1 if start else 0  # the first line may have begun before
+        events, end, _ = whole_events(data[first:])
+        if events:
+            return Tail(start + first + end, events[-1]["seq"])
+        if not start:
+            return Tail(0, 0)
+        span *= 4
+
+
+def start_after(fd: int, seq: int) -> int:
+    """A line's first byte, at most about a chunk before the first event after `seq`: seq only grows along the file."""
+    low, high = 0, os.fstat(fd).st_size
+    while high - low > CHUNK:
+        middle = (low + high) // 2
+        data = read_span(fd, middle, _PROBE)
+        first = data.find(b"\n") + 1
+        events = whole_events(data[first:]).events if first else []
+        if events and events[0]["seq"] <= seq and middle + first < high:
+            low = middle + first
+        else:
+            high = middle
+    return low

@@ -1,0 +1,91 @@
+"""How stored events are read, also while they are being written."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from types import TracebackType
+from typing import Self
+
+from mosaic.core.errors import FormatError
+from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.journal import next_events, start_after
+from mosaic.telemetry.visibility import visible as visible
+
+logger = logging.getLogger(__name__)
+
+
+class EventTail:
+    """A place in an event file: `read()` gives what was stored behind it, each event once. The file may come later."""
+
+    def __init__(self, path: Path, after_seq: int = 0) -> None:
+        self.path = path
+        self.seq = after_seq
+        self._fd = -1
+        self._position = 0
+
+    def read(self) -> list[MetricEvent]:
+        """The next events, some thousands at most; none where the writer has not stored more yet.
+
+        A line that is not whole is never kept: the writer may take it back.
+        """
+        if not self._opened():
+            return []
+        if os.fstat(self._fd).st_size < self._position:
+            raise FormatError(f"'{self.path}' lost events that were read from it already: only a writer may change it.")
+        events, end, damaged = next_events(self._fd, self._position)
+        if damaged:
+            logger.warning("%s: left out %d damaged lines before byte %d", self.path, damaged, end)
+        self._position = end
+        if events and events[0]["seq"] <= self.seq:
+            events = [event for event in events if event["seq"] > self.seq]
+            if not events and damaged >= 0:
+                return self.read()
+        if events:
+            self.seq = events[-1]["seq"]
+        return events
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _opened(self) -> bool:
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+            self._position = start_after(self._fd, self.seq) if self.seq else 0
+        return True
+
+
+def read_events(path: Path, after_seq: int = 0) -> Iterator[MetricEvent]:
+    """Every event stored so far, in the order of seq (never of time: clocks jump). None where there is no file."""
+    with EventTail(path, after_seq) as tail:
+        while events := tail.read():
+            yield from events
+
+
+def follow(path: Path, after_seq: int = 0, stop: Event | None = None, poll_s: float = 0.05) -> Iterator[MetricEvent]:
+    """Every event, past and to come, until `stop` is set; what was stored before that is still given."""
+    stop = stop or Event()
+    with EventTail(path, after_seq) as tail:
+        while True:
+            last = stop.is_set()
+            while events := tail.read():
+                yield from events
+            if last:
+                return
+            stop.wait(poll_s)

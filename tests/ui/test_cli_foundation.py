@@ -1,0 +1,202 @@
+"""The commands of the foundation, and what they say when something is wrong."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+TICTACTOE = "classic/tictactoe_v3"
+
+
+def without_times(document):
+    return {key: value for key, value in document.items() if key not in ("env_steps_per_s", "wall_time_s", "num_workers")}
+
+
+def test_evaluate_gives_the_promised_keys_and_the_same_numbers_twice(mosaic):
+    words = ["evaluate", TICTACTOE, "--agent", "*=random", "--episodes", "20", "--seed", "7", "--json"]
+    one, other = mosaic(*words), mosaic(*words)
+    assert one.code == 0
+    assert one.err == ""
+    document = json.loads(one.out)
+    promised = {"env", "seed", "episodes", "env_steps", "env_steps_per_s", "reproducible", "distinct_games", "agents"}
+    assert promised | {"policies", "episode_results"} <= document.keys()
+    assert document["agents"]["player_1"].keys() >= {"policy", "return_mean", "return_ci95", "wins", "draws", "losses"}
+    assert document["episode_results"][0].keys() >= {"seed", "length", "returns", "winner"}
+    assert without_times(document) == without_times(json.loads(other.out))
+
+
+def test_minimax_never_loses_and_does_not_repeat_itself(mosaic):
+    words = ["evaluate", TICTACTOE, "--agent", "player_1=minimax", "--episodes", "200", "--seed", "7", "--json"]
+    against_random = json.loads(mosaic(*words, "--agent", "player_2=random").out)
+    assert against_random["agents"]["player_1"]["losses"] == 0
+    assert against_random["agents"]["player_1"]["wins"] > 150
+    itself = json.loads(mosaic(*words, "--agent", "player_2=minimax").out)
+    assert itself["agents"]["player_1"]["draws"] == 200
+    assert itself["distinct_games"] > 20
+
+
+@pytest.mark.parametrize(
+    "env_id", ["mpe/simple_spread_v3", "sisl/waterworld_v4", "butterfly/knights_archers_zombies_v10", "gym/Taxi-v3"]
+)
+def test_evaluate_works_in_every_family(mosaic, env_id):
+    answer = mosaic("evaluate", env_id, "--agent", "*=random", "--episodes", "2", "--max-steps", "60", "--json")
+    assert answer.code == 0
+    assert json.loads(answer.out)["env"] == env_id
+
+
+def test_an_id_without_version_takes_the_newest(mosaic):
+    answer = mosaic("evaluate", "sisl/pursuit", "--agent", "*=random", "--episodes", "1", "--max-steps", "5", "--json")
+    assert json.loads(answer.out)["env"] == "sisl/pursuit_v4"
+
+
+def test_stockfish_wins_and_is_marked_as_not_reproducible(mosaic):
+    answer = mosaic(
+        "evaluate", "classic/chess_v6", "--agent", "player_0=stockfish:skill=5", "--agent", "player_1=random",
+        "--episodes", "2", "--json",
+    )  # fmt: skip
+    document = json.loads(answer.out)
+    assert document["agents"]["player_0"]["wins"] == 2
+    assert document["reproducible"] is False
+
+
+def test_tables_for_people(mosaic):
+    answer = mosaic("evaluate", TICTACTOE, "--agent", "*=random", "--episodes", "5")
+    assert "player_1" in answer.out
+    assert "won" in answer.out
+    assert "distinct games" in answer.err
+
+
+def test_tournament(mosaic, tmp_path):
+    store = str(tmp_path / "games.jsonl")
+    words = ["tournament", TICTACTOE, "minimax", "random", "--games", "4", "--store", store, "--json"]
+    document = json.loads(mosaic(*words).out)
+    assert [row["policy"] for row in document["policies"]] == ["minimax", "random"]
+    assert {pair["games"] for pair in document["pairs"]} == {4}
+    assert json.loads(mosaic(*words).out) == document  # finished games are not played again
+
+
+def test_play_record_and_replay(mosaic, tmp_path):
+    answer = mosaic(
+        "play", TICTACTOE, "--agent", "player_1=minimax", "--agent", "player_2=random", "--record", "--out", "game.json"
+    )
+    assert answer.code == 0
+    assert "───┼───┼───" in answer.out
+    again = mosaic("replay", "game.json")
+    assert again.code == 0
+    assert "bit by bit the same" in again.out
+    assert json.loads(mosaic("replay", "game.json", "--json").out)["same"] is True
+    record = json.loads((tmp_path / "game.json").read_text())
+    record["digests"][3] ^= 1
+    (tmp_path / "game.json").write_text(json.dumps(record))
+    damaged = mosaic("replay", "game.json", "--quiet")
+    assert damaged.code == 1
+    assert "differs from the record at step 3" in damaged.err
+
+
+def test_lists(mosaic):
+    policies = json.loads(mosaic("policies", "--json").out)
+    assert {"human", "minimax", "python", "random", "stockfish", "uci"} <= {row["id"] for row in policies}
+    envs = json.loads(mosaic("envs", "mpe", "--json").out)
+    assert {"id", "agents", "observation", "action", "turn_based", "installed", "install"} <= envs[0].keys()
+    doctor = json.loads(mosaic("doctor", "--json").out)
+    assert {"python", "stockfish"} <= {row["id"] for row in doctor}
+    schema = json.loads(mosaic("schema", "run").out)
+    assert "environment" in schema["properties"]
+
+
+def test_check_shows_a_table_per_agent(mosaic):
+    answer = mosaic("check", "mpe/simple_tag_v3")
+    assert answer.code == 0
+    assert "adversary_0" in answer.out
+    assert "keeps the contract" in answer.out
+
+
+def test_check_finds_a_broken_env(mosaic, tmp_path):
+    (tmp_path / "my_broken.py").write_text(
+        "import gymnasium, numpy as np\nfrom gymnasium import spaces\n"
+        "class Env(gymnasium.Env):\n"
+        "    observation_space = spaces.Box(0, 1, (2,)); action_space = spaces.Discrete(2)\n"
+        "    def reset(self, seed=None, options=None): return np.full(2, 7, np.float32), {}\n"
+        "    def step(self, a): return np.full(2, 7, np.float32), 0.0, False, False, {}\n"
+    )
+    answer = mosaic("check", "python:my_broken:Env")
+    assert answer.code != 0
+    assert "observation" in answer.err
+
+
+EVALUATE = ("evaluate", TICTACTOE)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("evaluate", "gym/CartPol-v1", "--agent", "*=random"), "Did you mean 'gym/CartPole-v1'?"),
+        (("evaluate", "CartPole-v1", "--agent", "*=random"), "'CartPole-v1' needs its family: type gym/CartPole-v1"),
+        (("evaluate", "gim/CartPole-v1", "--agent", "*=random"), "Did you mean 'gym'?"),
+        (("evaluate", "classic/chess_v5", "--agent", "*=random"), "Installed: classic/chess_v6."),
+        ((*EVALUATE, "--agent", "player_3=random"), "There is no agent 'player_3'. Did you mean 'player_"),
+        ((*EVALUATE, "--agent", "player_1=random"), "No policy for agent 'player_2'. Add --agent player_2=POLICY"),
+        ((*EVALUATE, "--agent", "*=minmax"), "There is no policy named 'minmax'. Did you mean 'minimax'?"),
+        ((*EVALUATE, "--agent", "*=minimax:dept=2"), "there is no option 'dept'. Did you mean 'depth'?"),
+        ((*EVALUATE, "--agent", "random"), "'random' is not AGENT=POLICY"),
+        ((*EVALUATE, "--agent", "*=stockfish"), "plays classic/chess_v6 only, not classic/tictactoe_v3"),
+        ((*EVALUATE, "--agent", "*=random", "--episodes", "0"), "Invalid value for '--episodes'"),
+        ((*EVALUATE, "--agent", "*=random", "--episods", "3"), "No such option: --episods"),
+        ((*EVALUATE, "--agent", "*=random", "--set", "environment.optoins.a=1"), "Did you mean"),
+        ((*EVALUATE, "--agent", "*=random", "--set", "environment.options.nonsense=1"), "does not take these options"),
+        ((*EVALUATE, "--agent", "*=random", "--set", "environment.wrappers=[frame_stak]"), "Did you mean 'frame_stack'"),
+        ((*EVALUATE, "--agent", "*=human"), "needs somebody at a terminal"),
+        ((*EVALUATE, "--agent", "*=python:nowhere:f"), "there is no module 'nowhere'"),
+        (EVALUATE, "Missing option '--agent'"),
+        (("tournament", "mpe/simple_spread_v3", "random", "minimax"), ""),
+        (("tournament", TICTACTOE, "random"), ""),
+        (("replay", "nothing.json"), "There is no episode file 'nothing.json'"),
+        (("envs", "clasic"), "Did you mean 'classic'?"),
+        (("evalute", TICTACTOE), "No such command 'evalute'"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_says_what_to_type(mosaic, words, text):
+    answer = mosaic(*words)
+    assert answer.code == 2
+    assert text in " ".join(answer.err.split())
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+
+
+def test_an_illegal_policy_ends_with_code_2_and_a_failing_one_with_1(mosaic, tmp_path):
+    (tmp_path / "my_bad_policies.py").write_text("def zero(o, m): return 0\ndef fails(o, m): raise KeyError('x')\n")
+    illegal = mosaic(*EVALUATE, "--agent", "*=python:my_bad_policies:zero", "--episodes", "1")
+    assert illegal.code == 2
+    assert "played 0, which is illegal here" in " ".join(illegal.err.split())
+    failing = mosaic(*EVALUATE, "--agent", "*=python:my_bad_policies:fails", "--episodes", "1")
+    assert failing.code == 1
+    assert "failed: KeyError: 'x'" in " ".join(failing.err.split())
+
+
+def test_errors_as_json(mosaic):
+    answer = mosaic("evaluate", "gym/Nothing-v9", "--agent", "*=random", "--json")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "Nothing-v9" in json.loads(answer.err)["error"]
+
+
+def test_debug_shows_the_traceback():
+    answer = subprocess.run(
+        [sys.executable, "-m", "mosaic", "envs", "nothing", "--debug"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode != 0
+    assert "Traceback" in answer.stderr
+    assert "UnknownNameError" in answer.stderr
+
+
+def test_help_and_version(mosaic):
+    assert mosaic("--help").code == 0
+    assert mosaic("--version").out.strip() == "0.1.0"
+
+
+def test_the_demo_shows_the_idea(mosaic):
+    answer = mosaic("demo")
+    assert answer.code == 0
+    assert "minimax" in answer.out
+    assert "mosaic play classic/tictactoe_v3" in " ".join(answer.err.split())
