@@ -20,9 +20,9 @@ def solve(position: book.Position, table: Table) -> int:
     if book.wins_in_one(mine, mask):
         return 1
     stones = np.uint64(mine), np.uint64(mask), mask.bit_count()
-    if reaches(*stones, True, CELLS, table, new_scratch()):
-        return 1
-    return 0 if reaches(*stones, False, CELLS, table, new_scratch()) else -1
+    if not reaches(*stones, False, CELLS, table, new_scratch()):
+        return -1
+    return 1 if reaches(*stones, True, CELLS, table, new_scratch()) else 0
 
 
 def main() -> None:

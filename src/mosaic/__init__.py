@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mosaic.policies.mapping import PolicyMapping as PolicyMapping
     from mosaic.policies.registry import load_policy as load_policy
     from mosaic.runners.local import play_episode as play_episode
+    from mosaic.runs.train import train as train
+    from mosaic.runs.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
 
@@ -22,6 +24,8 @@ _HOMES = {
     "play_episode": "mosaic.runners.local",
     "evaluate": "mosaic.evaluation.evaluate",
     "tournament": "mosaic.evaluation.tournament",
+    "train": "mosaic.runs.train",
+    "Trainer": "mosaic.runs.trainer",
 }
 
 

@@ -35,7 +35,7 @@ __all__ = ["Checkpoint", "CheckpointManifest", "PolicyEntry", "find_checkpoint",
 Which: TypeAlias = Literal["latest", "best"] | int
 
 # A checkpoint that is being replaced is called .old-STEP until the new one stands in its place.
-_NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>\d+)")
+_NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
 _THIS_PROCESS = secrets.token_hex(4)
 
 
@@ -85,7 +85,7 @@ def write_checkpoint(
     except BaseException as error:
         if temporary.exists():
             shutil.rmtree(temporary)
-        if isinstance(error, OSError | StorageError):
+        if isinstance(error, OSError | StorageError | DamagedError):
             raise StorageError(_not_written(folder, env_steps, error)) from error
         raise
     written = read_checkpoint(path)
@@ -115,16 +115,17 @@ def find_checkpoint(folder: RunFolder, which: Which = "latest", *, missing_ok: b
             if missing_ok:
                 return None
             raise InputError(f"Run '{folder.run_id}' has no checkpoint yet.")
-        skipped = dict(damaged)
+        skipped: dict[int, str] = {}
         for checkpoint in _in_order(folder, which, readable, damaged):
             problem = damage(checkpoint)
             if problem is None:
+                skipped |= {s: text for s, text in damaged.items() if which == "best" or s > checkpoint.env_steps}
                 return replace(checkpoint, verified=True, skipped=_messages(folder, skipped, checkpoint, which))
-            if not checkpoint.path.exists():
-                break  # retention took it while we looked: look again
+            if _changed(checkpoint):
+                break  # it was removed or replaced while we looked: look again
             skipped[checkpoint.env_steps] = problem
         else:
-            raise DamagedError(_refusal(folder, which, skipped, readable))
+            raise DamagedError(_refusal(folder, which, damaged | skipped, readable))
 
 
 def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest) -> None:
@@ -179,20 +180,34 @@ def _remove(path: Path) -> None:
     shutil.rmtree(trash)
 
 
+def _changed(checkpoint: Checkpoint) -> bool:
+    """Whether the writer was at it meanwhile."""
+    try:
+        return read_checkpoint(checkpoint.path).digest != checkpoint.digest
+    except DamagedError:
+        return not checkpoint.path.exists()
+
+
 def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
     """The readable ones, and what is wrong with the others by their env steps."""
-    readable: list[Checkpoint] = []
-    damaged: dict[int, str] = {}
-    for steps, path in _paths(folder.checkpoints).items():
-        try:
-            checkpoint = read_checkpoint(path)
-            if checkpoint.env_steps != steps:
-                raise DamagedError(f"its {MANIFEST} belongs to the one at {checkpoint.env_steps}")
-            readable.append(checkpoint)
-        except DamagedError as error:
-            if path.exists():
+    while True:
+        readable: list[Checkpoint] = []
+        damaged: dict[int, str] = {}
+        paths = _paths(folder.checkpoints)
+        for steps, path in paths.items():
+            try:
+                readable.append(_read_in_place(path, steps))
+            except DamagedError as error:
                 damaged[steps] = str(error)
-    return readable, damaged
+        if all(paths[steps].exists() for steps in damaged):  # else the writer removed it while we looked
+            return readable, damaged
+
+
+def _read_in_place(path: Path, steps: int) -> Checkpoint:
+    checkpoint = read_checkpoint(path)
+    if checkpoint.env_steps != steps:
+        raise DamagedError(f"its {MANIFEST} belongs to the one at {checkpoint.env_steps}")
+    return checkpoint
 
 
 def _paths(checkpoints: Path) -> dict[int, Path]:
@@ -245,7 +260,7 @@ def _refusal(folder: RunFolder, which: Which, skipped: Mapping[int, str], readab
     return f"Every checkpoint of run '{folder.run_id}' is damaged ({each})."
 
 
-def _not_written(folder: RunFolder, env_steps: int, error: OSError | StorageError) -> str:
+def _not_written(folder: RunFolder, env_steps: int, error: OSError | StorageError | DamagedError) -> str:
     why = reason(error) if isinstance(error, OSError) else str(error).removesuffix(".")
     before = list_checkpoints(folder)
     rest = f"The one at {before[-1].env_steps} is intact." if before else "There is none before it."

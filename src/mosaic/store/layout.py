@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mosaic.config.loading import load_run_config
-from mosaic.config.run import RunConfig
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+
+STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class RunFolder:
 
     @property
     def state(self) -> Path:
-        return self.path / "state.json"
+        return self.path / STATE
 
     @property
     def metrics(self) -> Path:
@@ -76,4 +79,6 @@ class RunFolder:
         return self.imported.exists()
 
     def read_config(self) -> RunConfig:
+        from mosaic.config.loading import load_run_config  # late: a supervisor starts its worker first
+
         return load_run_config(self.config)

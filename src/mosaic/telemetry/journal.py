@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from mosaic.telemetry.event import MetricEvent
 
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 CHUNK = 4 << 20
 _PROBE = 64 << 10
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _TYPES: tuple[tuple[str, type], ...] = (("seq", int), ("attempt", int), ("kind", str))
 
 
-class Whole(NamedTuple):
-    events: list[MetricEvent]
+class Whole(NamedTuple, Generic[T]):
+    found: T
     end: int
     """Where the line after the last whole event begins. Damaged lines behind it may still be cut off by a repair."""
     damaged: int
@@ -29,7 +33,7 @@ class Tail(NamedTuple):
     seq: int
 
 
-def whole_events(data: bytes) -> Whole:
+def whole_events(data: bytes) -> Whole[list[MetricEvent]]:
     """The events in bytes that begin with a line's first byte. A line without its break is not there yet."""
     cut = data.rfind(b"\n") + 1
     lines = data if cut == len(data) else data[:cut]
@@ -42,7 +46,7 @@ def whole_events(data: bytes) -> Whole:
     return _line_by_line(lines)
 
 
-def _line_by_line(lines: bytes) -> Whole:
+def _line_by_line(lines: bytes) -> Whole[list[MetricEvent]]:
     events: list[MetricEvent] = []
     position = end = damaged = pending = 0
     for line in lines.split(b"\n")[:-1]:
@@ -74,13 +78,23 @@ def read_span(fd: int, start: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def next_events(fd: int, start: int, chunk: int = CHUNK) -> Whole:
+def next_events(fd: int, start: int) -> Whole[list[MetricEvent]]:
     """The next events from the byte `start`, about a chunk of them; `end` counts from the file's first byte."""
+    return next_whole(fd, start, whole_events, CHUNK)
+
+
+def next_whole(fd: int, start: int, read: Callable[[bytes], Whole[T]], chunk: int) -> Whole[T]:
+    """What `read` finds in about a chunk of bytes from `start`; `end` counts from the file's first byte."""
     while True:
         data = read_span(fd, start, chunk)
-        events, end, damaged = whole_events(data)
-        if events or len(data) < chunk:
-            return Whole(events, start + end, damaged)
+        found, end, damaged = read(data)
+        if damaged:  # or a writer took a torn line back while we read it
+            data = read_span(fd, start, chunk)
+            found, end, damaged = read(data)
+        if damaged:
+            logger.warning("Left out %d damaged lines between the bytes %d and %d.", damaged, start, start + end)
+        if end or len(data) < chunk:
+            return Whole(found, start + end, damaged)
         chunk *= 4  # one line longer than the chunk, or a long damaged stretch
 
 
@@ -106,7 +120,7 @@ def start_after(fd: int, seq: int) -> int:
         middle = (low + high) // 2
         data = read_span(fd, middle, _PROBE)
         first = data.find(b"\n") + 1
-        events = whole_events(data[first:]).events if first else []
+        events = whole_events(data[first:]).found if first else []
         if events and events[0]["seq"] <= seq and middle + first < high:
             low = middle + first
         else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from threading import Event
 from types import TracebackType
@@ -14,8 +13,6 @@ from mosaic.core.errors import FormatError
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.journal import next_events, start_after
 from mosaic.telemetry.visibility import visible as visible
-
-logger = logging.getLogger(__name__)
 
 
 class EventTail:
@@ -36,17 +33,12 @@ class EventTail:
             return []
         if os.fstat(self._fd).st_size < self._position:
             raise FormatError(f"'{self.path}' lost events that were read from it already: only a writer may change it.")
-        events, end, damaged = next_events(self._fd, self._position)
-        if damaged:
-            logger.warning("%s: left out %d damaged lines before byte %d", self.path, damaged, end)
-        self._position = end
-        if events and events[0]["seq"] <= self.seq:
-            events = [event for event in events if event["seq"] > self.seq]
-            if not events and damaged >= 0:
-                return self.read()
-        if events:
-            self.seq = events[-1]["seq"]
-        return events
+        while events := self._next():
+            fresh = events if events[0]["seq"] > self.seq else [event for event in events if event["seq"] > self.seq]
+            if fresh:
+                self.seq = fresh[-1]["seq"]
+                return fresh
+        return []
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -61,6 +53,10 @@ class EventTail:
     ) -> None:
         self.close()
 
+    def _next(self) -> list[MetricEvent]:
+        events, self._position, _ = next_events(self._fd, self._position)
+        return events
+
     def _opened(self) -> bool:
         if self._fd < 0:
             try:
@@ -71,14 +67,16 @@ class EventTail:
         return True
 
 
-def read_events(path: Path, after_seq: int = 0) -> Iterator[MetricEvent]:
+def read_events(path: Path, after_seq: int = 0) -> Generator[MetricEvent, None, None]:
     """Every event stored so far, in the order of seq (never of time: clocks jump). None where there is no file."""
     with EventTail(path, after_seq) as tail:
         while events := tail.read():
             yield from events
 
 
-def follow(path: Path, after_seq: int = 0, stop: Event | None = None, poll_s: float = 0.05) -> Iterator[MetricEvent]:
+def follow(
+    path: Path, after_seq: int = 0, stop: Event | None = None, poll_s: float = 0.05
+) -> Generator[MetricEvent, None, None]:
     """Every event, past and to come, until `stop` is set; what was stored before that is still given."""
     stop = stop or Event()
     with EventTail(path, after_seq) as tail:

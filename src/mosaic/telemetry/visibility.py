@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from mosaic.telemetry.event import MetricEvent
 
@@ -44,5 +44,5 @@ def visible(events: Iterable[MetricEvent]) -> list[MetricEvent]:
     return [event for event in kept if not is_hidden(event, points)] if points else kept
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -9,8 +9,13 @@ if TYPE_CHECKING:
     from mosaic.envs.contract import ContractError as ContractError
     from mosaic.envs.contract import EnvReport as EnvReport
     from mosaic.envs.contract import check_env as check_env
+    from mosaic.testing.worker import WorkerReport as WorkerReport
+    from mosaic.testing.worker import check_worker as check_worker
 
-_HOMES = dict.fromkeys(("ContractError", "EnvReport", "check_env"), "mosaic.envs.contract")
+_HOMES = {
+    **dict.fromkeys(("ContractError", "EnvReport", "check_env"), "mosaic.envs.contract"),
+    **dict.fromkeys(("WorkerReport", "check_worker"), "mosaic.testing.worker"),
+}
 
 
 def __getattr__(name: str) -> Any:

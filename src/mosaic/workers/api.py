@@ -50,6 +50,9 @@ class Worker(Protocol):
 
 @runtime_checkable
 class MakesPolicies(Protocol):
-    """A worker whose checkpoints can play: what `run:` policies ask for."""
+    """A worker whose checkpoints can play: what `run:` policies ask for.
+
+    One that never unpickles anything may say `loads_pickles = False`: imported checkpoints then play without --trust.
+    """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

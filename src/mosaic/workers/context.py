@@ -83,7 +83,7 @@ class WorkerContext:
             self.folder,
             env_steps,
             save,
-            seq=self._writer.last_seq,
+            seq=self._writer.seq,
             policies=policies,
             environment=self.config.environment.model_dump(mode="json"),
             worker=self.config.training.worker or "",

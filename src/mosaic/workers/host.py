@@ -48,8 +48,8 @@ def main() -> int:
     try:
         return _run(folder_path, attempt, progress)
     except BaseException as error:  # noqa: BLE001 - whatever ended the worker, its supervisor is told
+        progress("failed", message=f"{type(error).__name__}: {error}")  # first: the log may be on a full disk
         traceback.print_exc()
-        progress("failed", message=f"{type(error).__name__}: {error}")
         return FAILED
 
 
@@ -77,8 +77,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
         resume_from = find_checkpoint(folder, "latest", missing_ok=True) if attempt > 1 else None
         if attempt > 1:
             writer.report(kind="resumed", from_env_steps=resume_from.env_steps if resume_from else 0)
-        if writer.dropped_bytes:
-            message = f"a torn line of {writer.dropped_bytes} bytes was dropped from the end of metrics.jsonl"
+        for message in resume_from.skipped if resume_from else ():
             writer.report(kind="alert", message=message)
         options = parse_params(worker, algorithm, dict(config.training.params))
         context = WorkerContext(config, options, folder, writer, inbox, resume_from)

@@ -25,13 +25,22 @@ class Inbox:
             asked, self._checkpoint = self._checkpoint, False
         return asked
 
-    def wait_while_paused(self) -> None:
-        """Returns at once, or when the pause is over or a stop is asked for."""
-        if not self._pause:
+    def pause_asked(self) -> bool:
+        return self._pause and not self._stop
+
+    def wait_while_paused(self, save: Callable[[], object] | None = None) -> None:
+        """Returns at once, or when the pause is over or a stop is asked for.
+
+        `save` is called when somebody wants a checkpoint meanwhile; without it, they get it after the pause.
+        """
+        if not self.pause_asked():
             return
         self._tell("paused")
-        with self._changed:
-            self._changed.wait_for(lambda: not self._pause or self._stop or self._checkpoint)
+        while self.pause_asked():
+            with self._changed:
+                self._changed.wait_for(lambda: not self.pause_asked() or (save and self._checkpoint))
+            if save and self.checkpoint_asked():
+                save()
         self._tell("resumed")
 
     def put(self, command: str, reason: str = "asked to") -> None:

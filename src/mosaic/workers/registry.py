@@ -56,5 +56,20 @@ def resolve(config: RunConfig) -> RunConfig:
             f"The worker {name} has no policy configuration '{paradigm}'. "
             f"It has: {', '.join(info.paradigms) or 'none'}."
         )
+    _check_env(config, worker)
     training = config.training.model_copy(update={"algorithm": algorithm})
     return config.model_copy(update={"training": training, "policy_configuration": paradigm})
+
+
+def _check_env(config: RunConfig, worker: Worker) -> None:
+    """Makes the env once: its agents and spaces are known only then."""
+    from mosaic.envs.catalog import make_env
+    from mosaic.workers.fit import cares, check_fit
+
+    if not cares(worker.info):
+        return
+    env = make_env(config.environment)
+    try:
+        check_fit(worker.info, env.spec)
+    finally:
+        env.close()

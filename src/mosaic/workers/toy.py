@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -48,6 +49,7 @@ class ToyWorker:
         checkpoints=True,
         seeds=True,
     )
+    loads_pickles = False  # a walk is JSON: whoever wrote it, it runs no code
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return ToyOptions
@@ -62,7 +64,6 @@ class ToyWorker:
             iteration, reward = saved["iteration"], saved["reward"]
             random.setstate(_state(saved["random"]))
         while not context.done(iteration * options.steps_per_iteration, iteration, reward):
-            context.inbox.wait_while_paused()
             never.wait(options.iteration_s)
             iteration += 1
             reward += 0.1 + options.noise * random.gauss(0, 1)
@@ -76,8 +77,10 @@ class ToyWorker:
                 episode_reward_mean=reward,
                 policies={POLICY: {"reward_mean": reward}},
             )
+            save = partial(self._save, context, iteration, reward, random, env_steps)
             if context.checkpoint_due(env_steps, every_steps=10 * options.steps_per_iteration):
-                self._save(context, iteration, reward, random, env_steps)
+                save()
+            context.inbox.wait_while_paused(save)
         if context.config.checkpoint.at_end and iteration:
             self._save(context, iteration, reward, random, iteration * options.steps_per_iteration)
 

@@ -39,8 +39,11 @@ class Witness:
 
     def _names(self, turn: Any) -> None:
         if not isinstance(turn, Turn) or not all(isinstance(part, Mapping) for part in turn):
-            self._broken(f"it answered with a {type(turn).__name__}", "reset and step answer with a Turn of mappings",
-                         "return mosaic.core.turn.Turn(...) with a dict in every field")  # fmt: skip
+            self._broken(
+                f"it answered with a {type(turn).__name__}",
+                "reset and step answer with a Turn of mappings",
+                "return mosaic.core.turn.Turn(...) with a dict in every field",
+            )
         for field, part in zip(turn._fields, turn, strict=True):
             for agent in part:
                 if not isinstance(agent, str):
@@ -63,20 +66,32 @@ class Witness:
     def _types(self, turn: Any) -> None:
         for agent, reward in turn.rewards.items():
             if type(reward) is not float or not math.isfinite(reward):
-                self._broken(f"its reward is {reward!r} of type {type(reward).__name__}",
-                             "rewards are finite Python floats", "return float(reward)", agent)  # fmt: skip
+                self._broken(
+                    f"its reward is {reward!r} of type {type(reward).__name__}",
+                    "rewards are finite Python floats",
+                    "return float(reward)",
+                    agent,
+                )
         for field, flags in (("terminated", turn.terminated), ("truncated", turn.truncated)):
             for agent, flag in flags.items():
                 if type(flag) is not bool:
-                    self._broken(f"{field} is {flag!r} of type {type(flag).__name__}",
-                                 "terminated and truncated are Python bools", "return bool(flag)", agent)  # fmt: skip
+                    self._broken(
+                        f"{field} is {flag!r} of type {type(flag).__name__}",
+                        "terminated and truncated are Python bools",
+                        "return bool(flag)",
+                        agent,
+                    )
 
     def _beginning(self, turn: Turn) -> None:
         promise = "after reset nobody has earned anything or ended, and somebody must act"
         for agent in turn.rewards:
             if turn.rewards[agent] or turn.ended(agent):
-                self._broken(f"its reward is {turn.rewards[agent]}, ended: {turn.ended(agent)}", promise,
-                             "let reset answer with 0.0 and False for everybody who is there", agent)  # fmt: skip
+                self._broken(
+                    f"its reward is {turn.rewards[agent]}, ended: {turn.ended(agent)}",
+                    promise,
+                    "let reset answer with 0.0 and False for everybody who is there",
+                    agent,
+                )
         if not turn.observations:
             self._broken("nobody acts", promise, "put the first agents to act into observations")
 
@@ -89,19 +104,33 @@ class Witness:
             "report it with its reward, and with terminated or truncated in the step in which it leaves",
         )
         self._nobody(
-            self._gone & here, "it ended before and came back", "an agent that ended never comes back in its episode",
+            self._gone & here,
+            "it ended before and came back",
+            "an agent that ended never comes back in its episode",
             "report an end once; give newcomers names of their own",
-        )  # fmt: skip
+        )
         ended = {agent for agent in here if turn.ended(agent)}
         promise = "final_observations names exactly the agents that ended in this step, once"
-        self._nobody(ended - turn.final_observations.keys(), "it ended without a final observation", promise,
-                     "give what it sees last")  # fmt: skip
-        self._nobody(turn.final_observations.keys() - ended, "it has a final observation without having ended", promise,
-                     "leave it out, or set terminated or truncated")  # fmt: skip
+        self._nobody(
+            ended - turn.final_observations.keys(),
+            "it ended without a final observation",
+            promise,
+            "give what it sees last",
+        )
+        self._nobody(
+            turn.final_observations.keys() - ended,
+            "it has a final observation without having ended",
+            promise,
+            "leave it out, or set terminated or truncated",
+        )
         self._alive = here - ended
         self._gone |= ended
-        self._nobody(turn.observations.keys() - self._alive, "it must act but does not live",
-                     "observations name living agents only", "leave ended and unknown agents out")  # fmt: skip
+        self._nobody(
+            turn.observations.keys() - self._alive,
+            "it must act but does not live",
+            "observations name living agents only",
+            "leave ended and unknown agents out",
+        )
         if turn.over and self._alive:
             self._broken(
                 f"nobody acts although {sorted(self._alive)} have not ended",
@@ -120,23 +149,37 @@ class Witness:
             for agent, observation in part.items():
                 why = why_outside(self._env.observation_spaces[agent], observation)
                 if why is not None:
-                    self._broken(f"its {field} is {why}", "observations are members of the agent's observation space",
-                                 "change the observation or the space", agent)  # fmt: skip
+                    self._broken(
+                        f"its {field} is {why}",
+                        "observations are members of the agent's observation space",
+                        "change the observation or the space",
+                        agent,
+                    )
 
     def _masks(self, turn: Turn) -> None:
-        self._nobody(turn.action_masks.keys() - turn.observations.keys(), "it has a mask but does not act",
-                     "action_masks are for acting agents only", "leave the mask out")  # fmt: skip
+        self._nobody(
+            turn.action_masks.keys() - turn.observations.keys(),
+            "it has a mask but does not act",
+            "action_masks are for acting agents only",
+            "leave the mask out",
+        )
         for agent, mask in turn.action_masks.items():
             why = _why_no_mask(self._env.action_spaces[agent], mask)
             if why is not None:
-                self._broken(f"its mask {why}", "a mask holds one bool per Discrete action, at least one of them True",
-                             "build it with np.array(..., dtype=np.bool_)", agent)  # fmt: skip
+                self._broken(
+                    f"its mask {why}",
+                    "a mask holds one bool per Discrete action, at least one of them True",
+                    "build it with np.array(..., dtype=np.bool_)",
+                    agent,
+                )
 
     def _infos(self, turn: Any) -> None:
         self._nobody(
             turn.infos.keys() - turn.observations.keys() - turn.final_observations.keys(),
-            "it has an info but neither acts nor ended", "infos are for acting and ended agents", "leave the info out",
-        )  # fmt: skip
+            "it has an info but neither acts nor ended",
+            "infos are for acting and ended agents",
+            "leave the info out",
+        )
         for agent, info in turn.infos.items():
             if not isinstance(info, Mapping):
                 self._broken(f"its info is a {type(info).__name__}", "infos are mappings", "give a dict", agent)
@@ -144,8 +187,11 @@ class Witness:
     def _agents(self) -> None:
         agents = self._env.agents
         if not isinstance(agents, tuple) or len(agents) != len(self._alive) or {*agents} != self._alive:
-            self._broken(f"agents is {agents!r}, but {sorted(self._alive)} live", "agents is the tuple of the living",
-                         "update agents in reset and step")  # fmt: skip
+            self._broken(
+                f"agents is {agents!r}, but {sorted(self._alive)} live",
+                "agents is the tuple of the living",
+                "update agents in reset and step",
+            )
 
     def _nobody(self, agents: Iterable[AgentID], found: str, promise: str, advice: str) -> None:
         for agent in sorted(agents):

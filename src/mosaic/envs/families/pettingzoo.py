@@ -55,7 +55,7 @@ class PettingZooFamily:
         raw = _make(module.parallel_env if parallel else module.env, config)
         facts = EnvFacts(
             config,
-            turn_based=not hasattr(module, "parallel_env"),
+            turn_based=not parallel,
             competitive=self.name == "classic" and base not in _COOPERATIVE_CLASSICS,
             win_above=_WINS_ABOVE.get(base, -float("inf")),
             reproducible=base not in _NOT_REPRODUCIBLE,

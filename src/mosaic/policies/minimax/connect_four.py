@@ -25,6 +25,7 @@ from mosaic.policies.minimax.connect_four_search import (
 from mosaic.policies.minimax.verdict import Verdict
 
 SHAPE = (ROWS, COLUMNS, 2)  # top row first; plane 0 holds the mover's stones
+ACTIONS = COLUMNS
 
 
 class Board(NamedTuple):
@@ -35,7 +36,7 @@ class Board(NamedTuple):
 
 
 EMPTY = Board(0, 0)
-_FILE_BITS = (1 << np.arange(PITCH * COLUMNS, dtype=np.uint64).reshape(COLUMNS, PITCH)[:, :ROWS]).T[::-1]
+_BITS = np.array([[1 << PITCH * column + row for column in range(COLUMNS)] for row in reversed(range(ROWS))])
 
 
 @cache
@@ -46,7 +47,7 @@ def _table() -> Table:
 
 def read_board(observation: NDArray[Any]) -> Board:
     """The board as PettingZoo shows it to the player to move."""
-    mine, theirs = (int(_FILE_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
+    mine, theirs = (int(_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
     return Board(mine, theirs)
 
 
@@ -83,18 +84,26 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     """
     mask = board.mine | board.theirs
     cells = moves_by_column(board)
-    columns = sorted(cells if legal is None else legal)
+    columns = tuple(sorted(cells if legal is None else legal))
     wins = wins_in_one(board.mine, mask)
     if winning := tuple(column for column in columns if cells[column] & wins):
         return Verdict(1, winning)
     after = {column: Board(board.theirs, board.mine | cells[column]) for column in columns}
-    ply = mask.bit_count() + 1
-    horizon = CELLS if depth is None else min(ply - 1 + depth, CELLS)
-    for goal in (1, 0):
-        if good := tuple(column for column in columns if not _reaches(after[column], ply, 1 - goal, horizon)):
-            return Verdict(goal, good)
+    ply = mask.bit_count()
+    horizon = CELLS if depth is None else min(ply + depth, CELLS)
+
+    def worth(goal: int, candidates: tuple[int, ...]) -> tuple[int, ...]:
+        """Those that bring at least the goal: the opponent cannot keep the mover below it."""
+        return tuple(column for column in candidates if not _reaches(after[column], ply + 1, 1 - goal, horizon))
+
+    second_moves = ply % 2 == 1
+    candidates = worth(0, columns) if second_moves else columns  # the second player loses more often than it wins
+    if winning := worth(1, candidates):
+        return Verdict(1, winning)
+    if holding := candidates if second_moves else worth(0, columns):
+        return Verdict(0, holding)
     parrying = tuple(column for column in columns if not wins_in_one(after[column].mine, mask | cells[column]))
-    return Verdict(-1, parrying or tuple(columns))
+    return Verdict(-1, parrying or columns)
 
 
 def _reaches(board: Board, ply: int, goal: int, horizon: int) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaic.policies.minimax.connect_four_search import BOARD, BOTTOM, COLUMNS, PITCH, has_four, winning_cells
 
-BOOK_PLY = 6
+BOOK_PLY = 7
 FILE_NAME = "connect_four_book.bin"
 _VALUES_PER_BYTE = 5
 

@@ -7,7 +7,7 @@ so that no line wraps around. A position is (mine, mask): the stones of the move
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit, uint64
@@ -58,8 +58,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _compiled(function: Function) -> Function:
-    compiled: Function = njit(cache=True, nogil=True)(function)
-    return compiled
+    return cast(Function, njit(cache=True, nogil=True)(function))
 
 
 def new_table(entries: int = TABLE_ENTRIES) -> Table:
@@ -120,29 +119,11 @@ def _holds_on_top(first: Bits, mask: Bits) -> bool:
     stones = first | (_ROWS_OF_FIRST & ~mask)
     if not odd:
         return not has_four(stones)
-    if has_four(stones):
+    one = odd & (~odd + _ONE)
+    other = odd ^ one
+    if not other or other & (other - _ONE):
         return False
-    a = odd & (~odd + _ONE)
-    odd ^= a
-    b = odd & (~odd + _ONE)
-    odd ^= b
-    if not odd:
-        return not has_four(stones | a) and not has_four(stones | b)
-    c = odd & (~odd + _ONE)
-    odd ^= c
-    d = odd & (~odd + _ONE)
-    odd ^= d
-    if odd:
-        return False
-    ac = has_four(stones | a | c)
-    bd = has_four(stones | b | d)
-    ad = has_four(stones | a | d)
-    bc = has_four(stones | b | c)
-    if not (ac or bd or ad or bc):
-        return True
-    ab = has_four(stones | a | b)
-    cd = has_four(stones | c | d)
-    return not (ab or cd) and (not (ad or bc) or not (ac or bd))
+    return not has_four(stones | one) and not has_four(stones | other)
 
 
 @_compiled

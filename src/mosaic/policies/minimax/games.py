@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.family import split_version
 from mosaic.policies.minimax.verdict import Verdict
 
 # Env without its version → the module that judges its positions; imported when asked for, because connect four
@@ -20,12 +20,12 @@ GAMES = {
     "classic/tictactoe": "mosaic.policies.minimax.tictactoe",
     "classic/connect_four": "mosaic.policies.minimax.connect_four",
 }
-_VERSION = re.compile(r"_v\d+$")
 
 
 class Game(Protocol):
     """What a module in the table offers."""
 
+    ACTIONS: int
     SHAPE: tuple[int, ...]  # of an observation
 
     def read_board(self, observation: NDArray[Any]) -> Any: ...
@@ -35,7 +35,7 @@ class Game(Protocol):
 
 def find_game(spec: EnvSpec) -> Game:
     """The game of this env, or an error that says which envs would do."""
-    name = _VERSION.sub("", spec.env_id)
+    name, _ = split_version(spec.env_id)
     if name not in GAMES:
         raise InputError(f"minimax cannot play {spec.env_id}. It knows: {', '.join(sorted(GAMES))} (any version).")
     game = cast(Game, import_module(GAMES[name]))

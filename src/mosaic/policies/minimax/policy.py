@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from random import Random
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from pydantic import Field
 
 from mosaic.core.ids import AgentID
@@ -27,7 +26,6 @@ class MinimaxPolicyController:
 
     def __init__(self, spec: EnvSpec, depth: int | None) -> None:
         self._game = find_game(spec)
-        self._spec = spec
         self._depth = depth
         self._random = Random(0)
 
@@ -38,7 +36,7 @@ class MinimaxPolicyController:
         return {agent: self._random.choice(verdict.moves) for agent, verdict in self._verdicts(turn)}
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
-        return {agent: self._explanation(agent, verdict) for agent, verdict in self._verdicts(turn)}
+        return {agent: self._explanation(verdict) for agent, verdict in self._verdicts(turn)}
 
     def close(self) -> None:
         pass
@@ -49,10 +47,8 @@ class MinimaxPolicyController:
             legal = None if mask is None else mask.nonzero()[0].tolist()
             yield agent, self._game.judge(self._game.read_board(observation), legal, self._depth)
 
-    def _explanation(self, agent: AgentID, verdict: Verdict) -> Explanation:
-        space = self._spec.action_spaces[agent]
-        assert isinstance(space, Discrete)  # every game in the table has one
-        probabilities = np.zeros(int(space.n))
+    def _explanation(self, verdict: Verdict) -> Explanation:
+        probabilities = np.zeros(self._game.ACTIONS)
         probabilities[list(verdict.moves)] = 1 / len(verdict.moves)
         return Explanation(probabilities, float(verdict.value))
 

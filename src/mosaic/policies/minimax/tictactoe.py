@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.policies.minimax.verdict import Verdict
 
 SHAPE = (3, 3, 2)  # plane 0 holds the mover's stones; the cell [i, j] is the action 3 * i + j
-CELLS = 9
+ACTIONS = CELLS = 9
 LINES = tuple(
     sum(1 << cell for cell in cells)
     for cells in ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.commands import check, demo, doctor, envs, evaluate, play, policies, replay, schema, tournament
+from mosaic.ui.cli.commands import (
+    check,
+    demo,
+    doctor,
+    envs,
+    evaluate,
+    play,
+    policies,
+    replay,
+    schema,
+    serve,
+    tournament,
+    train,
+    watch,
+    workers,
+)
+from mosaic.ui.cli.commands.runs import app as runs_app
 
 app = typer.Typer(
     name="mosaic",
@@ -39,5 +56,10 @@ def _root(
     """Options of every command."""
 
 
-for command in (demo, envs, policies, doctor, check, evaluate, tournament, play, replay, schema):
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(demo, envs, workers, policies, doctor, check, schema),
+    *(train, watch, evaluate, tournament, play, replay, serve),
+)
+for command in COMMANDS:
     app.command(name=command.__name__)(command)
+app.add_typer(runs_app, name="runs")

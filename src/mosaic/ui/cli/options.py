@@ -39,6 +39,14 @@ TimeLimitOption: TypeAlias = Annotated[
     typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="How long one answer of a policy may take."),
 ]
 
+RunArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN", help="An id, a unique beginning of one, a name, or latest.")
+]
+ServerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="A server's http://HOST:PORT, or ssh://HOST for a tunnel."),
+]
+
 
 def environment(env: str, settings: list[str]) -> EnvironmentConfig:
     """The env that was asked for, with its `--set environment.…` settings."""

@@ -32,12 +32,14 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = ()) -> None:
-    """`numbers` names the columns that are set flush right."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), whole: int = 2
+) -> None:
+    """`numbers` names the columns that are set flush right; the first `whole` columns are never broken."""
     table = Table(title=title, title_justify="left", header_style="bold", title_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=index < 2)
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=index < whole)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     out.print(table)

@@ -9,7 +9,11 @@ from mosaic.ui.cli.commands.play import play
 from mosaic.ui.cli.commands.policies import policies
 from mosaic.ui.cli.commands.replay import replay
 from mosaic.ui.cli.commands.schema import schema
+from mosaic.ui.cli.commands.serve import serve
 from mosaic.ui.cli.commands.tournament import tournament
+from mosaic.ui.cli.commands.train import train
+from mosaic.ui.cli.commands.watch import watch
+from mosaic.ui.cli.commands.workers import workers
 
 __all__ = [
     "check",
@@ -21,5 +25,9 @@ __all__ = [
     "policies",
     "replay",
     "schema",
+    "serve",
     "tournament",
+    "train",
+    "watch",
+    "workers",
 ]

@@ -24,9 +24,7 @@ def demo() -> None:
     )
     out.print("  mosaic evaluate mpe/simple_spread_v3 --agent '*=random'\n")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        note(
-            f"Play against minimax yourself: mosaic play {ENV} --agent player_1=human --agent player_2=minimax"
-        )
+        note(f"Play against minimax yourself: mosaic play {ENV} --agent player_1=human --agent player_2=minimax")
         return
     out.print("Now you: X against minimax. Cells are numbered down the columns. Ctrl-C leaves.\n")
     play(ENV, ["player_1=human", "player_2=minimax"], record=False, out_file=None, settings=[], seed=0, max_steps=None)

@@ -1,4 +1,4 @@
-"""`mosaic schema run`: what a run's configuration may say."""
+"""`mosaic schema`: what a configuration may say."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import Annotated
 import typer
 
 
-def schema(what: Annotated[str, typer.Argument(metavar="run", help="What to describe: run.")]) -> None:
-    """Print the JSON schema of a run's configuration."""
+def schema(
+    what: Annotated[str, typer.Argument(metavar="run|WORKER", help="run, or a worker's name.")],
+    algorithm: Annotated[str | None, typer.Argument(help="One of the worker's algorithms.")] = None,
+) -> None:
+    """Print the JSON schema of a run or of a worker's options."""
     from mosaic.config.schema import run_schema
     from mosaic.core.errors import unknown
+    from mosaic.core.plugins import plugins
     from mosaic.ui.cli.screen import print_json
+    from mosaic.workers.registry import load_worker, options_model
 
-    if what != "run":
-        raise unknown("schema", what, ["run"])
-    print_json(run_schema())
+    if what == "run":
+        print_json(run_schema())
+        return
+    if what not in plugins("mosaic.workers"):
+        raise unknown("schema", what, ["run", *plugins("mosaic.workers")])
+    worker = load_worker(what)
+    print_json(options_model(worker, algorithm or worker.info.algorithms[0]).model_json_schema())

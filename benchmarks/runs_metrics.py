@@ -1,0 +1,136 @@
+"""What metrics cost: one report, events stored per second while somebody reads, a chart of a million events.
+
+    python benchmarks/runs_metrics.py
+
+Each function prints a figure, its limit and their ratio (below 1 is within the limit), and returns the figure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from mosaic.telemetry.columns import Curves
+from mosaic.telemetry.writer import EventWriter
+
+READER = """
+import sys
+from pathlib import Path
+from mosaic.telemetry.reader import follow
+last, count = int(sys.argv[2]), 0
+print("ready", flush=True)
+for event in follow(Path(sys.argv[1]), poll_s=0.01):
+    count += 1
+    assert event["seq"] == count
+    if count == last:
+        break
+print(count, flush=True)
+"""
+
+
+def fields(index: int) -> dict[str, Any]:
+    """An iteration event of the size that learners make: about 400 bytes."""
+    return {
+        "training_iteration": index,
+        "env_steps": index * 100,
+        "agent_steps": index * 200,
+        "episodes_total": index // 3,
+        "episode_reward_mean": 1.25 + index % 997,
+        "episode_reward_min": -0.5,
+        "episode_reward_max": 3.25,
+        "episode_len_mean": 33.125,
+        "env_steps_per_s": 123456.75,
+        "time_split": {"env": 0.25, "inference": 0.125, "learning": 0.5},
+        "policies": {"main": {"reward_mean": 1.25, "learner": {"loss": 0.33 / (index + 1), "entropy": 0.875}}},
+        "custom_metrics": {"distance": 17.5},
+    }
+
+
+def show(what: str, figure: float, unit: str, limit: float, at_least: bool = False) -> float:
+    ratio = limit / figure if at_least else figure / limit
+    bound = "at least" if at_least else "at most"
+    print(f"{what:52}{figure:14,.2f} {unit:9} {bound} {limit:10,.2f}   ratio {ratio:6.3f}", flush=True)
+    return figure
+
+
+def report_cost(folder: Path, events: int = 100_000, slices: int = 10) -> float:
+    """Microseconds of one `report()`: the median of the slices' means."""
+    event, means = fields(1000), []
+    with EventWriter(folder / "report.jsonl", attempt=1) as writer:
+        for _ in range(slices):
+            start = perf_counter()
+            for _ in range(events // slices):
+                writer.report(**event)
+            means.append((perf_counter() - start) / (events // slices) * 1e6)
+    return show("cost of one report()", median(means), "µs", 20)
+
+
+def stored_per_second(folder: Path, events: int = 300_000) -> float:
+    """Events per second from the first report until a reader in another process has the last one, in order, once."""
+    path = folder / "stored.jsonl"
+    with EventWriter(path, attempt=1) as writer:
+        reader = subprocess.Popen(
+            [sys.executable, "-c", READER, str(path), str(events)], stdout=subprocess.PIPE, text=True
+        )
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        event, start = fields(1000), perf_counter()
+        for _ in range(events):
+            writer.report(**event)
+        stored = perf_counter() - start
+        seen = int(reader.stdout.readline())
+        read = perf_counter() - start
+    reader.wait()
+    if seen != events:
+        raise SystemExit(f"the reader saw {seen} of {events} events")
+    show("events read per second by the attached reader", events / read, "events/s", 50_000, at_least=True)
+    return show("events stored per second, reader attached", events / stored, "events/s", 50_000, at_least=True)
+
+
+def chart_query(folder: Path, events: int = 1_000_000) -> float:
+    """Seconds for a chart over a long run: the column cache made from nothing, read by a new process, asked again."""
+    run = folder / "long-run"
+    run.mkdir()
+    with (run / "metrics.jsonl").open("wb") as file:
+        for index in range(events):
+            event = {"kind": "iteration", "seq": index + 1, "attempt": 1, "timestamp": 1.7e9 + index, **fields(index)}
+            file.write(json.dumps(event).encode() + b"\n")
+
+    def ask(curves: Curves) -> None:
+        assert curves.query("episode_reward_mean").high.max() == 997.25
+
+    cold = _seconds(lambda: ask(Curves(run)))
+    opened = min(_seconds(lambda: ask(Curves(run))) for _ in range(5))
+    curves = Curves(run)
+    ask(curves)
+    again = min(_seconds(lambda: ask(curves)) for _ in range(5))
+    size = os.path.getsize(run / "metrics.jsonl") / 1e6
+    label = f"chart of {events / 1e6:g} M events"
+    print(f"{f'{label}, no cache yet ({size:,.0f} MB of JSON)':52}{cold:14.3f} s")
+    show(f"{label}, asked again by the same reader", again, "s", 0.2)
+    return show(f"{label}, cache warm, new reader", opened, "s", 0.2)
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    start = perf_counter()
+    call()
+    return perf_counter() - start
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        report_cost(Path(folder))
+        stored_per_second(Path(folder))
+        chart_query(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

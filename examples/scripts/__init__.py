@@ -1,0 +1,1 @@
+"""Programs that the script worker trains with."""

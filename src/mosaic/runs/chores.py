@@ -1,0 +1,41 @@
+"""What a supervisor looks after while nothing happens: limits, and words that the disk did not take."""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+
+from mosaic.runs.lifecycle import LimitExceeded
+from mosaic.runs.limits import Limits
+from mosaic.runs.logbook import Logbook
+from mosaic.runs.processes import below
+from mosaic.runs.publisher import Publisher
+from mosaic.store.layout import RunFolder
+
+_EVERY_S = 1.0
+
+
+class Chores:
+    def __init__(self, folder: RunFolder, logbook: Logbook, started_s: float) -> None:
+        resources = folder.read_config().resources
+        self._limits = Limits(resources.max_wall_s, resources.max_memory_mb)
+        self._logbook, self._started_s = logbook, started_s
+        self._publisher = Publisher(folder)
+        self.due_s = monotonic()  # when to look again
+
+    def look(self, now_s: float) -> LimitExceeded | None:
+        """Something to do about, now and then; a limit of time is noticed on time."""
+        if now_s < self.due_s:
+            return None
+        over_s = self._started_s + (self._limits.max_wall_s or 0.0)
+        self.due_s = over_s if now_s < over_s < now_s + _EVERY_S else now_s + _EVERY_S
+        self._logbook.catch_up()
+        return self._limits.exceeded(now_s - self._started_s, _memory_mb, now_s)
+
+    def close(self, timeout_s: float) -> None:
+        self._publisher.close(timeout_s)
+
+
+def _memory_mb() -> float:
+    """Of everything that the run started. Our own few megabytes are not the worker's fault."""
+    return sum(row.memory_mb for row in below(os.getpid()))

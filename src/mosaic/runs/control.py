@@ -1,0 +1,79 @@
+"""How commands reach a run: one JSON line through the FIFO that its supervisor reads."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import select
+import stat
+from typing import Any
+
+from mosaic.core.errors import MosaicError
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S, LONGEST_PATIENCE_S
+from mosaic.runs.lifecycle import CheckpointAsked, Event, Order, PauseAsked, ResumeAsked, StopAsked
+from mosaic.store.layout import RunFolder
+
+
+class RunNotAliveError(MosaicError):
+    """Nobody reads the run's commands: it has no supervisor."""
+
+
+def open_control(folder: RunFolder) -> int:
+    """The supervisor's end. It is open for writing too, so that it does not end when a sender leaves."""
+    folder.control.unlink(missing_ok=True)
+    os.mkfifo(folder.control, 0o600)
+    return os.open(folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def send(folder: RunFolder, command: Order, **facts: Any) -> None:
+    """Hands a command to the run's supervisor. Says nothing about whether it could be carried out."""
+    line = json.dumps({"command": command, **facts}, allow_nan=False).encode() + b"\n"
+    if len(line) > select.PIPE_BUF:  # longer ones could be torn apart by another sender's
+        raise ValueError(f"A command may take {select.PIPE_BUF} bytes, this one takes {len(line)}.")
+    try:
+        fifo = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT):
+            raise _not_alive(folder, command) from error
+        raise
+    try:
+        if not stat.S_ISFIFO(os.fstat(fifo).st_mode):
+            raise _not_alive(folder, command)
+        os.write(fifo, line)
+    except BrokenPipeError as error:
+        raise _not_alive(folder, command) from error
+    finally:
+        os.close(fifo)
+
+
+def _not_alive(folder: RunFolder, command: Order) -> RunNotAliveError:
+    return RunNotAliveError(
+        f"The run {folder.run_id} cannot {command}: it is not alive. Type: mosaic runs show {folder.run_id}"
+    )
+
+
+def read_command(line: bytes, now_s: float) -> Event:
+    """What a line asks for. Raises ValueError, with a text, where it asks for nothing we know."""
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("a command is a JSON object")
+    match message.get("command"):
+        case "stop":
+            return StopAsked(now_s, str(message.get("reason", "asked to stop")), _patience(message))
+        case "pause":
+            return PauseAsked()
+        case "resume":
+            return ResumeAsked()
+        case "checkpoint":
+            return CheckpointAsked()
+        case other:
+            raise ValueError(f"{other!r} is no command: stop, pause, resume, checkpoint")
+
+
+def _patience(message: dict[str, Any]) -> float:
+    patience_s = float(message.get("patience_s", DEFAULT_PATIENCE_S))
+    if math.isnan(patience_s):
+        raise ValueError("patience_s is no number")
+    return min(max(patience_s, 0.0), LONGEST_PATIENCE_S)

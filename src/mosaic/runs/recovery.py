@@ -1,0 +1,55 @@
+"""What is left of an attempt whose supervisor died, and how it is cleared away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from time import monotonic
+
+from mosaic.core.errors import MosaicError
+from mosaic.runs.processes import below, end_all, is_alive, marked, wait_gone
+from mosaic.store.layout import RunFolder
+from mosaic.store.state import Process, RunState
+
+GRACE_S = 2.0  # for a worker that just noticed the death of its supervisor, and saves
+_END_WITHIN_S = 10.0
+
+
+class LeftoverError(MosaicError):
+    """A process of an earlier attempt cannot be ended."""
+
+
+def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S) -> None:
+    """Ends every process of earlier attempts. Only the holder of the run's lock may ask for it."""
+    known = {each for attempt in record.attempts for each in (attempt.worker, attempt.supervisor) if each is not None}
+    for attempt in record.attempts[-1:]:
+        if attempt.worker is not None:
+            _await(attempt.worker, grace_s)
+    survivors = end_all(lambda: _leftovers(folder.run_id, known), monotonic() + _END_WITHIN_S)
+    if survivors:
+        numbers = ", ".join(str(each.pid) for each in survivors)
+        raise LeftoverError(
+            f"The run {folder.run_id} cannot go on: processes of its last attempt do not end (pid {numbers}). "
+            "They wait for the system, for example for a disk that does not answer."
+        )
+
+
+def _leftovers(run_id: str, known: Iterable[Process]) -> set[Process]:
+    found = {row.identity for row in marked(run_id)}
+    for process in known:
+        if is_alive(process) and process.pid != os.getpid():
+            found |= {process, *(row.identity for row in below(process.pid))}
+    return found
+
+
+def _await(process: Process, grace_s: float) -> None:
+    """Gives it time to end by itself."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_alive(process):
+            wait_gone(handle, grace_s)
+    finally:
+        os.close(handle)

@@ -1,0 +1,262 @@
+"""One run, as scripts and screens hold it: read it, wait for it, tell it what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.control import RunNotAliveError, send
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S
+from mosaic.runs.lifecycle import Order, StopAsked, advance
+from mosaic.runs.logbook import Logbook
+from mosaic.runs.start import RunAliveError, start_attempt
+from mosaic.runs.waiting import doze, has_ended, wait_until
+from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
+from mosaic.store.lock import RunLock
+from mosaic.store.state import ENDED, LIVE, RunState, State, read_state
+from mosaic.store.summary import RunSummary, summarise
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+    from mosaic.store.checkpoints import Checkpoint
+    from mosaic.telemetry.event import MetricEvent
+    from mosaic.telemetry.transpose import Values
+
+_END_WITHIN_S = 60.0  # of a run whose processes are all gone: writing down what it made
+_ANSWER_WITHIN_S = 60.0
+
+
+class WaitedTooLongError(MosaicError):
+    """What was waited for did not happen in time; it may still."""
+
+
+class Run:
+    """Holds no state of its own: every answer is read from the run's folder."""
+
+    def __init__(self, store: Store, folder: RunFolder) -> None:
+        self._store, self.folder = store, folder
+
+    @property
+    def id(self) -> str:
+        return self.folder.run_id
+
+    @property
+    def state(self) -> State:
+        return self.record().state
+
+    @property
+    def reason(self) -> str:
+        """Why its last attempt ended; empty where there is nothing to say."""
+        attempts = self.record().attempts
+        return attempts[-1].reason if attempts else ""
+
+    @property
+    def config(self) -> RunConfig:
+        return self.folder.read_config()
+
+    def record(self) -> RunState:
+        """State, attempts, processes."""
+        return read_state(self.folder)
+
+    def summary(self) -> RunSummary:
+        return summarise(self.folder)
+
+    # What is done with it
+
+    def start(self) -> None:
+        """Of a queued run."""
+        record = self.record()
+        if record.state is not State.QUEUED:
+            raise InputError(f"The run {self.id} is {record.state}, not queued. {_advice(self.id, record.state)}")
+        start_attempt(self.folder, 1)
+
+    def stop(self, patience_s: float = DEFAULT_PATIENCE_S, reason: str = "asked to stop", *, wait: bool = True) -> None:
+        """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
+        record = self.record()
+        if record.state is State.QUEUED:
+            self._cancel(reason)
+        elif record.state is State.LOST:
+            self._clear()
+        elif not has_ended(self.folder, record):
+            try:
+                send(self.folder, "stop", reason=reason, patience_s=patience_s)
+            except RunNotAliveError:
+                self._clear()  # it ended by itself meanwhile, or died
+        if wait:
+            self.wait(patience_s + _END_WITHIN_S)
+
+    def pause(self, timeout_s: float = _ANSWER_WITHIN_S, *, wait: bool = True) -> None:
+        """At the end of the worker's iteration."""
+        from mosaic.workers.registry import load_worker
+
+        worker = self.config.training.worker
+        if worker is not None and not load_worker(worker).info.pause:
+            raise InputError(f"The worker {worker} cannot pause. Stop the run instead: mosaic runs stop {self.id}")
+        self._order("pause")
+        if wait:
+            self._await(lambda record: record.state is State.PAUSED, "pause", timeout_s)
+
+    def resume(self, timeout_s: float = _ANSWER_WITHIN_S) -> None:
+        """Goes on after a pause; after an end, with a new attempt from the last good checkpoint."""
+        record = self.record()
+        match record.state:
+            case State.PAUSED:
+                self._order("resume")
+                self._await(lambda record: record.state is State.RUNNING, "resume", timeout_s)
+            case State.STOPPED | State.FAILED | State.LOST:
+                self._check_resumable()
+                start_attempt(self.folder, len(record.attempts) + 1)
+            case state:
+                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
+
+    def checkpoint(self, timeout_s: float = _ANSWER_WITHIN_S) -> Checkpoint:
+        """Saves now, at the end of the worker's iteration."""
+        from mosaic.store.checkpoint_record import read_checkpoint
+        from mosaic.telemetry.reader import EventTail
+        from mosaic.workers.registry import load_worker
+
+        worker = self.config.training.worker
+        if worker is not None and not load_worker(worker).info.checkpoints:
+            raise InputError(f"The worker {worker} cannot save checkpoints. Look at the run: mosaic watch {self.id}")
+        with EventTail(self.folder.metrics, after_seq=_last_seq(self.folder)) as tail:
+            self._order("checkpoint")
+            deadline_s = monotonic() + timeout_s
+            while True:
+                record = self.record()
+                for event in tail.read():
+                    if event["kind"] == "checkpoint":
+                        return read_checkpoint(self.folder.checkpoints / event["path"])
+                if record.state in ENDED:
+                    raise MosaicError(f"The run {self.id} ended before it saved: it is {record.state}.")
+                if monotonic() >= deadline_s:
+                    raise self._too_long("save", timeout_s)
+                doze(record)
+
+    def wait(self, timeout_s: float | None = None) -> State:
+        """Until the run has ended; answers how."""
+        record = wait_until(self.folder, lambda record: has_ended(self.folder, record), timeout_s)
+        if record is None:
+            raise self._too_long("end", timeout_s or 0.0)
+        return record.state
+
+    def delete(self) -> None:
+        """The folder with everything in it. A living run must be stopped first."""
+        from mosaic.store.archive import delete_run
+
+        if self.state is State.LOST:
+            self._clear()
+        delete_run(self._store, self.folder)
+
+    # What it tells
+
+    def metrics(self) -> dict[str, Values]:
+        """Iterations as columns of one length: `pandas.DataFrame(run.metrics())`."""
+        from mosaic.telemetry.columns import Curves
+
+        return Curves(self.folder.path).table()
+
+    def events(self, after_seq: int = 0, *, follow: bool = False) -> Iterator[MetricEvent]:
+        """Every event once, in order; `follow` waits for more until the run has ended."""
+        from mosaic.telemetry.reader import EventTail
+
+        with EventTail(self.folder.metrics, after_seq) as tail:
+            while True:
+                record = self.record()
+                last = not follow or has_ended(self.folder, record)
+                while events := tail.read():
+                    yield from events
+                if last:
+                    return
+                doze(record)
+
+    def log(self) -> str:
+        """What the worker printed."""
+        return self.folder.log.read_text(errors="replace") if self.folder.log.exists() else ""
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Oldest first."""
+        from mosaic.store.checkpoints import list_checkpoints
+
+        return list_checkpoints(self.folder)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} {self.state}>"
+
+    def _repr_html_(self) -> str:
+        from mosaic.runs.notebook import as_html
+
+        return as_html(self.summary())
+
+    # How
+
+    def _order(self, order: Order) -> None:
+        record = self.record()
+        if record.state not in LIVE or record.state is State.STOPPING:
+            raise InputError(
+                f"The run {self.id} is {record.state}: it cannot {order}. {_advice(self.id, record.state)}"
+            )
+        send(self.folder, order)
+
+    def _await(self, true: Callable[[RunState], bool], verb: str, timeout_s: float) -> None:
+        record = wait_until(self.folder, lambda record: true(record) or record.state in ENDED, timeout_s)
+        if record is None:
+            raise self._too_long(verb, timeout_s)
+        if not true(record):
+            raise MosaicError(f"The run {self.id} did not {verb}: it is {record.state}.")
+
+    def _too_long(self, verb: str, timeout_s: float) -> WaitedTooLongError:
+        return WaitedTooLongError(f"The run {self.id} did not {verb} within {timeout_s:g} s; it is {self.state}.")
+
+    def _cancel(self, reason: str) -> None:
+        """A run that nobody started needs no supervisor to end."""
+        with RunLock(self.folder) as lock:
+            if not lock.try_acquire():
+                raise RunAliveError(f"The run {self.id} is being started right now. Try again.")
+            logbook = Logbook(self.folder)
+            life, _ = advance(logbook.life, StopAsked(monotonic(), reason))
+            if life.state is not logbook.record.state:
+                logbook.end(life.state, reason, None, try_for_s=0.0)
+
+    def _clear(self) -> None:
+        """Ends what a lost run left alive. A run that is alive again is somebody else's."""
+        from mosaic.runs.recovery import end_leftovers
+
+        with RunLock(self.folder) as lock:
+            if lock.try_acquire():
+                end_leftovers(self.folder, self.record())
+
+    def _check_resumable(self) -> None:
+        from mosaic.workers.registry import load_worker
+
+        worker = self.config.training.worker
+        if worker is not None and not load_worker(worker).info.resume:
+            raise InputError(
+                f"The worker {worker} cannot go on from a checkpoint. "
+                f"Start a new run: mosaic train --config {self.folder.config}"
+            )
+
+
+def _last_seq(folder: RunFolder) -> int:
+    from mosaic.telemetry.journal import last_whole
+
+    try:
+        file = folder.metrics.open("rb")
+    except FileNotFoundError:
+        return 0
+    with file:
+        return last_whole(file.fileno()).seq
+
+
+def _advice(run_id: str, state: State) -> str:
+    match state:
+        case State.QUEUED:
+            return f"Start it first, or take it back: mosaic runs stop {run_id}"
+        case State.STARTING | State.RUNNING | State.STOPPING:
+            return f"Look at it: mosaic watch {run_id}"
+        case State.PAUSED | State.STOPPED | State.FAILED | State.LOST:
+            return f"Go on with it: mosaic runs resume {run_id}"
+        case State.FINISHED:
+            return f"Train further from where it ended: mosaic train --init run:{run_id}"

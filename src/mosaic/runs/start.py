@@ -1,0 +1,44 @@
+"""How an attempt is started: a supervisor of its own, which nobody has to wait for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.processes import MARK
+from mosaic.runs.supervisor import HELD
+from mosaic.store.layout import RunFolder
+
+
+class RunAliveError(InputError):
+    """Somebody else has the run, or was faster."""
+
+
+class StartError(MosaicError):
+    """The supervisor could not start the run."""
+
+
+def start_attempt(folder: RunFolder, attempt: int) -> None:
+    """Returns when the worker's process exists and commands are heard. Of several who ask at once, one succeeds."""
+    argv = [sys.executable, "-P", "-m", "mosaic.runs.supervisor", str(folder.path), str(attempt)]
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    supervisor = subprocess.run(
+        argv,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    complaint = supervisor.stderr.strip()
+    match supervisor.returncode:
+        case 0:
+            return
+        case code if code == HELD:
+            raise RunAliveError(complaint)
+        case code:
+            raise StartError(complaint or f"The supervisor of the run {folder.run_id} ended with exit code {code}.")

@@ -1,0 +1,49 @@
+"""How others wait for what a run does."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from time import monotonic
+
+from mosaic.runs.processes import is_alive, wait_gone
+from mosaic.store.layout import RunFolder
+from mosaic.store.lock import held
+from mosaic.store.state import ENDED, RunState, read_state
+
+_LOOK_EVERY_S = 0.05
+
+
+def wait_until(folder: RunFolder, true: Callable[[RunState], bool], timeout_s: float | None) -> RunState | None:
+    """The state in which it was true, or None when the time is over."""
+    deadline_s = None if timeout_s is None else monotonic() + timeout_s
+    while True:
+        record = read_state(folder)
+        if true(record):
+            return record
+        if deadline_s is not None and monotonic() >= deadline_s:
+            return None
+        doze(record)
+
+
+def has_ended(folder: RunFolder, record: RunState) -> bool:
+    """Over, and nobody is at it any more: it may be started again or deleted."""
+    return record.state in ENDED and not held(folder)
+
+
+def doze(record: RunState) -> None:
+    """A moment, cut short by the end of the run: the file of another process must be looked at again and again."""
+    supervisor = record.attempts[-1].supervisor if record.attempts else None
+    if supervisor is None or record.state in ENDED:
+        time.sleep(_LOOK_EVERY_S)
+        return
+    try:
+        handle = os.pidfd_open(supervisor.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_alive(supervisor):
+            wait_gone(handle, _LOOK_EVERY_S)
+    finally:
+        os.close(handle)

@@ -1,0 +1,102 @@
+"""How a worker's process is started, spoken to and listened to."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ, Signals
+from typing import Any
+
+from mosaic.runs.processes import MARK
+from mosaic.store.layout import RunFolder
+
+_ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1",  # what was printed before a crash is in the log
+    "SDL_NO_SIGNAL_HANDLERS": "1",  # SDL would swallow the SIGTERM of a stop
+}
+
+
+class WorkerProcess:
+    """A child in a session of its own, tied to us by two pipes. Whoever started it reaps it."""
+
+    def __init__(self, folder: RunFolder, attempt: int) -> None:
+        commands, self._commands = os.pipe()
+        self.progress, progress = os.pipe()
+        os.set_blocking(self._commands, False)
+        os.set_blocking(self.progress, False)
+        self._unread = b""
+        theirs = (commands, progress)
+        try:
+            for end in theirs:
+                os.set_inheritable(end, True)
+            self.pid = _spawn(folder, attempt, *theirs)
+        except OSError:
+            self.close()
+            raise
+        finally:
+            for end in theirs:
+                os.close(end)
+
+    def tell(self, **message: Any) -> None:
+        """Raises BlockingIOError where the worker left thousands of commands unread, BrokenPipeError where it died."""
+        os.write(self._commands, json.dumps(message).encode() + b"\n")
+
+    def signal(self, signum: Signals) -> None:
+        """To the worker and what it keeps in its process group, as Ctrl-C in a terminal would."""
+        with suppress(ProcessLookupError):  # it is gone already; its end is on the way to us
+            os.killpg(self.pid, signum)
+
+    def listen(self) -> Iterator[dict[str, Any]]:
+        """What the worker said since the last time."""
+        while data := _read(self.progress):
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+
+    def close(self) -> None:
+        os.close(self._commands)
+        os.close(self.progress)
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int:
+    environment = {
+        **os.environ,
+        **_ENVIRONMENT,
+        MARK: folder.run_id,
+        "MOSAIC_HOME": str(folder.home),  # its `run:` policies are found in the same store
+        "MOSAIC_CONTROL_FD": str(commands),
+        "MOSAIC_PROGRESS_FD": str(progress),
+    }
+    # -P: a file of the user's named like a module of Python's must not be taken for it
+    argv = [sys.executable, "-P", "-m", "mosaic.workers.host", str(folder.path), str(attempt)]
+    append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return os.posix_spawn(
+        sys.executable,
+        argv,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(folder.log), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ),
+    )
+
+
+def working_folder(recorded: str, folder: RunFolder) -> Path:
+    """Where the worker starts: `python:` modules and relative paths are looked up there."""
+    place = Path(recorded)
+    return place if recorded and place.is_dir() else folder.path

@@ -1,0 +1,1 @@
+"""Runs over HTTP: the API, who may use it, the queue, and its Python client."""

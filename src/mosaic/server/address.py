@@ -1,0 +1,50 @@
+"""Where a server is, and which token opens it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mosaic.core.errors import InputError
+from mosaic.server.hosts import is_loopback
+from mosaic.server.secret import read_token
+from mosaic.store.home import home as default_home
+
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
+TOKEN_VARIABLE = "MOSAIC_TOKEN"
+
+
+def find_token(url: str, token: str | None = None, home: Path | None = None) -> str:
+    """The one given, else $MOSAIC_TOKEN, else the file of this user's store: that one is for servers here alone."""
+    found = token or os.environ.get(TOKEN_VARIABLE)
+    if found:
+        return _sendable(found)
+    if is_local(url):
+        return read_token(default_home() if home is None else home)
+    raise InputError(
+        f"'{url}' wants a token: set {TOKEN_VARIABLE} to what the file 'token' in the server's $MOSAIC_HOME holds."
+    )
+
+
+def is_local(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and is_loopback(parts.hostname or "")
+
+
+def check_url(url: str) -> str:
+    """`http://HOST:PORT`, without the slash at its end."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid or parts.username is not None or parts.query or parts.fragment:
+        raise InputError(f"'{url}' is no server's address. Type http://HOST:PORT or ssh://HOST.")
+    return url.rstrip("/")
+
+
+def _sendable(token: str) -> str:
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InputError("The token holds characters that no token has; was it copied whole?")
+    return token

@@ -1,0 +1,121 @@
+"""What the server answers: one model per document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mosaic.store.state import State
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Complaint(Answer):
+    error: str = Field(description="What is wrong and what to do, for people.")
+
+
+class Health(Answer):
+    status: str
+    version: str
+    queued: int
+    running: int
+    stuck: dict[str, str] = Field(description="Queued runs that this server could not start, and why.")
+
+
+class RunRow(Answer):
+    """One line of the list of runs."""
+
+    run_id: str
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    state: State
+    env: str
+    worker: str | None = None
+    algorithm: str | None = None
+    env_steps: int | None = None
+    episode_reward_mean: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    group: str | None = None
+    seed: int | None = None
+
+
+class CheckpointRow(Answer):
+    env_steps: int
+    path: str
+    best: bool = False
+
+
+class AttemptRow(Answer):
+    number: int
+    started: float | None = None
+    ended: float | None = None
+    exit: int | None = None
+    reason: str = ""
+
+
+class RunDetails(Answer):
+    run_id: str
+    state: State
+    attempts: tuple[AttemptRow, ...]
+    config: dict[str, Any]
+    env_steps: int | None
+    last_metric: dict[str, Any] | None = Field(description="The newest event that counts.")
+    last_seq: int = Field(description="Of the newest stored event; 0 where there is none.")
+    checkpoints: tuple[CheckpointRow, ...]
+    exit: int | None
+    reason: str = Field("", description="Why the last attempt ended.")
+
+
+class Events(Answer):
+    events: list[dict[str, Any]]
+    last_seq: int = Field(description="Ask with after_seq = this for what comes next.")
+
+
+class CurvePoints(Answer):
+    """One bucket per place: where it lies, and the least, greatest and mean value in it."""
+
+    metric: str
+    x_name: str
+    x: list[float]
+    low: list[float | None]
+    high: list[float | None]
+    mean: list[float | None]
+
+
+class LogPart(Answer):
+    text: str
+    start: int = Field(description="Byte of the log at which the text begins.")
+    end: int = Field(description="Byte after its last one; ask with after = this for what comes next.")
+
+
+class EnvRow(Answer):
+    id: str
+    installed: bool
+    install: str | None = Field(description="The exact line to type where something is missing.")
+
+
+class WorkerRow(Answer):
+    id: str
+    installed: bool
+    install: str | None
+    capabilities: dict[str, Any] | None
+
+
+class PolicyRow(Answer):
+    id: str
+    usage: str
+    help: str
+    options: dict[str, str]
+    installed: bool
+    install: str | None
+
+
+class FindingRow(Answer):
+    id: str
+    ok: bool
+    detail: str
+    install: str | None = None

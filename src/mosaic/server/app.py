@@ -1,0 +1,67 @@
+"""The server as a FastAPI app: routes, guard, queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.concurrency import run_in_threadpool
+
+from mosaic import __version__
+from mosaic.config.run import RunConfig
+from mosaic.runs.trainer import Trainer
+from mosaic.server.complaints import REFUSALS, answer_errors
+from mosaic.server.desk import Desk, Finding
+from mosaic.server.dispatch import Dispatcher
+from mosaic.server.guard import Guard
+from mosaic.server.routes import catalog, events, metrics, runs
+from mosaic.server.secret import ensure_token
+from mosaic.server.settings import ServerSettings
+from mosaic.server.submissions import Submissions
+
+
+def create_app(
+    store_home: Path, settings: ServerSettings | None = None, doctor: Callable[[], Iterable[Finding]] = tuple
+) -> FastAPI:
+    """The API over one store. `doctor` says what is installed on this machine and what is missing."""
+    settings = settings or ServerSettings()
+    trainer = Trainer(store_home)
+    store = trainer.store
+    token = ensure_token(store.home)
+    dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
+    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        if settings.start_queued:
+            dispatcher.open()
+        yield
+        await run_in_threadpool(dispatcher.close)
+
+    # The pages that FastAPI offers load their scripts from elsewhere, so there are none.
+    app = FastAPI(title="Mosaic", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    for part in (runs, metrics, events, catalog):
+        app.include_router(part.routes(desk), responses=REFUSALS)
+    answer_errors(app)
+    app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.state.desk = desk
+    return app
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """With the configuration's own schema, which no route names as a type: it is read with better messages."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        schema = RunConfig.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(schema.pop("$defs", {}))
+        schemas["RunConfig"] = schema
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,267 @@
+"""Runs on a server, with the verbs that runs of this machine have."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, TypeAdapter
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect, unix_connect
+
+from mosaic.config.loading import dump_run_config
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S
+from mosaic.runs.run import WaitedTooLongError
+from mosaic.server.address import check_url, find_token
+from mosaic.server.answers import (
+    CurvePoints,
+    EnvRow,
+    Events,
+    FindingRow,
+    Health,
+    LogPart,
+    PolicyRow,
+    RunDetails,
+    RunRow,
+    WorkerRow,
+)
+from mosaic.server.tunnel import SshAddress, Tunnel
+from mosaic.store.state import State
+from mosaic.telemetry.event import MetricEvent
+
+T = TypeVar("T", bound=BaseModel)
+
+TIMEOUT_S = 60.0
+RECONNECT_S = 30.0  # how long a lost stream is sought again
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_NOTHING_YET = 2**62  # a seq that no run reaches: only the end is waited for
+_ENDED, _OWN_CODES = 1000, 4000  # close codes
+
+
+class ServerError(MosaicError):
+    """The server could not do what was asked."""
+
+
+class UnreachableError(MosaicError):
+    """Nobody answers."""
+
+
+class Client:
+    """One server. `url` is http://HOST:PORT, or ssh://HOST for a tunnel that ends with the client."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, home: Path | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.url = url
+        self._token = find_token(url, token, home)
+        self._tunnel = Tunnel(SshAddress.parse(url)) if url.startswith("ssh:") else None
+        self._root = "http://localhost" if self._tunnel else check_url(url)
+        transport = httpx.HTTPTransport(uds=str(self._tunnel.socket) if self._tunnel else None)
+        self._http = httpx.Client(
+            base_url=self._root, transport=transport, headers=self._headers(), timeout=timeout_s, trust_env=False
+        )
+
+    def submit(self, config: RunConfig | Mapping[str, Any], *, group: str = "", key: str | None = None) -> RemoteRun:
+        """Queues a run. The key makes it safe to send the same again when the answer got lost."""
+        document = dump_run_config(config) if isinstance(config, RunConfig) else dict(config)
+        headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
+        params = {"group": group} if group else {}
+        made = self._ask(RunDetails, "POST", "/runs", json=document, headers=headers, params=params)
+        return RemoteRun(self, made.run_id)
+
+    def runs(self, *, states: tuple[State, ...] = (), limit: int = 1000) -> list[RunRow]:
+        return self._list(RunRow, "/runs", {"state": [str(state) for state in states], "limit": limit})
+
+    def run(self, ref: str) -> RemoteRun:
+        """By id, unique prefix, name or `latest`."""
+        return RemoteRun(self, self._ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
+
+    def envs(self, family: str | None = None) -> list[EnvRow]:
+        return self._list(EnvRow, "/envs", {"family": family} if family else {})
+
+    def workers(self) -> list[WorkerRow]:
+        return self._list(WorkerRow, "/workers", {})
+
+    def policies(self) -> list[PolicyRow]:
+        return self._list(PolicyRow, "/policies", {})
+
+    def doctor(self) -> list[FindingRow]:
+        return self._list(FindingRow, "/doctor", {})
+
+    def health(self) -> Health:
+        return self._ask(Health, "GET", "/health")
+
+    def schema(self, worker: str | None = None, algorithm: str = "") -> dict[str, Any]:
+        """Of a run's configuration, or of a worker's options."""
+        path = "/schemas/run" if worker is None else f"/schemas/workers/{_quoted(worker)}/{_quoted(algorithm)}"
+        found: dict[str, Any] = self.send("GET", path).json()
+        return found
+
+    def close(self) -> None:
+        self._http.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(self, method: str, path: str, **what: Any) -> httpx.Response:
+        """Any request; raises with the server's own words where it refuses."""
+        try:
+            response = self._http.request(method, path, **what)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        if not response.is_success:
+            raise _complaint(response.status_code, response.content)
+        return response
+
+    def stream(self, path: str) -> ClientConnection:
+        """An open WebSocket."""
+        address = f"ws{self._root.removeprefix('http')}{path}"
+        try:
+            if self._tunnel is None:
+                return connect(address, additional_headers=self._headers(), compression=None, max_size=None, proxy=None)
+            near_end = str(self._tunnel.socket)
+            return unix_connect(near_end, address, additional_headers=self._headers(), compression=None, max_size=None)
+        except InvalidStatus as error:
+            raise _complaint(error.response.status_code, bytes(error.response.body or b"")) from error
+        except (OSError, EOFError, InvalidHandshake) as error:
+            raise self._unreachable(error) from error
+
+    def _ask(self, model: type[T], method: str, path: str, **what: Any) -> T:
+        return model.model_validate_json(self.send(method, path, **what).content)
+
+    def _list(self, model: type[T], path: str, params: Mapping[str, Any]) -> list[T]:
+        rows: list[T] = TypeAdapter(list[model]).validate_json(self.send("GET", path, params=params).content)  # type: ignore[valid-type]
+        return rows
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"}
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        why = str(error) or type(error).__name__
+        return UnreachableError(f"No Mosaic server answers at {self.url}: {why}. Start one there: mosaic serve")
+
+
+class RemoteRun:
+    def __init__(self, client: Client, run_id: str) -> None:
+        self._client, self.id = client, run_id
+        self._path = f"/runs/{_quoted(run_id)}"
+
+    @property
+    def state(self) -> State:
+        return self.show().state
+
+    def show(self) -> RunDetails:
+        return self._ask(RunDetails, "GET", "")
+
+    def stop(self, patience_s: float = DEFAULT_PATIENCE_S, *, wait: bool = True) -> None:
+        """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
+        self._ask(RunDetails, "POST", "/stop", params={"patience_s": patience_s})
+        if wait:
+            self.wait()
+
+    def pause(self) -> RunDetails:
+        return self._ask(RunDetails, "POST", "/pause")
+
+    def resume(self) -> RunDetails:
+        return self._ask(RunDetails, "POST", "/resume")
+
+    def checkpoint(self) -> RunDetails:
+        return self._ask(RunDetails, "POST", "/checkpoint")
+
+    def delete(self) -> None:
+        self._client.send("DELETE", self._path)
+
+    def log(self, after: int | None = None, size: int = 65_536) -> LogPart:
+        params = {"size": size} | ({} if after is None else {"after": after})
+        return self._ask(LogPart, "GET", "/log", params=params)
+
+    def metrics(self, after_seq: int = 0, limit: int = 1000) -> Events:
+        """Stored events, so many at most."""
+        return self._ask(Events, "GET", "/metrics", params={"after_seq": after_seq, "limit": limit})
+
+    def curve(self, metric: str, **query: Any) -> CurvePoints:
+        return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
+
+    def events(
+        self, after_seq: int = 0, *, reconnect_s: float = RECONNECT_S, timeout_s: float | None = None
+    ) -> Iterator[MetricEvent]:
+        """Every event, past and to come, each once, until the run has ended.
+
+        A stream that breaks is taken up again at the last event seen; a server that stays away for `reconnect_s`
+        seconds raises UnreachableError, a run that has not ended after `timeout_s` TimeoutError.
+        """
+        deadline_s = None if timeout_s is None else monotonic() + timeout_s
+        away_since, pause_s = monotonic(), _FIRST_PAUSE_S
+        while True:
+            try:
+                with self._client.stream(f"{self._path}/events?after_seq={after_seq}") as socket:
+                    while True:
+                        for event in _received(socket, deadline_s):
+                            after_seq = event["seq"]
+                            yield event
+                        away_since, pause_s = monotonic(), _FIRST_PAUSE_S
+            except ConnectionClosed as closed:
+                end = closed.rcvd
+                if end is not None and end.code == _ENDED:
+                    return
+                if end is not None and end.code >= _OWN_CODES:
+                    raise ServerError(end.reason) from closed
+            except UnreachableError:
+                if monotonic() - away_since > reconnect_s:
+                    raise
+            threading.Event().wait(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def wait(self, timeout_s: float | None = None, *, reconnect_s: float = RECONNECT_S) -> State:
+        """Until the run has ended; answers how."""
+        try:
+            for _ in self.events(_NOTHING_YET, reconnect_s=reconnect_s, timeout_s=timeout_s):
+                pass
+        except TimeoutError as error:
+            raise WaitedTooLongError(f"The run {self.id} did not end within {timeout_s:g} s.") from error
+        return self.state
+
+    def _ask(self, model: type[T], method: str, rest: str, **what: Any) -> T:
+        return self._client._ask(model, method, self._path + rest, **what)
+
+
+def _received(socket: ClientConnection, deadline_s: float | None) -> list[MetricEvent]:
+    """The events of the next message. Raises TimeoutError at the deadline."""
+    message = socket.recv(None if deadline_s is None else max(0.0, deadline_s - monotonic()))
+    text = message if isinstance(message, str) else message.decode()
+    return [json.loads(line) for line in text.split("\n")]
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+def _complaint(status: int, body: bytes) -> MosaicError:
+    try:
+        text = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        text = f"The server answered {status}."
+    match status:
+        case 404:
+            return UnknownNameError(text)
+        case 400 | 401 | 413 | 422:
+            return InputError(text)
+        case _:
+            return ServerError(text)

@@ -1,0 +1,66 @@
+"""How what went wrong becomes an answer: {"error": text} and a status that says whose fault it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.server.answers import Complaint
+from mosaic.server.programs import ForbiddenProgramsError
+from mosaic.store.errors import StorageError
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Complaint, "description": "The request is not what it should be."},
+    401: {"model": Complaint, "description": "No token, or a wrong one."},
+    403: {"model": Complaint, "description": "Only the server's owner may allow this."},
+    404: {"model": Complaint, "description": "There is no such thing."},
+    409: {"model": Complaint, "description": "Not in this state."},
+    413: {"model": Complaint, "description": "The body is too large."},
+    421: {"model": Complaint, "description": "Asked for under a foreign name."},
+    422: {"model": Complaint, "description": "A part of the address is not what it should be."},
+}
+
+
+def complain(status: int, text: str) -> JSONResponse:
+    return JSONResponse({"error": text}, status)
+
+
+def status_of(error: MosaicError) -> int:
+    match error:
+        case ForbiddenProgramsError():
+            return 403
+        case UnknownNameError():
+            return 404
+        case InputError():
+            return 400
+        case StorageError():
+            return 507
+        case _:
+            return 409
+
+
+def answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(MosaicError)
+    async def mosaic_error(request: Request, error: MosaicError) -> JSONResponse:
+        return complain(status_of(error), str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = " ".join(map(str, first["loc"]))
+        return complain(422, f"{where}: {first['msg']}.")
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        answer = complain(error.status_code, str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        return complain(500, "The server failed; its own log says how.")  # details may hold what is nobody's business

@@ -1,0 +1,45 @@
+"""What every route needs at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mosaic.runs.run import Run
+from mosaic.runs.trainer import Trainer
+from mosaic.server.dispatch import Dispatcher
+from mosaic.server.settings import ServerSettings
+from mosaic.server.submissions import Submissions
+from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
+
+
+class Finding(Protocol):
+    """One line of the doctor's."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def install(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    store: Store
+    trainer: Trainer
+    settings: ServerSettings
+    submissions: Submissions
+    dispatcher: Dispatcher
+    doctor: Callable[[], Iterable[Finding]]
+
+    def folder(self, ref: str) -> RunFolder:
+        """References are looked up among the runs that exist, never joined to a path."""
+        return self.store.resolve(ref)
+
+    def run(self, ref: str) -> Run:
+        return self.trainer.run(ref)

@@ -1,0 +1,52 @@
+"""Everything there is to say about one run."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from mosaic.server.answers import AttemptRow, CheckpointRow, RunDetails, RunRow
+from mosaic.store.checkpoints import list_checkpoints
+from mosaic.store.last_metrics import last_metrics
+from mosaic.store.layout import RunFolder
+from mosaic.store.retention import best_first
+from mosaic.store.state import read_state
+from mosaic.store.summary import RunSummary
+from mosaic.telemetry.journal import last_whole
+
+
+def row_of(summary: RunSummary) -> RunRow:
+    return RunRow.model_validate(summary, from_attributes=True)
+
+
+def details_of(folder: RunFolder) -> RunDetails:
+    state = read_state(folder)
+    metrics = last_metrics(folder.metrics)
+    checkpoints = list_checkpoints(folder)
+    best = {checkpoint.path for checkpoint in best_first(checkpoints)[:1]}
+    attempts = tuple(AttemptRow.model_validate(attempt, from_attributes=True) for attempt in state.attempts)
+    return RunDetails(
+        run_id=folder.run_id,
+        state=state.state,
+        attempts=attempts,
+        config=json.loads(folder.config.read_bytes()),
+        env_steps=metrics.env_steps,
+        last_metric=dict(metrics.event) or None,
+        last_seq=last_seq(folder),
+        checkpoints=tuple(
+            CheckpointRow(env_steps=c.env_steps, path=str(c.path), best=c.path in best) for c in checkpoints
+        ),
+        exit=attempts[-1].exit if attempts else None,
+        reason=attempts[-1].reason if attempts else "",
+    )
+
+
+def last_seq(folder: RunFolder) -> int:
+    try:
+        descriptor = os.open(folder.metrics, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        return last_whole(descriptor).seq
+    finally:
+        os.close(descriptor)

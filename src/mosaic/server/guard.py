@@ -1,0 +1,131 @@
+"""Who gets past the door: name, origin, token and size of every request are checked before anything reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mosaic.server.hosts import AllowedHosts, same_origin
+from mosaic.server.secret import COOKIE, same_secret
+
+LARGEST_BODY = 1_000_000  # bytes; a configuration has a few thousand
+_NO_TOKEN = (
+    "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`; it lies in the file `token` of the "
+    "server's $MOSAIC_HOME."
+)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class RefusedError(Exception):
+    """Why the door stays closed."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, *, token: str, hosts: AllowedHosts, largest_body: int = LARGEST_BODY) -> None:
+        self._app, self._token, self._hosts, self._largest = app, token, hosts, largest_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope)
+            if scope["type"] == "http":
+                receive = await self._whole_body(scope, receive)
+        except RefusedError as refused:
+            await _refuse(refused, scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = _only(headers, "host")
+        if not self._hosts.allow(host):
+            raise RefusedError(421, "This server does not answer under that name.")
+        origins = headers.getlist("origin")
+        if origins and not (len(origins) == 1 and same_origin(origins[0], host)):
+            raise RefusedError(403, "Requests from the pages of other sites are refused.")
+        by_header = self._has_header(headers)
+        if not by_header and not self._has_cookie(headers):
+            raise RefusedError(401, _NO_TOKEN)
+        changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
+        if changes and not origins and not by_header:
+            # A browser adds the cookie by itself, whoever asks; it then names the asking page too.
+            raise RefusedError(403, "With the cookie alone, a request must name its Origin.")
+
+    def _has_header(self, headers: Headers) -> bool:
+        given = headers.getlist("authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        return scheme.lower() == "bearer" and same_secret(token.strip(), self._token)
+
+    def _has_cookie(self, headers: Headers) -> bool:
+        return any(same_secret(value, self._token) for value in _cookies(headers.getlist("cookie")))
+
+    async def _whole_body(self, scope: Scope, receive: Receive) -> Receive:
+        """Reads it up to the limit, however it is sent, and hands it on in one piece."""
+        length = Headers(scope=scope).get("content-length")
+        if length is not None and not (length.isascii() and length.isdigit()):
+            raise RefusedError(400, "Content-Length is not a number.")
+        if length is not None and (len(length) > 20 or int(length) > self._largest):
+            raise self._too_large()
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return _once(message, receive)
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            more = message.get("more_body", False)
+            if size > self._largest:
+                raise self._too_large()
+        return _once({"type": "http.request", "body": b"".join(parts), "more_body": False}, receive)
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(413, f"The body is larger than {self._largest} bytes.")
+
+
+def _only(headers: Headers, name: str) -> str:
+    values = headers.getlist(name)
+    if len(values) != 1:
+        raise RefusedError(400, f"A request has exactly one {name.capitalize()}.")
+    return values[0]
+
+
+def _cookies(headers: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for header in headers:
+        try:
+            jar = SimpleCookie(header)
+        except CookieError:
+            continue  # a cookie that cannot be read opens nothing
+        if COOKIE in jar:
+            found.append(jar[COOKIE].value)
+    return found
+
+
+def _once(first: Message, rest: Receive) -> Receive:
+    waiting: list[Message] = [first]
+
+    async def receive() -> Message:
+        return waiting.pop() if waiting else await rest()
+
+    return receive
+
+
+async def _refuse(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+    headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+    if scope["type"] == "http":
+        headers["Connection"] = "close"  # a body that nobody read may still be on its way
+    if scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
+        await JSONResponse({"error": str(refused)}, refused.status, headers)(scope, receive, send)
+    else:
+        await send({"type": "websocket.close", "code": 1008, "reason": str(refused)})

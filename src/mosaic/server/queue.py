@@ -1,0 +1,85 @@
+"""Which queued runs start now: a pure function of what waits, what runs and what there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mosaic.config.run import RunConfig
+
+UNSAID_MEMORY_MB = 512  # what a run that names no limit is reckoned with
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What all runs of the store may use together."""
+
+    runs: int
+    cores: int
+    memory_mb: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one run wants, and who wants it: runs of one owner queue behind each other, owners take turns."""
+
+    run_id: str
+    cores: int = 1
+    memory_mb: int = UNSAID_MEMORY_MB
+    gpus: float = 0.0
+    queued_at: float = 0.0
+    owner: str = ""
+
+
+def demand_of(config: RunConfig, run_id: str, queued_at: float = 0.0, group: str = "") -> Demand:
+    resources = config.resources
+    return Demand(
+        run_id,
+        cores=resources.num_workers * resources.num_cpus,
+        memory_mb=resources.max_memory_mb or UNSAID_MEMORY_MB,
+        gpus=resources.num_gpus,
+        queued_at=queued_at,
+        owner=group or next(iter(config.tags), ""),
+    )
+
+
+def too_much(demand: Demand, limits: Limits) -> str | None:
+    """Why this run could not start even if nothing else ran. Cores are shared, so too many of them only means alone."""
+    if demand.gpus > limits.gpus:
+        return f"it asks for {demand.gpus:g} GPUs, and this server may use {limits.gpus}"
+    if demand.memory_mb > max(limits.memory_mb, UNSAID_MEMORY_MB):
+        return f"it asks for {demand.memory_mb} MB of memory, and this server may use {limits.memory_mb} MB"
+    return None
+
+
+def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: Limits) -> list[str]:
+    """The runs to start, in order.
+
+    Of the owners with the fewest runs under way, the one whose run waits longest is next. If that run does not fit,
+    nobody overtakes it: else a large run would wait for as long as small ones come. A run that can never fit blocks
+    nobody.
+    """
+    used = list(running)
+    waiting = sorted((d for d in queued if too_much(d, limits) is None), key=lambda d: (d.queued_at, d.run_id))
+    under_way = Counter(demand.owner for demand in used)
+    chosen: list[str] = []
+    while waiting:
+        following = min(waiting, key=lambda demand: under_way[demand.owner])  # the first of equals waited longest
+        if not fits([*used, following], limits):
+            break
+        waiting.remove(following)
+        used.append(following)
+        under_way[following.owner] += 1
+        chosen.append(following.run_id)
+    return chosen
+
+
+def fits(runs: list[Demand], limits: Limits) -> bool:
+    return (
+        len(runs) <= limits.runs
+        and sum(min(run.cores, limits.cores) for run in runs) <= limits.cores
+        and sum(min(run.memory_mb, limits.memory_mb) for run in runs) <= limits.memory_mb
+        and sum(run.gpus for run in runs) <= limits.gpus + 1e-9
+    )

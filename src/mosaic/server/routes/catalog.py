@@ -1,0 +1,77 @@
+"""What this machine offers: environments, workers, policies, schemas, and how it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from mosaic import __version__
+from mosaic.config.schema import run_schema
+from mosaic.core.errors import MissingExtraError
+from mosaic.core.plugins import load_plugin, plugins
+from mosaic.envs import catalog
+from mosaic.policies.controller import PolicyKind
+from mosaic.server.answers import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
+from mosaic.server.desk import Desk
+from mosaic.store.state import LIVE, State
+from mosaic.workers.registry import load_worker, options_model
+
+
+def routes(desk: Desk) -> APIRouter:
+    router = APIRouter(tags=["catalog"])
+
+    @router.get("/health")
+    def health() -> Health:
+        states = [run.state for run in desk.store.index.list()]
+        return Health(
+            status="ok",
+            version=__version__,
+            queued=states.count(State.QUEUED),
+            running=sum(state in LIVE for state in states),
+            stuck=desk.dispatcher.stuck(),
+        )
+
+    @router.get("/envs")
+    def envs(family: str | None = None) -> list[EnvRow]:
+        return [EnvRow.model_validate(entry, from_attributes=True) for entry in catalog.entries(family)]
+
+    @router.get("/workers")
+    def workers() -> list[WorkerRow]:
+        return [_worker(name) for name in plugins("mosaic.workers")]
+
+    @router.get("/policies")
+    def policies() -> list[PolicyRow]:
+        return [_policy(name) for name in plugins("mosaic.policies")]
+
+    @router.get("/schemas/run")
+    def schema_of_run() -> dict[str, Any]:
+        return run_schema()
+
+    @router.get("/schemas/workers/{worker}/{algorithm}")
+    def schema_of_worker(worker: str, algorithm: str) -> dict[str, Any]:
+        """What `training.params` may say."""
+        return options_model(load_worker(worker), algorithm).model_json_schema()
+
+    @router.get("/doctor")
+    def doctor() -> list[FindingRow]:
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in desk.doctor()]
+
+    return router
+
+
+def _worker(name: str) -> WorkerRow:
+    try:
+        info = load_worker(name).info
+    except MissingExtraError as error:
+        return WorkerRow(id=name, installed=False, install=str(error), capabilities=None)
+    return WorkerRow(id=name, installed=True, install=None, capabilities=info.model_dump(mode="json"))
+
+
+def _policy(name: str) -> PolicyRow:
+    kind: PolicyKind = load_plugin("mosaic.policies", name)
+    missing = kind.missing()
+    options = {key: field.description or "" for key, field in kind.options.model_fields.items()}
+    return PolicyRow(
+        id=name, usage=kind.usage, help=kind.help, options=options, installed=missing is None, install=missing
+    )

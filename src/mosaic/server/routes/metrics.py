@@ -1,0 +1,80 @@
+"""What a run has told: events, curves, its log."""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Query
+from numpy.typing import NDArray
+
+from mosaic.server.answers import CurvePoints, Events, LogPart
+from mosaic.server.desk import Desk
+from mosaic.store.layout import RunFolder
+from mosaic.telemetry.columns import Axis, Curves
+from mosaic.telemetry.reader import read_events
+
+Seq = Annotated[int, Query(ge=0, lt=2**63, description="Only what came after this one.")]
+Bound = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+def routes(desk: Desk) -> APIRouter:
+    router = APIRouter(prefix="/runs/{ref}", tags=["metrics"])
+
+    @router.get("/metrics")
+    def events(ref: str, after_seq: Seq = 0, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Events:
+        """Stored events in their order, each once."""
+        found = list(islice(read_events(desk.folder(ref).metrics, after_seq), limit))
+        last = found[-1]["seq"] if found else after_seq
+        return Events(events=[dict(event) for event in found], last_seq=last)
+
+    @router.get("/metric-names")
+    def names(ref: str) -> list[str]:
+        return list(Curves(desk.folder(ref).path).names())
+
+    @router.get("/curve")
+    def curve(
+        ref: str,
+        metric: Annotated[str, Query(max_length=1000)],
+        x: Axis = "env_steps",
+        buckets: Annotated[int, Query(ge=1, le=10_000)] = 500,
+        start: Bound = None,
+        stop: Bound = None,
+    ) -> CurvePoints:
+        """A metric over an axis, thinned to so many buckets; their least and greatest values stay."""
+        found = Curves(desk.folder(ref).path).query(metric, x, buckets, start, stop)
+        low, high, mean = map(_numbers, (found.low, found.high, found.mean))
+        return CurvePoints(metric=metric, x_name=x, x=found.x.tolist(), low=low, high=high, mean=mean)
+
+    @router.get("/log")
+    def log(
+        ref: str,
+        after: Annotated[
+            int | None, Query(ge=0, lt=2**63, description="Byte to begin at; the end's, if not said.")
+        ] = None,
+        size: Annotated[int, Query(ge=1, le=1_000_000, description="Most bytes.")] = 65_536,
+    ) -> LogPart:
+        """What the worker printed."""
+        return _log(desk.folder(ref), after, size)
+
+    return router
+
+
+def _log(folder: RunFolder, after: int | None, size: int) -> LogPart:
+    try:
+        file = folder.log.open("rb")
+    except FileNotFoundError:
+        return LogPart(text="", start=0, end=0)
+    with file:
+        length = file.seek(0, os.SEEK_END)
+        start = max(0, length - size) if after is None else min(after, length)
+        file.seek(start)
+        data = file.read(size)
+    return LogPart(text=data.decode(errors="replace"), start=start, end=start + len(data))
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    """JSON has no NaN."""
+    return [value if np.isfinite(value) else None for value in values.tolist()]

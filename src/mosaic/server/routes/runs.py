@@ -1,0 +1,189 @@
+"""Runs: submit, list, show, and what may be done to one."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from mosaic.config.documents import read_json
+from mosaic.config.loading import parse_run_config
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S, LONGEST_PATIENCE_S
+from mosaic.server.answers import RunDetails, RunRow
+from mosaic.server.desk import Desk
+from mosaic.server.details import details_of, row_of
+from mosaic.server.programs import ForbiddenProgramsError, forbidden_forms
+from mosaic.server.queue import demand_of, too_much
+from mosaic.store.layout import RunFolder
+from mosaic.store.run_ids import new_run_id
+from mosaic.store.state import ENDED, State
+
+_CONFIG_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "The run's configuration; `mosaic schema run` describes it.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunConfig"}}},
+    }
+}
+LONGEST_KEY = 255
+ANSWER_WITHIN_S = 30.0  # of a run that was told to do something
+Patience = Annotated[
+    float, Query(ge=0, le=LONGEST_PATIENCE_S, description="Seconds until a run that does not stop is killed.")
+]
+
+
+class RunTakenError(MosaicError):
+    """A run with the wanted id is there already."""
+
+
+class ConflictError(MosaicError):
+    """Not while the run is in this state."""
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+def routes(desk: Desk) -> APIRouter:
+    router = APIRouter(prefix="/runs", tags=["runs"])
+
+    @router.post("", status_code=201, openapi_extra=_CONFIG_BODY)
+    def submit(
+        response: Response,
+        body: Annotated[bytes, Depends(_body)],
+        idempotency_key: Annotated[str | None, Header(min_length=1, max_length=LONGEST_KEY)] = None,
+        group: Annotated[str, Query(max_length=100, description="Runs that differ in their seed only share it.")] = "",
+    ) -> RunDetails:
+        """Queues a run. With a key, sending the same again answers the same run; without, it is a new run."""
+        config = _acceptable(desk, body)
+        if idempotency_key is None:
+            folder = _queue(desk, config, group)
+        else:
+            folder, made = _queue_once(desk, config, group, idempotency_key, body)
+            response.status_code = 201 if made else 200
+        desk.dispatcher.wake()
+        return details_of(folder)
+
+    @router.get("")
+    def list_runs(
+        state: Annotated[list[State] | None, Query(description="Only runs in one of these states.")] = None,
+        tag: Annotated[list[str] | None, Query(description="Only runs with all of these tags.")] = None,
+        group: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> list[RunRow]:
+        """The newest first."""
+        found = desk.store.index.list(states=state or (), tags=tag or (), group=group)
+        return [row_of(run) for run in found[:limit]]
+
+    @router.get("/{ref}")
+    def show(ref: str) -> RunDetails:
+        return details_of(desk.folder(ref))
+
+    @router.post("/{ref}/stop")
+    def stop(ref: str, patience_s: Patience = DEFAULT_PATIENCE_S) -> RunDetails:
+        """Asks the run to save and stop; what does not stop within the patience is killed. Answers at once."""
+        run = desk.run(ref)
+        with _fitting_its_state():
+            run.stop(patience_s, wait=False)
+        return details_of(run.folder)
+
+    @router.post("/{ref}/pause")
+    def pause(ref: str) -> RunDetails:
+        """Asks the run to pause at the end of its iteration. Answers at once."""
+        run = desk.run(ref)
+        with _fitting_its_state():
+            run.pause(wait=False)
+        return details_of(run.folder)
+
+    @router.post("/{ref}/resume")
+    def resume(ref: str) -> RunDetails:
+        """Lets a paused run go on, or starts a new attempt of one that ended."""
+        run = desk.run(ref)
+        if run.folder.is_imported():  # its configuration came from somewhere, as that of a request does
+            _refuse_programs(desk, run.config)
+        if run.state in ENDED:
+            desk.dispatcher.check_room(run.folder)
+        with _fitting_its_state():
+            run.resume(ANSWER_WITHIN_S)
+        return details_of(run.folder)
+
+    @router.post("/{ref}/checkpoint")
+    def checkpoint(ref: str) -> RunDetails:
+        """Saves at the end of the iteration, and answers then."""
+        run = desk.run(ref)
+        with _fitting_its_state():
+            run.checkpoint(ANSWER_WITHIN_S)
+        return details_of(run.folder)
+
+    @router.delete("/{ref}", status_code=204)
+    def delete(ref: str) -> None:
+        """The folder and everything in it. A run that lives is refused: stop it first."""
+        run = desk.run(ref)
+        with _fitting_its_state():
+            run.delete()
+
+    return router
+
+
+@contextmanager
+def _fitting_its_state() -> Iterator[None]:
+    """The request is well formed: if the run cannot do that, it is the run's state that stands against it."""
+    try:
+        yield
+    except InputError as error:
+        raise ConflictError(str(error)) from error
+
+
+def _acceptable(desk: Desk, body: bytes) -> RunConfig:
+    """The configuration in the body, if this server would run it."""
+    try:
+        document: Any = read_json(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"The body is not a JSON document: {error}.") from error
+    config = parse_run_config(document)
+    _refuse_programs(desk, config)
+    problem = too_much(demand_of(config, ""), desk.settings.limits)
+    if problem is not None:
+        raise InputError(f"This run could never start: {problem}. Change 'resources'.")
+    return config
+
+
+def _refuse_programs(desk: Desk, config: RunConfig) -> None:
+    forms = [] if desk.settings.allow_programs else forbidden_forms(config, desk.store.home)
+    if forms:
+        raise ForbiddenProgramsError(forms)
+
+
+def _queue(desk: Desk, config: RunConfig, group: str) -> RunFolder:
+    if config.run_id is not None and desk.store.folder(config.run_id).exists():
+        raise RunTakenError(f"There is already a run '{config.run_id}'. Choose another run_id, or leave it out.")
+    try:
+        return desk.trainer.submit(config, start=False, group=group).folder
+    except UnknownNameError as error:  # of something in the configuration, not of the address that was asked for
+        raise InputError(str(error)) from error
+
+
+def _queue_once(desk: Desk, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
+    """The key's run, and whether it was made now."""
+    asked = hashlib.sha256(group.encode()).digest() + body
+    with desk.submissions.alone():
+        run_id, fresh = desk.submissions.claim(key, asked, lambda: config.run_id or _new_id(config))
+        folder = desk.store.folder(run_id)
+        if not fresh and folder.exists():
+            return folder, False
+        try:
+            return _queue(desk, config.model_copy(update={"run_id": run_id}), group), True
+        except MosaicError:
+            desk.submissions.forget(key)
+            raise
+
+
+def _new_id(config: RunConfig) -> str:
+    return new_run_id(config.environment.id, time.time(), secrets.randbelow)

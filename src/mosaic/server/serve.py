@@ -1,0 +1,104 @@
+"""How the server is started, and where it listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+
+from mosaic.core.errors import InputError
+from mosaic.server.address import DEFAULT_HOST, DEFAULT_PORT
+from mosaic.server.app import create_app
+from mosaic.server.desk import Finding
+from mosaic.server.hosts import allowed_hosts, is_loopback
+from mosaic.server.machine import machine_limits
+from mosaic.server.queue import Limits
+from mosaic.server.secret import token_file
+from mosaic.server.settings import ServerSettings
+from mosaic.store.home import Store
+
+_PATIENCE_S = 3  # for requests under way when the server ends
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # whoever started us through a pipe waits for the address
+
+
+def serve(
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    home: Path | None = None,
+    *,
+    allow_public: bool = False,
+    allow_programs: bool = False,
+    limits: Limits | None = None,
+    retries: int = 0,
+    further_hosts: Iterable[str] = (),
+    doctor: Callable[[], Iterable[Finding]] = tuple,
+    say: Callable[[str], None] = _say,
+) -> None:
+    """Returns after Ctrl-C. Runs go on; what waits in the queue waits for the next server."""
+    if not allow_public and not is_loopback(host):
+        raise InputError(
+            f"'{host}' can be reached from other machines. To reach this one from elsewhere, use ssh: "
+            "mosaic runs list --server ssh://HOST. If you do want a public server, type: mosaic serve "
+            f"--host {host} --allow-public"
+        )
+    store = Store(home)
+    settings = ServerSettings(
+        hosts=allowed_hosts(host, further_hosts),
+        allow_programs=allow_programs,
+        limits=limits or machine_limits(),
+        retries=retries,
+    )
+    listener = _listen(host, port)
+    with listener:
+        app = create_app(store.home, settings, doctor)
+        server = uvicorn.Server(_config(app))
+        say(f"Mosaic listens on {_address(listener)}")
+        say(f"Its token lies in {token_file(store.home)}; programs of this user find it there by themselves.")
+        if allow_programs:
+            say("Requests may name code and programs: whoever has the token can run anything as this user.")
+        with suppress(KeyboardInterrupt):  # how a server is meant to end
+            server.run([listener])
+    say("The server has ended. Runs under way go on.")
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        access_log=False,  # addresses of requests are nobody's business, and no place for secrets
+        log_level="warning",
+        ws="websockets-sansio",
+        ws_max_size=1 << 16,  # listeners have nothing to say
+        ws_per_message_deflate=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=_PATIENCE_S,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, OverflowError) as error:
+        raise InputError(f"'{host}' port {port} is no address of this machine: {error}.") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise InputError(
+            f"Mosaic cannot listen on {host} port {port}: {error}. Type another: mosaic serve --port {port + 1}"
+        ) from error
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

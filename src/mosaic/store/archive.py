@@ -1,0 +1,85 @@
+"""How a run is packed into one file, and leaves the store."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from mosaic.core.errors import InputError
+from mosaic.store.atomic import sync_file, sync_folder
+from mosaic.store.errors import StorageError, reason
+from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
+from mosaic.store.lock import RunLock
+from mosaic.store.staging import discard, sweep
+
+NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # mean nothing, or harm, elsewhere
+
+
+def archive_run(folder: RunFolder, target: Path) -> Path:
+    """Packs a run that is not alive into a .tar.gz, which appears whole or not at all."""
+    if target.exists():
+        raise InputError(f"'{target}' exists already. Name another file.")
+    with _not_alive(folder, "archived"):
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with tarfile.open(temporary, "x:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
+                for path in _packed(folder.path):
+                    name = f"{folder.run_id}/{path.relative_to(folder.path).as_posix()}"
+                    archive.add(path, name, recursive=False, filter=_anonymous)
+            sync_file(temporary)
+            os.replace(temporary, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise StorageError(f"'{target}' could not be written: {reason(error)}.") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+    return target
+
+
+def delete_run(store: Store, folder: RunFolder) -> None:
+    """Removes a run that is not alive, with everything it made."""
+    with _not_alive(folder, "deleted"):
+        discard(folder)
+    store.index.remove(folder.run_id)
+    sweep(store.runs)
+
+
+def _not_alive(folder: RunFolder, done: str) -> RunLock:
+    """The run's lock, so that nobody starts it meanwhile."""
+    if not folder.exists():
+        raise InputError(f"There is no run '{folder.run_id}'.")
+    lock = RunLock(folder)
+    if not lock.try_acquire():
+        raise InputError(
+            f"Run '{folder.run_id}' is alive and cannot be {done} now. Stop it first: mosaic runs stop {folder.run_id}"
+        )
+    return lock
+
+
+def _packed(path: Path) -> Iterator[Path]:
+    for entry in sorted(path.iterdir()):
+        if entry.name in NOT_PACKED or entry.name.startswith(".") or entry.is_symlink():
+            continue
+        if entry.is_dir():
+            yield from (item for item in _below(entry) if not item.is_symlink() and (item.is_file() or item.is_dir()))
+        elif entry.is_file():
+            yield entry
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """A folder and all in it, but for what a dead process left half made."""
+    yield path
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(folder, name) for name in (*folders, *sorted(files)))
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whose account it was is nobody's business."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member

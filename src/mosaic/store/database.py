@@ -1,0 +1,150 @@
+"""The SQLite file behind the index: opened by many processes, thrown away and made anew when it is no good."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mosaic.store.errors import StorageError
+from mosaic.store.state import State
+from mosaic.store.summary import RunSummary
+
+T = TypeVar("T")
+
+SCHEMA = 1
+_PATIENCE_S = 20.0
+_COLUMNS = tuple(field.name for field in fields(RunSummary))
+_TAGS, _STATE, _IMPORTED = (_COLUMNS.index(name) for name in ("tags", "state", "imported"))
+_TABLE = "CREATE TABLE runs ({}, stamp, PRIMARY KEY (run_id))".format(", ".join(f'"{name}"' for name in _COLUMNS))
+_PUT = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"
+_NO_GOOD = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR}
+
+Row = tuple[RunSummary, str]  # with the stamp of the state.json it was made from
+
+
+class UnusableError(Exception):
+    """The database is missing, damaged, or of another version."""
+
+
+class Database:
+    """Every use opens the file under a shared lock; making it anew takes that lock alone."""
+
+    def __init__(self, home: Path) -> None:
+        self._path, self._lock = home / "index.sqlite", home / "index.lock"
+
+    def rows(self) -> dict[str, Row]:
+        """Newest first."""
+        return self._use(_read)
+
+    def change(self, put: Iterable[Row], gone: Iterable[str]) -> None:
+        """All of it or nothing."""
+        put, gone = list(put), list(gone)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("DELETE FROM runs WHERE run_id = ?", [(run_id,) for run_id in gone])
+            connection.executemany(_PUT, map(_values, put))
+            connection.execute("COMMIT")
+
+        self._use(work)
+
+    def rebuild(self, collect: Callable[[], Iterable[Row]], *, always: bool = False) -> bool:
+        """Makes the file anew, unless another process just did. Says whether this one did."""
+        with self._locked(fcntl.LOCK_EX):
+            if not always and self._is_sound():
+                return False
+            fresh = self._path.with_name(".index.new")
+            try:
+                for path in (fresh, Path(f"{self._path}-wal"), Path(f"{self._path}-shm")):
+                    path.unlink(missing_ok=True)
+                _make(fresh, collect())
+                os.replace(fresh, self._path)
+            except (OSError, sqlite3.Error) as error:
+                raise StorageError(f"The index '{self._path}' cannot be made: {error}.") from error
+            return True
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._locked(fcntl.LOCK_SH):
+            return self._try(work)
+
+    def _try(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if not self.exists():
+            raise UnusableError("was missing")
+        try:
+            with closing(
+                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", _PATIENCE_S, 0, None, uri=True)
+            ) as connection:
+                connection.execute("PRAGMA synchronous=NORMAL")
+                if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA,):
+                    raise UnusableError("was made by another version of Mosaic")
+                return work(connection)
+        except sqlite3.DatabaseError as error:
+            if not self.exists() or error.sqlite_errorcode == sqlite3.SQLITE_READONLY_DBMOVED:
+                raise UnusableError("was missing") from error
+            if error.sqlite_errorcode & 0xFF in _NO_GOOD:
+                raise UnusableError("was damaged") from error
+            raise StorageError(f"The index '{self._path}' cannot be used: {error}.") from error
+        except (ValueError, TypeError) as error:
+            raise UnusableError("was damaged") from error
+
+    def _is_sound(self) -> bool:
+        try:
+            return self._try(_check)
+        except UnusableError:
+            return False
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        try:
+            self._lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StorageError(f"The index '{self._path}' cannot be used: {error}.") from error
+        try:
+            fcntl.flock(descriptor, how)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _make(path: Path, rows: Iterable[Row]) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("BEGIN")
+        connection.execute(_TABLE)
+        connection.executemany(_PUT, map(_values, rows))
+        connection.execute(f"PRAGMA user_version={SCHEMA}")
+        connection.execute("COMMIT")
+
+
+def _check(connection: sqlite3.Connection) -> bool:
+    _read(connection)
+    return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+
+
+def _read(connection: sqlite3.Connection) -> dict[str, Row]:
+    return {row[0]: _row(row) for row in connection.execute("SELECT * FROM runs ORDER BY queued_at DESC, run_id DESC")}
+
+
+def _values(row: Row) -> list[Any]:
+    values = list(astuple(row[0]))
+    values[_TAGS] = json.dumps(values[_TAGS])
+    return [*values, row[1]]
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    summary = list(values[:-1])
+    summary[_TAGS] = tuple(json.loads(summary[_TAGS]))
+    summary[_STATE] = State(summary[_STATE])
+    summary[_IMPORTED] = bool(summary[_IMPORTED])
+    return RunSummary(*summary), values[-1]

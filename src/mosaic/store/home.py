@@ -1,0 +1,74 @@
+"""Where runs are kept, and how a new one gets its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from functools import cached_property
+from pathlib import Path
+
+from mosaic.config.loading import dump_run_config
+from mosaic.config.run import RunConfig, check_run_id
+from mosaic.core.errors import InputError
+from mosaic.store.atomic import write_atomic
+from mosaic.store.index import Index
+from mosaic.store.layout import RunFolder
+from mosaic.store.run_ids import new_run_id
+from mosaic.store.seal import RUNS
+from mosaic.store.staging import TakenError, staged
+from mosaic.store.state import RunState, State, write_state
+
+
+def home() -> Path:
+    """$MOSAIC_HOME, or the platform's folder for user data."""
+    from platformdirs import user_data_path
+
+    chosen = os.environ.get("MOSAIC_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else user_data_path("mosaic", appauthor=False)
+
+
+class Store:
+    def __init__(self, path: Path | None = None) -> None:
+        """The default home, if no path is given. Nothing is made before the first run."""
+        self.home = home() if path is None else Path(path).absolute()
+        self.runs = self.home / RUNS
+
+    @cached_property
+    def index(self) -> Index:
+        return Index(self.home)
+
+    def folder(self, run_id: str) -> RunFolder:
+        """By its whole id, whether there is such a run or not."""
+        try:
+            return RunFolder(self.runs / check_run_id(run_id))
+        except ValueError as error:
+            raise InputError(f"'{run_id}' is no run id: {error}.") from error
+
+    def resolve(self, reference: str) -> RunFolder:
+        """An id, a unique beginning of one, a name, or `latest`."""
+        return self.index.resolve(reference)
+
+    def create(self, config: RunConfig, *, group: str = "", now: float | None = None) -> RunFolder:
+        """A queued run, asked for from the folder we are in. Nobody sees it before it is complete; its id is unique."""
+        now = time.time() if now is None else now
+        self.index.prepare()
+        with staged(self.runs) as made:
+            write_atomic(made.folder.config, json.dumps(dump_run_config(config), indent=1) + "\n")
+            while True:
+                run_id = config.run_id or new_run_id(config.environment.id, now, secrets.randbelow)
+                state = RunState(
+                    run_id=run_id,
+                    state=State.QUEUED,
+                    queued_at=now,
+                    updated=now,
+                    group=group,
+                    working_folder=os.getcwd(),
+                )
+                write_state(made.folder, state)
+                try:
+                    return made.publish(run_id)
+                except TakenError as error:
+                    if config.run_id:
+                        raise InputError(f"{error} Choose another run_id, or leave it out.") from error

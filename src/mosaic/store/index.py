@@ -1,0 +1,213 @@
+"""Which runs there are: a fast answer that is checked against the folders whenever it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from mosaic.config.run import LATEST, check_run_id
+from mosaic.core.errors import InputError, MosaicError, UnknownNameError, nearest
+from mosaic.store.database import Database, Row, UnusableError
+from mosaic.store.errors import StorageError
+from mosaic.store.layout import STATE, RunFolder
+from mosaic.store.seal import RUNS
+from mosaic.store.state import LIVE, State, read_written_state
+from mosaic.store.summary import RunSummary, summarise
+
+T = TypeVar("T")
+
+_SHOWN = 10
+_TRIES = 5  # others may delete the file again and again
+
+
+class Index:
+    """The folders are the truth. A row counts as long as its run's state.json is the file it was made from.
+
+    `notes` collects what people should be told: an index that had to be rebuilt, a run that cannot be read.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._runs, self._database = home / RUNS, Database(home)
+        self.notes: list[str] = []
+
+    def list(
+        self,
+        *,
+        states: Collection[State] = (),
+        tags: Collection[str] = (),
+        env: str | None = None,
+        worker: str | None = None,
+        group: str | None = None,
+    ) -> list[RunSummary]:
+        """The newest first. Only runs that say they live have their lock and their metrics looked at."""
+        found = filter(None, map(self._now, self._synced().values()))
+        return [
+            run
+            for run in found
+            if (not states or run.state in states)
+            and set(tags) <= set(run.tags)
+            and env in (None, run.env)
+            and worker in (None, run.worker)
+            and group in (None, run.group)
+        ]
+
+    def resolve(self, reference: str) -> RunFolder:
+        """An id, a unique beginning of one, a name, or `latest`."""
+        if is_run_id(reference) and self._folder(reference).exists():
+            return self._folder(reference)
+        runs = self._synced()
+        if reference == LATEST:
+            if not runs:
+                raise InputError("There are no runs yet. Start one: mosaic train ENV")
+            return self._folder(next(iter(runs)))
+        known = [run for run, _ in runs.values()]
+        named = [run for run in known if run.name and run.name == reference]
+        begun = [run for run in known if reference and run.run_id.startswith(reference)]
+        candidates = named or begun
+        if not candidates:
+            raise _unknown(reference, known)
+        if len(candidates) > 1:
+            raise _ambiguous(reference, candidates, "are called" if named else "begin with")
+        return self._folder(candidates[0].run_id)
+
+    def prepare(self) -> None:
+        """Makes the file of a new store, so that a missing one is news."""
+        if not self._database.exists():
+            self._try(lambda: self._database.rebuild(self._collect))
+
+    def refresh(self, folder: RunFolder) -> RunSummary:
+        """Reads one run again; the next listing would, too, so this is never needed for a right answer."""
+        row = _row_of(folder)
+        self._change([row], [])
+        return self._now(row) or row[0]
+
+    def upsert(self, summary: RunSummary) -> None:
+        """Takes the caller's word until the next listing."""
+        self._change([(summary, "")], [])
+
+    def remove(self, run_id: str) -> None:
+        self._change([], [run_id])
+
+    def reindex(self) -> int:
+        """Rebuilds everything from the folders; says how many runs there are."""
+        rows = list(self._collect())
+        self._database.rebuild(lambda: rows, always=True)
+        return len(rows)
+
+    def _synced(self) -> dict[str, Row]:
+        """The rows, after those that differ from their folders were made anew; newest first."""
+        rows = self._try(lambda: self._with_rebuild(self._database.rows)) or {}
+        stamps = self._stamps()
+        changed = [run_id for run_id, stamp in stamps.items() if run_id not in rows or rows[run_id][1] != stamp]
+        gone = rows.keys() - stamps.keys()
+        if not changed and not gone:
+            return rows
+        fresh = {row[0].run_id: row for row in self._read(map(self._folder, changed))}
+        gone |= set(changed) - fresh.keys()
+        self._change(fresh.values(), gone)
+        left = {run_id: row for run_id, row in rows.items() if run_id not in gone}
+        return dict(sorted((left | fresh).items(), key=lambda item: (item[1][0].queued_at, item[0]), reverse=True))
+
+    def _now(self, row: Row) -> RunSummary | None:
+        """How the run stands this moment; None if it went away meanwhile."""
+        if row[0].state not in LIVE:
+            return row[0]
+        folder = self._folder(row[0].run_id)
+        try:
+            return summarise(folder)
+        except (MosaicError, OSError) as error:
+            self._note_unreadable(folder, error)
+            return None
+
+    def _change(self, put: Iterable[Row], gone: Iterable[str]) -> None:
+        put, gone = list(put), list(gone)
+        self._try(lambda: self._with_rebuild(lambda: self._database.change(put, gone)))
+
+    def _try(self, work: Callable[[], T]) -> T | None:
+        """A disk that is full or read-only makes answers slower, not wrong: the folders are read instead."""
+        try:
+            return work()
+        except StorageError as error:
+            self.notes.append(str(error))
+            return None
+
+    def _with_rebuild(self, work: Callable[[], T]) -> T:
+        for _ in range(_TRIES):
+            try:
+                return work()
+            except UnusableError as problem:
+                if self._database.rebuild(self._collect) and self._stamps():
+                    self.notes.append(f"The index of runs {problem}; it was rebuilt from the run folders.")
+        raise StorageError(f"The index of runs is no good {_TRIES} times in a row, although it was rebuilt.")
+
+    def _collect(self) -> Iterable[Row]:
+        return self._read(map(self._folder, self._stamps()))
+
+    def _read(self, folders: Iterable[RunFolder]) -> Iterable[Row]:
+        for folder in folders:
+            try:
+                yield _row_of(folder)
+            except (MosaicError, OSError) as error:
+                self._note_unreadable(folder, error)
+
+    def _note_unreadable(self, folder: RunFolder, error: Exception) -> None:
+        if folder.exists():  # else it was deleted while we looked
+            self.notes.append(f"Run '{folder.run_id}' cannot be shown: {error}")
+
+    def _stamps(self) -> dict[str, str]:
+        """Of every run. Names that begin with a dot are runs being made, imported or deleted."""
+        try:
+            names = [name for name in os.listdir(self._runs) if name[0] != "."]
+        except FileNotFoundError:
+            return {}
+        return {name: stamp for name in names if (stamp := _stamp(f"{self._runs}/{name}/{STATE}"))}
+
+    def _folder(self, run_id: str) -> RunFolder:
+        return RunFolder(self._runs / run_id)
+
+
+def reindex(home: Path) -> int:
+    """Rebuilds the index from the folders; says how many runs there are."""
+    return Index(home).reindex()
+
+
+def _row_of(folder: RunFolder) -> Row:
+    """Stored is what state.json says; whether it is true is found out when somebody asks."""
+    stamp = _stamp(str(folder.state))  # before reading: a change meanwhile is noticed next time
+    return summarise(folder, read_written_state(folder)), stamp
+
+
+def _stamp(path: str) -> str:
+    """Changes with every write of state.json, which is always replaced by a new file. Empty: there is none."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return f"{status.st_mtime_ns}.{status.st_ino}.{status.st_size}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether it may be joined to a path."""
+    try:
+        check_run_id(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown(asked: str, runs: list[RunSummary]) -> UnknownNameError:
+    near = nearest(asked, [*(run.run_id for run in runs), *(run.name for run in runs if run.name)])
+    meant = f" Did you mean '{near}'?" if near else ""
+    rest = f" The newest: {_shown(runs)}." if runs else " There are no runs yet: mosaic train ENV"
+    return UnknownNameError(f"There is no run '{asked}'.{meant}{rest}")
+
+
+def _ambiguous(asked: str, runs: list[RunSummary], verb: str) -> InputError:
+    return InputError(f"{len(runs)} runs {verb} '{asked}': {_shown(runs)}. Type more of the id.")
+
+
+def _shown(runs: list[RunSummary]) -> str:
+    names = [f"{run.run_id} ({run.name})" if run.name else run.run_id for run in runs[:_SHOWN]]
+    return ", ".join(names) + (f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else "")

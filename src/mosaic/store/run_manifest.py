@@ -1,0 +1,88 @@
+"""What a run has made, written down at its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mosaic.core.reference import explain
+from mosaic.runners.versions import versions as versions_here
+from mosaic.store.atomic import write_atomic
+from mosaic.store.checkpoint_record import file_entry
+from mosaic.store.errors import DamagedError
+from mosaic.store.last_metrics import last_metrics
+from mosaic.store.layout import STATE, RunFolder
+from mosaic.store.state import Attempt, RunState, State
+
+_KINDS = {"config.json": "config", "metrics.jsonl": "metrics", "worker.log": "log", "checkpoints": "checkpoint",
+          "episodes": "episode"}  # fmt: skip
+_CHANGING = frozenset({STATE, "manifest.json", "lock", "control", "cache", "imported.json"})
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Artefact(_Record):
+    kind: str  # config, metrics, log, checkpoint, episode; else the name of its folder
+    path: str  # relative to the run's folder
+    size: int
+    sha256: str
+
+
+class RunManifest(_Record):
+    format: Literal["mosaic.run"] = "mosaic.run"
+    version: Literal[1] = 1
+    run_id: str
+    state: State
+    artefacts: tuple[Artefact, ...]
+    final_metrics: dict[str, Any]
+    versions: dict[str, str]
+    attempts: tuple[Attempt, ...]
+
+
+def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str, str] | None = None) -> RunManifest:
+    """`state`: how the run ended; it is usually written right after."""
+    metrics = last_metrics(folder.metrics)
+    summary = {"env_steps": metrics.env_steps, "episode_reward_mean": metrics.episode_reward_mean}
+    manifest = RunManifest(
+        run_id=folder.run_id,
+        state=state.state,
+        artefacts=tuple(_artefact(folder, path) for path in _files(folder)),
+        final_metrics={**metrics.event, **summary},
+        versions=dict(versions_here() if versions is None else versions),
+        attempts=state.attempts,
+    )
+    write_atomic(folder.manifest, manifest.model_dump_json(indent=1) + "\n")
+    return manifest
+
+
+def read_run_manifest(folder: RunFolder) -> RunManifest | None:
+    """None while the run has not ended."""
+    try:
+        return RunManifest.model_validate_json(folder.manifest.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise DamagedError(f"'{folder.manifest}' is damaged: {explain(error, RunManifest)}") from error
+
+
+def _artefact(folder: RunFolder, path: Path) -> Artefact:
+    relative = path.relative_to(folder.path)
+    top = relative.parts[0]
+    entry = file_entry(path)
+    return Artefact(kind=_KINDS.get(top, top), path=relative.as_posix(), size=entry.size, sha256=entry.sha256)
+
+
+def _files(folder: RunFolder) -> Iterator[Path]:
+    for path, folders, files in os.walk(folder.path):
+        hidden = _CHANGING if Path(path) == folder.path else frozenset[str]()
+        folders[:] = sorted(name for name in folders if name not in hidden and not name.startswith("."))
+        for name in sorted(files):
+            file = Path(path, name)
+            if name not in hidden and not name.startswith(".") and file.is_file() and not file.is_symlink():
+                yield file

@@ -1,0 +1,113 @@
+"""How an archive from anywhere is unpacked without harm."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from mosaic.core.errors import FormatError, InputError
+from mosaic.store.archive import NOT_PACKED
+from mosaic.store.errors import StorageError, reason
+
+_CHUNK = 1 << 20
+_LONGEST_READ = 1 << 22
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an archive may hold at most."""
+
+    files: int = 100_000
+    total_bytes: int = 50 * 2**30
+
+
+def unpack(archive: Path, target: Path, limits: Limits) -> str:
+    """Fills the target with the one run in the archive and answers the id it had. Modes and owners are not taken over.
+
+    Refused are absolute names, `..`, links, devices, names that stand twice, and more than the limits allow.
+    """
+    top: str | None = None
+    total = 0
+    try:
+        with _Sober(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as members:
+            for count, member in enumerate(_each(members), start=1):
+                total += member.size
+                if count > limits.files:
+                    raise FormatError(f"'{archive}' holds more than {limits.files} files.")
+                if total > limits.total_bytes:
+                    raise FormatError(f"'{archive}' holds more than {limits.total_bytes} bytes.")
+                first, *rest = _parts(archive, member)
+                top = top or first
+                if first != top:
+                    raise FormatError(f"'{archive}' holds more than one run: '{top}' and '{first}'.")
+                _unpack_member(archive, members, member, target, rest)
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise FormatError(f"'{archive}' is not a .tar.gz file: {error}.") from error
+        if isinstance(error, FileNotFoundError) and error.filename == str(archive):
+            raise InputError(f"There is no file '{archive}'.") from error
+        raise StorageError(f"'{archive}' could not be unpacked: {reason(error)}.") from error
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise FormatError(f"'{archive}' is damaged or not a .tar.gz file: {error}.") from error
+    if top is None:
+        raise FormatError(f"'{archive}' is empty.")
+    return top
+
+
+class _Sober(gzip.GzipFile):
+    """Refuses absurd requests: headers may claim to be gigabytes long, and tarfile would believe them."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _LONGEST_READ:
+            raise tarfile.ReadError(f"a header claims {size} bytes")
+        return super().read(size)
+
+
+def _each(members: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (member := members.next()) is not None:
+        yield member
+        cast(Any, members).members = []  # tarfile would keep every header, however many there are
+
+
+def _parts(archive: Path, member: tarfile.TarInfo) -> tuple[str, ...]:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts or not name.parts or set("\\\0") & set(member.name):
+        raise FormatError(f"'{archive}' is refused: the name '{member.name}' leads out of the run's folder.")
+    if len(name.parts) > 1 and (name.parts[1] in NOT_PACKED or name.parts[1].startswith(".")):
+        raise FormatError(f"'{archive}' is refused: '{member.name}' does not belong into an archive.")
+    return name.parts
+
+
+def _unpack_member(
+    archive: Path, members: tarfile.TarFile, member: tarfile.TarInfo, target: Path, rest: list[str]
+) -> None:
+    path = target.joinpath(*rest)
+    if member.type == tarfile.DIRTYPE:
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    if member.type not in _PLAIN or member.issparse() or not rest:
+        raise FormatError(f"'{archive}' is refused: '{member.name}' is a link, a device or another odd thing.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = members.extractfile(member)
+    assert source is not None, "plain files have content"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except FileExistsError as error:
+        raise FormatError(f"'{archive}' is refused: '{member.name}' stands twice in it.") from error
+    with open(descriptor, "wb") as file:
+        left = member.size
+        while left:
+            block = source.read(min(left, _CHUNK))
+            if not block:
+                raise FormatError(f"'{archive}' ends in the middle of '{member.name}'.")
+            file.write(block)
+            left -= len(block)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,182 @@
+"""Where columns of numbers are kept between two looks at a run: files that only grow, and a head that says how far.
+
+The head is replaced after the columns have grown; what lies behind the counts it names is not there. Each column has
+a checksum, so a power cut or a flipped bit is noticed, and the whole cache is made anew from the events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import MosaicError
+from mosaic.telemetry.transpose import Cells, Columns, Values
+from mosaic.telemetry.visibility import ResumePoint
+
+VERSION = 1
+_EMPTY = np.empty(0)
+
+
+class DamagedColumnsError(MosaicError):
+    """The cache is not what its head says; making it anew helps."""
+
+
+@dataclass(frozen=True)
+class ColumnHead:
+    """How much of a file counts, and its checksum."""
+
+    file: str
+    count: int = 0
+    checksum: int = 0
+
+
+@dataclass(frozen=True)
+class CellsHead:
+    rows: ColumnHead
+    values: ColumnHead
+
+
+@dataclass
+class Head:
+    source_end: int = 0
+    """The byte of the event file up to which the columns tell it."""
+    source_mark: int = 0
+    """The checksum of the last bytes before that."""
+    rows: int = 0
+    kinds: list[str] = field(default_factory=list)
+    resumes: list[ResumePoint] = field(default_factory=list)
+    frame: dict[str, ColumnHead] = field(default_factory=dict)
+    cells: dict[str, CellsHead] = field(default_factory=dict)
+
+
+class ColumnFiles:
+    """One process at a time: the caller holds a lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.head = _read_head(folder)
+        self._loaded: dict[str, tuple[ColumnHead, NDArray[Any]]] = {}
+
+    def refresh(self) -> None:
+        """See what other processes have added."""
+        self.head = _read_head(self.folder)
+
+    def clear(self) -> None:
+        for path in self.folder.glob("*.column"):
+            path.unlink()
+        self._loaded.clear()
+        self._write_head(Head())
+
+    def append(self, columns: Columns, source_end: int, source_mark: int) -> None:
+        head = self.head
+        kinds = {kind: code for code, kind in enumerate(head.kinds)}
+        codes = [kinds.setdefault(kind, len(kinds)) for kind in columns.kinds]
+        frame, cells = dict(head.frame), dict(head.cells)
+        for name, values in {"kind": np.array(codes, np.float64), **columns.frame}.items():
+            frame[name] = self._grown(frame.get(name) or ColumnHead(f"frame-{len(frame)}.column"), values)
+        for name, (rows, values) in columns.cells.items():
+            number = len(cells)
+            old = cells.get(name) or CellsHead(ColumnHead(f"{number}-rows.column"), ColumnHead(f"{number}.column"))
+            cells[name] = CellsHead(self._grown(old.rows, rows + np.uint32(head.rows)), self._grown(old.values, values))
+        total = head.rows + len(columns.kinds)
+        resumes = [*head.resumes, *_resume_points(columns)]
+        self._write_head(Head(source_end, source_mark, total, list(kinds), resumes, frame, cells))
+
+    def frame(self, name: str) -> Values:
+        """`kind` (a code), `attempt` or an axis: one value per row."""
+        column = self.head.frame.get(name)
+        return self._load(column, np.float64) if column else _EMPTY
+
+    def cells(self, name: str) -> Cells:
+        head = self.head.cells.get(name)
+        if head is None:
+            return Cells(np.empty(0, np.uint32), _EMPTY)
+        return Cells(self._load(head.rows, np.uint32), self._load(head.values, np.float64))
+
+    def names(self) -> list[str]:
+        return list(self.head.cells)
+
+    def _grown(self, column: ColumnHead, values: NDArray[Any]) -> ColumnHead:
+        data = values.view(np.uint8).data
+        fd = os.open(self.folder / column.file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _write_at(fd, data, column.count * values.itemsize)
+        finally:
+            os.close(fd)
+        return ColumnHead(column.file, column.count + len(values), zlib.crc32(data, column.checksum))
+
+    def _load(self, column: ColumnHead, dtype: type[np.generic]) -> NDArray[Any]:
+        """Only what came since the last time is read, and checked."""
+        have, values = self._loaded.get(column.file, (ColumnHead(column.file), np.empty(0, dtype)))
+        if have == column:
+            return values
+        for count, checksum, start in ((have.count, have.checksum, values), (0, 0, values[:0])):
+            more = self._read(column, dtype, count)
+            if zlib.crc32(more.view(np.uint8).data, checksum) == column.checksum:
+                values = np.concatenate([start, more]) if count else more
+                self._loaded[column.file] = (column, values)
+                return values
+        raise DamagedColumnsError(f"'{self.folder / column.file}' is damaged.")
+
+    def _read(self, column: ColumnHead, dtype: type[np.generic], start: int) -> NDArray[Any]:
+        try:
+            values = np.fromfile(
+                self.folder / column.file,
+                dtype,
+                max(0, column.count - start),
+                offset=start * np.dtype(dtype).itemsize,
+            )
+        except FileNotFoundError as error:
+            raise DamagedColumnsError(f"'{self.folder / column.file}' is missing.") from error
+        return values
+
+    def _write_head(self, head: Head) -> None:
+        path, new = self.folder / "head.json", self.folder / "head.json.new"
+        body = json.dumps({"version": VERSION, **asdict(head)})
+        new.write_text(json.dumps({"checksum": zlib.crc32(body.encode()), "body": body}), "utf-8")
+        new.replace(path)
+        self.head = head
+
+
+def _resume_points(columns: Columns) -> list[ResumePoint]:
+    cells = columns.cells.get("resumed/from_env_steps")
+    starts = dict(zip(*cells, strict=True)) if cells else {}
+    return [
+        ResumePoint(int(columns.frame["seq"][row]), int(columns.frame["attempt"][row]), float(starts.get(row, 0)))
+        for row, kind in enumerate(columns.kinds)
+        if kind == "resumed"
+    ]
+
+
+def _write_at(fd: int, data: memoryview, position: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, position)
+        data, position = data[written:], position + written
+
+
+def _read_head(folder: Path) -> Head:
+    """An empty one where there is none, or none that we understand: the columns are then made anew."""
+    try:
+        outer = json.loads((folder / "head.json").read_bytes())
+        body = outer["body"]
+        if zlib.crc32(body.encode()) != outer["checksum"]:
+            return Head()
+        data = json.loads(body)
+        if data.pop("version") != VERSION:
+            return Head()
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return Head()
+    data["resumes"] = [ResumePoint(*point) for point in data["resumes"]]
+    data["frame"] = {name: ColumnHead(**column) for name, column in data["frame"].items()}
+    data["cells"] = {
+        name: CellsHead(ColumnHead(**cells["rows"]), ColumnHead(**cells["values"]))
+        for name, cells in data["cells"].items()
+    }
+    return Head(**data)

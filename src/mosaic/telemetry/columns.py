@@ -1,0 +1,190 @@
+"""What a run's curves look like, however long it is: read from columns beside the events, not from the events."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError, unknown
+from mosaic.telemetry.buckets import Curve, thinned
+from mosaic.telemetry.column_files import ColumnFiles, DamagedColumnsError
+from mosaic.telemetry.event import MEASURES
+from mosaic.telemetry.journal import CHUNK, next_whole, read_span
+from mosaic.telemetry.names import AXES
+from mosaic.telemetry.scan import Scanner
+from mosaic.telemetry.transpose import Cells, Values
+
+Axis = Literal["env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq"]
+T = TypeVar("T")
+_MARK_BYTES = 4096
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class Curves:
+    """The numbers of one run. Asking again is cheap and sees what was stored since; threads may share it.
+
+    Its columns are kept in the run's folder and grown by whoever asks first. Where that folder cannot be written they
+    are kept in a temporary one, for as long as this object lives.
+    """
+
+    def __init__(self, run_folder: Path) -> None:
+        self._events = run_folder / "metrics.jsonl"
+        self._folder = run_folder / "cache" / "curves"
+        self._files: ColumnFiles | None = None
+        self._mutex = Lock()
+
+    def names(self) -> tuple[str, ...]:
+        """Every metric the run has reported, axes first."""
+        return self._use(_names) or ()
+
+    def query(
+        self,
+        metric: str,
+        x: Axis = "env_steps",
+        buckets: int = 500,
+        start: float | None = None,
+        stop: float | None = None,
+    ) -> Curve:
+        """A metric's visible points with start ≤ x ≤ stop, thinned to at most `buckets`."""
+        if x not in AXES:
+            raise unknown("axis", x, AXES)
+        if buckets < 1:
+            raise InputError(f"A curve has at least one bucket, not {buckets}.")
+        points = self._use(lambda files: _points(files, metric, x))
+        return thinned(*(points or (np.empty(0), np.empty(0))), buckets, start, stop)
+
+    def table(self, kind: str = "iteration", names: Sequence[str] | None = None) -> dict[str, Values]:
+        """The visible events of a kind as columns of one length, NaN where an event lacks a number."""
+        return self._use(lambda files: _table(files, kind, names)) or {}
+
+    def _use(self, use: Callable[[ColumnFiles], T]) -> T | None:
+        """What `use` makes of the columns, brought up to date; None while the run has no events."""
+        if not self._events.exists():
+            return None
+        with self._mutex:
+            files = self._files = self._files or ColumnFiles(self._writable_folder())
+            with _locked(files.folder):
+                try:
+                    _extend(files, self._events)
+                    return use(files)
+                except DamagedColumnsError:
+                    files.clear()
+                    _extend(files, self._events)
+                    return use(files)
+
+    def _writable_folder(self) -> Path:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / "lock").open("ab").close()
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            folder = tempfile.mkdtemp(prefix="mosaic-curves-")
+            weakref.finalize(self, shutil.rmtree, folder)
+            return Path(folder)
+        return self._folder
+
+
+def _extend(files: ColumnFiles, events_path: Path) -> None:
+    files.refresh()
+    scanner = Scanner()
+    fd = os.open(events_path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _mark(fd, files.head.source_end) != files.head.source_mark:
+            files.clear()  # these are the columns of another file
+        while True:
+            columns, end, _ = next_whole(fd, files.head.source_end, scanner.columns, 4 * CHUNK)
+            if not columns.kinds:
+                return
+            files.append(columns, end, _mark(fd, end))
+    finally:
+        os.close(fd)
+
+
+def _mark(fd: int, end: int) -> int:
+    """Tells whether the bytes before `end` are still those that were read."""
+    start = max(0, end - _MARK_BYTES)
+    return zlib.crc32(read_span(fd, start, end - start), end)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _names(files: ColumnFiles) -> tuple[str, ...]:
+    axes = [name for name in AXES if np.isfinite(files.frame(name)).any()]
+    return (*axes, *sorted(files.names()))
+
+
+def _points(files: ColumnFiles, metric: str, x: str) -> tuple[Values, Values]:
+    rows, y = _cells(files, metric)
+    axis = files.frame(x)
+    shown = _shown(files)
+    if shown is not None:
+        keep = shown[rows]
+        rows, y = rows[keep], y[keep]
+    everywhere = len(rows) == len(axis)
+    return (axis if everywhere else axis[rows]), y
+
+
+def _cells(files: ColumnFiles, metric: str) -> Cells:
+    """A metric's numbers. An axis is a metric of iteration events too."""
+    if metric in AXES:
+        values = files.frame(metric)
+        rows = np.flatnonzero(_of_kind(files, "iteration") & np.isfinite(values)).astype(np.uint32)
+        return Cells(rows, values[rows])
+    cells = files.cells(metric)
+    if not len(cells.rows) and files.head.rows and metric not in MEASURES:
+        raise unknown("metric", metric, (*AXES, *MEASURES, *files.names()))
+    return cells
+
+
+def _of_kind(files: ColumnFiles, kind: str) -> NDArray[np.bool_]:
+    kinds = files.head.kinds
+    matches: NDArray[np.bool_] = files.frame("kind") == (kinds.index(kind) if kind in kinds else -1)
+    return matches
+
+
+def _shown(files: ColumnFiles) -> NDArray[np.bool_] | None:
+    """Which rows no later attempt went back behind; None where all are shown."""
+    if not files.head.resumes:
+        return None
+    seq, attempt, steps = files.frame("seq"), files.frame("attempt"), files.frame("env_steps")
+    shown = np.ones(files.head.rows, np.bool_)
+    for point in files.head.resumes:
+        shown &= ~((seq < point.seq) & (attempt < point.attempt) & (steps > point.from_env_steps))
+    return shown
+
+
+def _table(files: ColumnFiles, kind: str, names: Sequence[str] | None) -> dict[str, Values]:
+    selected, shown = _of_kind(files, kind), _shown(files)
+    if shown is not None:
+        selected &= shown
+    if names is None:
+        names = [*AXES, *(name for name in files.names() if selected[files.cells(name).rows].any())]
+    return {name: _filled(files, name)[selected] for name in names}
+
+
+def _filled(files: ColumnFiles, name: str) -> Values:
+    if name in AXES:
+        return files.frame(name)
+    cells = _cells(files, name)
+    column = np.full(files.head.rows, np.nan)
+    column[cells.rows] = cells.values
+    return column

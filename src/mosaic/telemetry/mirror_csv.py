@@ -1,0 +1,50 @@
+"""Metrics as a table for spreadsheets: metrics.csv in the run's folder, a row per event, a column per number."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import IO, Any
+
+from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.names import AXES, leaves
+
+_FIRST = ("kind", "seq", "attempt", *(axis for axis in AXES if axis != "seq"))
+
+
+class CsvSink:
+    """A number never seen before adds a column: the file is written again with a longer header, whole or not at all."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self.path = run_folder / "metrics.csv"
+        self._columns = list(_FIRST)
+        self._file = self._rewritten([])
+
+    def write(self, event: MetricEvent, /) -> None:
+        row = {**{name: event.get(name) for name in _FIRST}, **{name: _cell(value) for name, value in leaves(event)}}
+        known = set(self._columns)
+        if new := [name for name in row if name not in known]:
+            self._file.close()
+            with self.path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            self._columns += new
+            self._file = self._rewritten(rows)
+        csv.DictWriter(self._file, self._columns).writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rewritten(self, rows: list[dict[str, Any]]) -> IO[str]:
+        new = self.path.with_name("metrics.csv.new")
+        with new.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        new.replace(self.path)
+        return self.path.open("a", newline="", encoding="utf-8")
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value

@@ -1,0 +1,41 @@
+"""Metrics as TensorBoard event files: `tensorboard/` in the run's folder, a scalar per number, env_steps as step."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
+from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
+from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+
+from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.names import leaves
+from mosaic.telemetry.visibility import is_number
+
+
+class TensorBoardSink:
+    """Events that name no env_steps have no place on TensorBoard's axis and are left out."""
+
+    def __init__(self, run_folder: Path) -> None:
+        folder = run_folder / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("events.out.tfevents.*"):
+            old.unlink()
+        self._writer = EventsWriter(str(folder / "events"))
+
+    def write(self, event: MetricEvent, /) -> None:
+        step = event.get("env_steps")
+        scalars = {name: float(value) for name, value in leaves(event) if _is_scalar(value)}
+        if not is_number(step) or not scalars:
+            return
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()])
+        self._writer.write_event(Event(wall_time=event["timestamp"], step=int(step), summary=summary))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, int | float) and -math.inf < value < math.inf and abs(value) < 1e300

@@ -1,0 +1,82 @@
+"""Who else gets a run's metrics: TensorBoard, CSV and plug-ins, off unless the config names them.
+
+A mirror reads the stored events, so it can neither slow a worker down nor know more than the truth. It begins with all
+that is visible; when a resumed run goes back, and in every new session, it begins again: what it shows is always
+`visible(events)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from mosaic.core.errors import MissingExtraError, unknown
+from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.reader import follow, read_events
+from mosaic.telemetry.visibility import is_hidden, resume_points
+
+GROUP = "mosaic.sinks"
+
+
+class Sink(Protocol):
+    """A foreign place for events. Opening it empties it of what an earlier session wrote for this run."""
+
+    def write(self, event: MetricEvent, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Factory = Callable[[Path], Sink]
+
+
+def mirror(run_folder: Path, names: Sequence[str], stop: Event, poll_s: float = 0.5) -> None:
+    """Keep the mirrors equal to the run's visible events until `stop` is set and all stored by then is written.
+
+    Blocks: meant for a thread or process of its own. Whatever goes wrong in a sink ends it and is raised here.
+    """
+    factories = [sink_factory(name) for name in names]
+    while _resumed_meanwhile(run_folder, factories, stop, poll_s):
+        pass  # the next session leaves out what the new attempt went back behind
+
+
+def _resumed_meanwhile(run_folder: Path, factories: Sequence[Factory], stop: Event, poll_s: float) -> bool:
+    """One session: sinks opened empty and filled until `stop`, or until the run is resumed."""
+    path = run_folder / "metrics.jsonl"
+    points = resume_points(read_events(path))
+    newest = points[-1].seq if points else 0
+    with ExitStack() as stack:
+        sinks = [stack.enter_context(closing(factory(run_folder))) for factory in factories]
+        for event in stack.enter_context(closing(follow(path, 0, stop, poll_s))):
+            if event["kind"] == "resumed" and event["seq"] > newest:
+                return True
+            if not is_hidden(event, points):
+                for sink in sinks:
+                    sink.write(event)
+    return False
+
+
+def sink_names() -> tuple[str, ...]:
+    return tuple(sorted(_plugins()))
+
+
+def sink_factory(name: str) -> Factory:
+    """What opens the sink of that name; its package is imported now."""
+    known = _plugins()
+    if name not in known:
+        raise unknown("mirror", name, known)
+    try:
+        factory: Factory = known[name].load()
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The mirror '{name}' needs the Python package '{error.name}', which is not installed. "
+            f"Type: pip install {error.name}"
+        ) from error
+    return factory
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}

@@ -1,0 +1,8 @@
+"""The promises of a worker as a function that plug-in authors run: `check_worker`."""
+
+from __future__ import annotations
+
+from mosaic.testing.worker.check import check_worker as check_worker
+from mosaic.testing.worker.promises import Proof as Proof
+from mosaic.testing.worker.promises import WorkerContractError as WorkerContractError
+from mosaic.testing.worker.promises import WorkerReport as WorkerReport

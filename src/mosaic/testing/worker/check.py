@@ -1,0 +1,81 @@
+"""Whether a worker does what it declares, seen on real runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.run import RunConfig
+from mosaic.testing.crowd import crowd as toy_crowd
+from mosaic.testing.worker.forms import check_options
+from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
+from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.starts import check_agents, check_paradigms
+from mosaic.testing.worker.stops import check_commands
+from mosaic.testing.worker.survives import check_resume, check_seeds, check_whole
+from mosaic.workers.api import Worker
+from mosaic.workers.registry import load_worker
+
+
+def check_worker(
+    worker: str | Worker,
+    config: RunConfig,
+    *,
+    environments: Mapping[PolicyConfiguration, EnvironmentConfig] | None = None,
+    crowd: Callable[[int], EnvironmentConfig] = toy_crowd,
+    home: Path | None = None,
+    patience_s: float = 60.0,
+    quiet_s: float = 0.5,
+    chance: Random | None = None,
+) -> WorkerReport:
+    """Trains again and again with a worker that is installed as a plug-in, and proves each of its capabilities.
+
+    `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` names
+    another env for a paradigm that does not fit the config's, `crowd` makes one for so many agents. While the run is
+    paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are kept in `home`, if given.
+
+    Raises ContractError at the first broken promise.
+    """
+    known = _installed(worker)
+    name = known.info.name
+    config = config.model_copy(update={"training": config.training.model_copy(update={"worker": name})})
+    with TemporaryDirectory(prefix="mosaic-check-") as temporary:
+        stage = Stage(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
+        with stage.at_home():
+            return WorkerReport(name, tuple(_prove(stage, environments or {}, crowd)))
+
+
+def _prove(
+    stage: Stage,
+    environments: Mapping[PolicyConfiguration, EnvironmentConfig],
+    crowd: Callable[[int], EnvironmentConfig],
+) -> list[Proof]:
+    """The cheap ones first."""
+    proofs = check_options(stage.worker)
+    whole, first = check_whole(stage)
+    proofs += whole
+    proofs += check_seeds(stage, first)
+    proofs += check_resume(stage, first)
+    proofs += check_commands(stage)
+    proofs += check_paradigms(stage, environments)
+    proofs += check_agents(stage, crowd)
+    return proofs
+
+
+def _installed(worker: str | Worker) -> Worker:
+    """A run is a process of its own: it finds the worker by its name only."""
+    name = worker if isinstance(worker, str) else worker.info.name
+    found = load_worker(name)
+    if found.info.name != name or (not isinstance(worker, str) and found.info != worker.info):
+        raise WorkerContractError(
+            name,
+            "name",
+            f"the entry point '{name}' leads to a worker that calls itself '{found.info.name}' {found.info.version}",
+            "a worker is found by its name",
+            f'say [project.entry-points."mosaic.workers"] {name} = "PACKAGE:OBJECT", and install it anew',
+        )
+    return found

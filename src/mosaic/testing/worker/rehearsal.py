@@ -1,0 +1,130 @@
+"""One run of the worker under check, watched closely."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from signal import SIGKILL
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.runs.run import Run, WaitedTooLongError
+from mosaic.runs.trainer import Trainer
+from mosaic.runs.waiting import doze, wait_until
+from mosaic.store.state import ENDED, State
+from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.reader import EventTail
+from mosaic.testing.worker.curve import TRAINING, Values, curve, fallen_counter
+from mosaic.testing.worker.promises import WorkerContractError
+
+
+class Rehearsal:
+    """`with Rehearsal(…) as run`: it is started, and nothing of it is left afterwards."""
+
+    def __init__(self, trainer: Trainer, config: RunConfig, patience_s: float) -> None:
+        self.worker = config.training.worker or ""
+        self.patience_s = patience_s
+        self.run: Run = trainer.submit(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.run.state not in ENDED:
+            self.run.stop(patience_s=0.0 if error else self.patience_s)
+        self.run.wait(self.patience_s)  # until its supervisor has let go of the folder, too
+
+    def events(self) -> list[MetricEvent]:
+        return list(self.run.events())
+
+    def last_steps(self) -> int:
+        """Env steps so far."""
+        return max((event.get("env_steps") or 0 for event in self.events()), default=0)
+
+    def see(self, capability: str, what: str, wanted: Callable[[MetricEvent], bool], after_seq: int = 0) -> MetricEvent:
+        """The first event that is wanted, past or to come."""
+        deadline_s = monotonic() + self.patience_s
+        with EventTail(self.run.folder.metrics, after_seq) as tail:
+            while True:
+                record = self.run.record()
+                while events := tail.read():
+                    for event in events:
+                        if wanted(event):
+                            return event
+                if record.state in ENDED:
+                    raise self._ended(capability, what)
+                if monotonic() > deadline_s:
+                    raise self._silent(capability, what)
+                doze(record)
+
+    def see_training(self, capability: str, count: int = 1, after_seq: int = 0) -> MetricEvent:
+        """The next few events of training; the last of them."""
+        seen = 0
+
+        def enough(event: MetricEvent) -> bool:
+            nonlocal seen
+            seen += event["kind"] in TRAINING
+            return seen == count
+
+        return self.see(capability, f"it had reported {count} events", enough, after_seq)
+
+    def finish(self, capability: str, advice: str = "follow the message") -> list[Values]:
+        """Waits for its end, which must be a good one. Answers its curve."""
+        try:
+            state = self.run.wait(self.patience_s)
+        except WaitedTooLongError:
+            raise self._silent(capability, "it was finished") from None
+        if state is not State.FINISHED:
+            raise self.broken(capability, f"the run is {state}: {self.run.reason}", "a run ends at its limit", advice)
+        return self.check_story()
+
+    def check_story(self) -> list[Values]:
+        """The curve that readers see, whose counters never fall."""
+        story = curve(self.events())
+        fallen = fallen_counter(story)
+        if fallen:
+            raise self.broken("metrics", fallen, "counters only rise", "report totals, not what is new")
+        if not story:
+            raise self.broken(
+                "metrics", "it reported nothing", "a run tells how training goes", 'call report(kind="iteration", …)'
+            )
+        return story
+
+    def kill_worker(self) -> None:
+        """With SIGKILL, and waits until its supervisor has noticed."""
+        process = self.run.record().attempts[-1].worker
+        if process is None or self.run.state in ENDED:
+            raise self._ended("resume", "it could be killed")
+        os.kill(process.pid, SIGKILL)
+        if self.run.wait(self.patience_s) is State.FINISHED:
+            raise self._ended("resume", "it was killed")
+
+    def reaches(self, state: State) -> bool:
+        """Whether it gets there in time, and does not end instead."""
+        record = wait_until(self.run.folder, lambda record: record.state in {state, *ENDED}, self.patience_s)
+        return record is not None and record.state is state
+
+    def broken(self, capability: str, found: str, promise: str, advice: str) -> WorkerContractError:
+        return WorkerContractError(self.worker, capability, found, promise, advice)
+
+    def _silent(self, capability: str, what: str) -> WorkerContractError:
+        return self.broken(
+            capability,
+            f"{self.patience_s:g} s were over before {what}",
+            "a run gets on, and ends at its limit",
+            "give check_worker a smaller config, or more patience_s",
+        )
+
+    def _ended(self, capability: str, what: str) -> Exception:
+        if self.run.state is State.FINISHED:
+            return InputError(
+                f"The check of {capability} needs a longer run: it finished before {what}. "
+                "Give check_worker a config with more steps, or slower ones."
+            )
+        reason = f"the run is {self.run.state} before {what}: {self.run.reason}"
+        return self.broken(capability, reason, "a run goes on until its limit", "read the run's worker.log")

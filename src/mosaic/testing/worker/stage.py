@@ -1,0 +1,55 @@
+"""What every part of the check shares: the worker, the config, and a store of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mosaic.config.run import RunConfig
+from mosaic.config.values import MOST_STEPS
+from mosaic.runs.trainer import Trainer
+from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.workers.api import Worker, WorkerCapabilities
+
+_HOME = "MOSAIC_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    worker: Worker
+    config: RunConfig
+    home: Path
+    patience_s: float
+    quiet_s: float
+    chance: Random
+
+    @property
+    def info(self) -> WorkerCapabilities:
+        return self.worker.info
+
+    def rehearse(self, config: RunConfig | None = None, **changes: Any) -> Rehearsal:
+        config = (config or self.config).model_copy(update={"run_id": None, **changes})
+        return Rehearsal(Trainer(self.home), config, self.patience_s)
+
+    def endless(self) -> RunConfig:
+        """A run that only a command ends."""
+        limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": None}
+        return self.config.model_copy(update={"training": self.config.training.model_copy(update=limits)})
+
+    @contextmanager
+    def at_home(self) -> Iterator[None]:
+        """`run:` policies are looked for in the home that the environment names."""
+        before = os.environ.get(_HOME)
+        os.environ[_HOME] = str(self.home)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_HOME]
+            else:
+                os.environ[_HOME] = before

@@ -1,0 +1,221 @@
+"""`mosaic runs`: what ran, what runs, and what to do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption
+
+app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
+
+PatienceOption = Annotated[
+    float,
+    typer.Option("--patience", min=0, metavar="SECONDS", help="How long it may take to save before it is killed."),
+]
+
+
+@app.callback()
+def _default(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        list_(server=None, json=False)
+
+
+@app.command(name="list")
+def list_(server: ServerOption = None, json: JsonOption = False) -> None:
+    """List runs, the newest first."""
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.screen import note, print_json, print_table
+
+    with place(server) as runs:
+        rows = runs.runs()
+    if json:
+        print_json([row.model_dump(mode="json") for row in rows])
+        return
+    cells = [
+        [
+            row.run_id + (f" ({row.name})" if row.name else ""),
+            str(row.state),
+            row.env,
+            f"{row.worker or '–'} {row.algorithm or ''}",
+            f"{row.env_steps or 0:,}",
+            "–" if row.episode_reward_mean is None else f"{row.episode_reward_mean:.3f}",
+        ]
+        for row in rows
+    ]
+    columns = ["run", "state", "env", "worker", "env steps", "reward"]
+    print_table(f"{len(cells)} runs", columns, cells, columns[4:], whole=3)
+    if not cells:
+        note("Start one: mosaic train ENV --worker WORKER")
+
+
+@app.command()
+def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Show a run: state, attempts, checkpoints, configuration."""
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.screen import out, print_json, print_table
+
+    with place(server) as runs:
+        details = runs.run(run).show()
+    if json:
+        print_json(details.model_dump(mode="json"))
+        return
+    last = details.last_metric or {}
+    reward = last.get("episode_reward_mean")
+    out.print(f"{details.run_id}: {details.state}" + (f", {details.reason}" if details.reason else ""))
+    out.print(f"{details.env_steps or 0:,} env steps" + (f", reward {reward:.3f}" if reward is not None else ""))
+    attempts = [[a.number, _moment(a.started), _moment(a.ended), a.exit, a.reason] for a in details.attempts]
+    print_table("Attempts", ["", "started", "ended", "exit", "why it ended"], attempts)
+    points = [[f"{c.env_steps:,}", "best" if c.best else "", c.path] for c in details.checkpoints]
+    print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
+    out.print_json(data=details.config)
+
+
+@app.command()
+def compare(
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more runs.")],
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Put runs side by side: results, and the settings that differ."""
+    from mosaic.ui.cli.differences import differences
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.screen import print_json, print_table
+
+    with place(server) as runs:
+        shown = [runs.run(ref).show() for ref in run]
+    differing = differences([details.config for details in shown])
+    results = [
+        {
+            "run_id": details.run_id,
+            "state": str(details.state),
+            "env_steps": details.env_steps,
+            "episode_reward_mean": (details.last_metric or {}).get("episode_reward_mean"),
+        }
+        for details in shown
+    ]
+    if json:
+        print_json({"runs": results, "differences": differing})
+        return
+    print_table("Results", list(results[0]), [["–" if v is None else v for v in row.values()] for row in results])
+    rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
+    print_table("Settings that differ", ["setting", *(details.run_id for details in shown)], rows)
+
+
+@app.command()
+def stop(
+    run: RunArgument, patience: PatienceOption = 10.0, server: ServerOption = None, json: JsonOption = False
+) -> None:
+    """Stop a run and save it."""
+    _act(run, server, json, lambda it: it.stop(patience))
+
+
+@app.command()
+def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Pause a run at the end of its iteration."""
+    _act(run, server, json, lambda it: it.pause())
+
+
+@app.command()
+def resume(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Go on with a paused, stopped, failed or lost run."""
+    _act(run, server, json, lambda it: it.resume())
+
+
+@app.command()
+def checkpoint(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Save a checkpoint now."""
+    _act(run, server, json, lambda it: it.checkpoint())
+
+
+@app.command()
+def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Delete a run that has ended, with all that belongs to it."""
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.screen import out, print_json
+
+    with place(server) as runs:
+        chosen = runs.run(run)
+        chosen.delete()
+    if json:
+        print_json({"run_id": chosen.id, "deleted": True})
+    else:
+        out.print(f"{chosen.id} is deleted.")
+
+
+@app.command()
+def log(run: RunArgument) -> None:
+    """Print what a run's worker wrote."""
+    from mosaic.runs.trainer import Trainer
+
+    print(Trainer().run(run).log(), end="")
+
+
+@app.command()
+def reindex(json: JsonOption = False) -> None:
+    """Build the index anew from the run folders."""
+    from mosaic.store.home import Store
+    from mosaic.ui.cli.screen import out, print_json
+
+    count = Store().index.reindex()
+    if json:
+        print_json({"runs": count})
+    else:
+        out.print(f"{count} runs are in the index.")
+
+
+@app.command()
+def archive(
+    run: RunArgument,
+    to: Annotated[Path | None, typer.Option("--out", help="The file to write; RUN.tar.gz if not said.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Pack a run into one file."""
+    from mosaic.store.archive import archive_run
+    from mosaic.store.home import Store
+    from mosaic.ui.cli.screen import out, print_json
+
+    folder = Store().resolve(run)
+    path = archive_run(folder, to or Path(f"{folder.run_id}.tar.gz"))
+    if json:
+        print_json({"run_id": folder.run_id, "path": str(path)})
+    else:
+        out.print(f"{folder.run_id} is packed into {path}.", soft_wrap=True)
+
+
+@app.command(name="import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `mosaic runs archive` wrote.")], json: JsonOption = False
+) -> None:
+    """Unpack an archived run into this store."""
+    from mosaic.store.home import Store
+    from mosaic.store.importing import import_run
+    from mosaic.ui.cli.screen import out, print_json
+
+    folder = import_run(Store(), file)
+    if json:
+        print_json({"run_id": folder.run_id})
+    else:
+        out.print(f"{folder.run_id} is imported. Its checkpoints are a stranger's: pickles in them are not loaded.")
+
+
+def _act(run: str, server: str | None, json: bool, action: Any) -> None:
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.screen import out, print_json
+
+    with place(server) as runs:
+        chosen = runs.run(run)
+        action(chosen)
+        details = chosen.show()
+    if json:
+        print_json({"run_id": details.run_id, "state": str(details.state), "env_steps": details.env_steps})
+    else:
+        out.print(f"{details.run_id} is {details.state} at {details.env_steps or 0:,} env steps.")
+
+
+def _moment(seconds: float | None) -> str:
+    from datetime import datetime
+
+    return "–" if seconds is None else datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")

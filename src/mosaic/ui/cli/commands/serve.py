@@ -1,0 +1,42 @@
+"""`mosaic serve`: the queue and the HTTP API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8265,
+    allow_public: Annotated[
+        bool, typer.Option("--allow-public", help="Listen on an address that other machines can reach.")
+    ] = False,
+    allow_programs: Annotated[
+        bool, typer.Option("--allow-programs", help="Let requests name code and programs to run.")
+    ] = False,
+    max_runs: Annotated[int | None, typer.Option("--max-runs", min=1, help="Runs at the same time.")] = None,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="New attempts for a run that failed.")] = 0,
+) -> None:
+    """Hold the queue and answer HTTP requests; runs go on without it."""
+    from dataclasses import replace
+
+    from mosaic.server.machine import machine_limits
+    from mosaic.server.serve import serve as run
+    from mosaic.ui.cli.screen import out
+    from mosaic.ui.health import examine
+
+    limits = machine_limits()
+    if max_runs is not None:
+        limits = replace(limits, runs=max_runs)
+    run(
+        host,
+        port,
+        allow_public=allow_public,
+        allow_programs=allow_programs,
+        limits=limits,
+        retries=retries,
+        doctor=examine,
+        say=lambda text: out.print(text, soft_wrap=True),
+    )

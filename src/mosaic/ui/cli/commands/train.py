@@ -1,0 +1,156 @@
+"""`mosaic train`: a run, from the foreground or by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+    from mosaic.ui.cli.place import PlacedRun
+
+
+def train(
+    env: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Environment; may come from --config.")] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Who trains: mosaic workers.")] = None,
+    algo: Annotated[str | None, typer.Option("--algo", help="One of the worker's algorithms.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Env steps after which it is enough.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", min=1, help="Episodes after which it is enough.")
+    ] = None,
+    stop_reward: Annotated[
+        float | None, typer.Option("--stop-reward", help="Mean reward at which it is enough.")
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option("--policies", help="parameter_sharing, independent, self_play or shared_value_function."),
+    ] = None,
+    agent: Annotated[list[str], typer.Option("--agent", metavar="NAME=POLICY", help="Who acts for whom.")] = [],  # noqa: B006
+    init: Annotated[str | None, typer.Option("--init", metavar="POLICY", help="Weights to start from.")] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+    config: Annotated[Path | None, typer.Option("--config", help="A JSON, YAML or TOML file.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The run's one seed.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="A group of so many runs with different seeds.")] = 1,
+    name: Annotated[str | None, typer.Option("--name", help="A name for people.")] = None,
+    tag: Annotated[list[str], typer.Option("--tag", help="A word to find it by.")] = [],  # noqa: B006
+    num_workers: Annotated[int | None, typer.Option("--num-workers", min=0, help="Processes that sample.")] = None,
+    runtime: Annotated[str | None, typer.Option("--runtime", help="single, parallel, ray or mpi.")] = None,
+    ray_address: Annotated[str | None, typer.Option("--ray-address", help="Of a Ray cluster.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved configuration; start nothing.")
+    ] = False,
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Train policies; Ctrl-C stops and saves."""
+    from mosaic.ui.cli.place import place
+    from mosaic.ui.cli.training import resolved
+
+    rules = dict(_rule(text) for text in agent)
+    asked: dict[str, Any] = {
+        "env": env,
+        "training": {
+            "worker": worker,
+            "algorithm": algo,
+            "total_timesteps": steps,
+            "episodes": episodes,
+            "stop_reward": stop_reward,
+            "init": init,
+        },
+        "resources": {"num_workers": num_workers, "runtime": runtime, "ray_address": ray_address},
+        "top": {
+            "policy_configuration": policies,
+            "agents": rules or None,
+            "seed": seed,
+            "name": name,
+            "tags": tag or None,
+        },
+    }
+    run_config = resolved(asked, config, settings)
+    if dry_run:
+        _show_dry(run_config, json)
+        return
+    with place(server) as runs:
+        started = _submit(runs, run_config, seeds)
+        if detach:
+            _say_detached(started, json)
+            return
+        _foreground(started, json)
+
+
+def _rule(text: str) -> tuple[str, str]:
+    from mosaic.policies.mapping import PolicyMapping
+
+    return PolicyMapping.of([text]).rules[0]
+
+
+def _submit(runs: Any, config: RunConfig, seeds: int) -> list[PlacedRun]:
+    if seeds == 1:
+        return [runs.submit(config)]
+    from mosaic.runs.groups import group_members
+
+    group, members = group_members(config, seeds)
+    return [runs.submit(member, group=group) for member in members]
+
+
+def _show_dry(config: RunConfig, json: bool) -> None:
+    from mosaic.config.loading import dump_run_config
+    from mosaic.ui.cli.screen import note, out, print_json
+
+    document = dump_run_config(config)
+    if json:
+        print_json(document)
+        return
+    out.print_json(data=document)
+    note(f"Nothing was started. The worker {config.training.worker} would train {config.environment.id}.")
+
+
+def _say_detached(started: list[PlacedRun], json: bool) -> None:
+    from mosaic.ui.cli.screen import note, out, print_json
+
+    if json:
+        rows = [{"run_id": run.id, "state": str(run.show().state)} for run in started]
+        print_json(rows[0] if len(rows) == 1 else rows)
+        return
+    for run in started:
+        out.print(run.id)
+    note("Follow it: mosaic watch latest    Stop it: mosaic runs stop latest")
+
+
+def _foreground(started: list[PlacedRun], json: bool) -> None:
+    from mosaic.core.errors import MosaicError
+    from mosaic.runs.ladder import DEFAULT_PATIENCE_S
+    from mosaic.ui.cli.following import follow, view_of
+    from mosaic.ui.cli.screen import note, print_json
+    from mosaic.ui.cli.training import result, show_result
+
+    try:
+        for run in started:
+            view = view_of(run)
+            view.note = "Ctrl-C stops and saves."
+            follow(run, view, shown=not json)
+            run.wait()
+    except KeyboardInterrupt:
+        if not json:
+            note("Stopping and saving …")
+        for run in started:
+            run.stop(DEFAULT_PATIENCE_S)
+        if not json:
+            note(f"Go on with it: mosaic runs resume {started[0].id}")
+        raise
+    results = [result(run) for run in started]
+    if json:
+        print_json(results[0] if len(results) == 1 else results)
+    else:
+        show_result(results)
+    for document in results:
+        if document["state"] in ("failed", "lost"):
+            raise MosaicError(
+                f"The run {document['run_id']} {document['state']}: {document['reason'] or 'see its log'}. "
+                f"Type: mosaic runs show {document['run_id']}"
+            )

@@ -1,0 +1,29 @@
+"""`mosaic workers`: who can train."""
+
+from __future__ import annotations
+
+from mosaic.ui.cli.options import JsonOption
+
+
+def workers(json: JsonOption = False) -> None:
+    """List the workers that train, and what each can do."""
+    from mosaic.core.plugins import plugins
+    from mosaic.ui.cli.screen import print_json, print_table
+    from mosaic.workers.registry import load_worker
+
+    infos = [load_worker(name).info for name in plugins("mosaic.workers")]
+    if json:
+        print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
+        return
+    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu")
+    rows = [
+        [
+            info.name,
+            ", ".join(info.algorithms),
+            ", ".join(info.env_families).replace("*", "any"),
+            "any" if info.max_agents is None else info.max_agents,
+            ", ".join(name for name in abilities if getattr(info, name)),
+        ]
+        for info in infos
+    ]
+    print_table(f"{len(rows)} workers", ["worker", "algorithms", "envs", "agents", "can"], rows)

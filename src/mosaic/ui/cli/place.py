@@ -1,0 +1,103 @@
+"""Where runs are: in this machine's store, or with a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+    from mosaic.runs.run import Run
+    from mosaic.server.answers import RunDetails, RunRow
+    from mosaic.store.state import State
+
+
+class PlacedRun(Protocol):
+    """One run, wherever it is."""
+
+    id: str
+
+    def show(self) -> RunDetails: ...
+
+    def stop(self, patience_s: float, *, wait: bool = True) -> None: ...
+
+    def pause(self) -> object: ...
+
+    def resume(self) -> object: ...
+
+    def checkpoint(self) -> object: ...
+
+    def delete(self) -> None: ...
+
+    def events(self, after_seq: int = 0) -> Iterator[Mapping[str, Any]]: ...
+
+    def wait(self) -> State: ...
+
+
+class Place(Protocol):
+    def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun: ...
+
+    def runs(self) -> list[RunRow]: ...
+
+    def run(self, ref: str) -> PlacedRun: ...
+
+
+class _Here:
+    def __init__(self) -> None:
+        from mosaic.runs.trainer import Trainer
+
+        self._trainer = Trainer()
+
+    def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun:
+        return _RunHere(self._trainer.submit(config, group=group or None))
+
+    def runs(self) -> list[RunRow]:
+        from mosaic.server.details import row_of
+
+        return [row_of(summary) for summary in self._trainer.summaries()]
+
+    def run(self, ref: str) -> PlacedRun:
+        return _RunHere(self._trainer.run(ref))
+
+
+class _RunHere:
+    def __init__(self, run: Run) -> None:
+        self._run, self.id = run, run.id
+
+    def show(self) -> RunDetails:
+        from mosaic.server.details import details_of
+
+        return details_of(self._run.folder)
+
+    def stop(self, patience_s: float, *, wait: bool = True) -> None:
+        self._run.stop(patience_s, wait=wait)
+
+    def pause(self) -> None:
+        self._run.pause()
+
+    def resume(self) -> None:
+        self._run.resume()
+
+    def checkpoint(self) -> None:
+        self._run.checkpoint()
+
+    def delete(self) -> None:
+        self._run.delete()
+
+    def events(self, after_seq: int = 0) -> Iterator[Mapping[str, Any]]:
+        return self._run.events(after_seq, follow=True)
+
+    def wait(self) -> State:
+        return self._run.wait()
+
+
+@contextmanager
+def place(server: str | None) -> Iterator[Place]:
+    if server is None:
+        yield _Here()
+        return
+    from mosaic.server.client import Client
+
+    with Client(server) as client:
+        yield client

@@ -1,0 +1,85 @@
+"""From what was typed to a run's configuration, and from an ended run to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mosaic.ui.cli.place import PlacedRun
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+
+
+def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str]) -> RunConfig:
+    """The file's settings, then what was typed as options, then `--set`; worker and algorithm filled in."""
+    from mosaic.config.documents import read_document
+    from mosaic.config.loading import parse_run_config
+    from mosaic.config.upgrade import upgrade
+    from mosaic.core.errors import InputError
+    from mosaic.workers.registry import resolve
+
+    document = dict(upgrade(read_document(file))) if file else {}
+    if asked["env"] is not None:
+        earlier = document.get("environment")
+        kept = {k: v for k, v in earlier.items() if k != "family"} if isinstance(earlier, dict) else {}
+        document["environment"] = {**kept, "env_id": asked["env"]}
+    for section in ("training", "resources"):
+        given = {key: value for key, value in asked[section].items() if value is not None}
+        if given:
+            below = document.get(section)
+            document[section] = {**(below if isinstance(below, dict) else {}), **given}
+    document.update({key: value for key, value in asked["top"].items() if value is not None})
+    if "environment" not in document:
+        raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
+    return resolve(parse_run_config(document, settings))
+
+
+def result(run: PlacedRun) -> dict[str, Any]:
+    """What `mosaic train --json` prints of an ended run."""
+    from mosaic.runs.result import times
+
+    details = run.show()
+    last = details.last_metric or {}
+    spent = times(run.events(), details.attempts[0].started if details.attempts else None)
+    steps = details.env_steps or 0
+    return {
+        "run_id": details.run_id,
+        "state": str(details.state),
+        "reason": details.reason,
+        "env_steps": steps,
+        "agent_steps": last.get("agent_steps"),
+        "episodes_total": last.get("episodes_total"),
+        "startup_s": spent.startup_s,
+        "train_s": spent.train_s,
+        "time_to_stop_s": spent.time_to_stop_s,
+        "wall_time_s": _wall_time(details.attempts),
+        "env_steps_per_s": steps / spent.train_s if spent.train_s else None,
+        "episode_reward_mean": last.get("episode_reward_mean"),
+        "checkpoint": details.checkpoints[-1].path if details.checkpoints else None,
+        "policies": last.get("policies") or {},
+    }
+
+
+def show_result(results: list[dict[str, Any]]) -> None:
+    from mosaic.ui.cli.screen import print_table
+
+    rows = [
+        [
+            row["run_id"],
+            row["state"],
+            f"{row['env_steps']:,}",
+            "–" if row["env_steps_per_s"] is None else f"{row['env_steps_per_s']:,.0f}",
+            "–" if row["episode_reward_mean"] is None else f"{row['episode_reward_mean']:.3f}",
+            "–" if row["train_s"] is None else f"{row['train_s']:.1f} s",
+        ]
+        for row in results
+    ]
+    columns = ["run", "state", "env steps", "per second", "reward", "trained for"]
+    print_table("Result" if len(rows) == 1 else f"Group of {len(rows)} seeds", columns, rows, columns[2:])
+
+
+def _wall_time(attempts: Any) -> float | None:
+    spans = [a.ended - a.started for a in attempts if a.started is not None and a.ended is not None]
+    return sum(spans) if spans else None

@@ -1,0 +1,114 @@
+"""What is shown of a run while it trains, made from its events alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mosaic.ui.cli.chart import chart
+
+_MOST_POINTS = 4000
+
+
+class TrainingView:
+    """Feed it events; draw it whenever there is time."""
+
+    def __init__(
+        self,
+        run_id: str,
+        title: str,
+        total_timesteps: int | None = None,
+        *,
+        curve: bool = False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.run_id, self.title, self.total_timesteps = run_id, title, total_timesteps
+        self._curve, self._clock = curve, clock
+        self._last: dict[str, Any] = {}
+        self._points: list[tuple[int, float]] = []
+        self._seen: list[tuple[float, int]] = []  # moments and env steps of the last seconds, for the speed
+        self._alerts: list[str] = []
+        self.note = ""
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        match event.get("kind"):
+            case "iteration" | "episode":
+                self._last |= event
+                self._add_point(event)
+            case "resumed":
+                start = int(event.get("from_env_steps") or 0)
+                self._points = [point for point in self._points if point[0] <= start]
+                self._seen.clear()
+            case "alert":
+                self._alerts = [*self._alerts[-2:], str(event.get("message", ""))]
+
+    def _add_point(self, event: Mapping[str, Any]) -> None:
+        steps, reward = event.get("env_steps"), event.get("episode_reward_mean")
+        if steps is None:
+            return
+        now = self._clock()
+        self._seen = [*[(t, s) for t, s in self._seen if now - t < 5][-200:], (now, int(steps))]
+        if reward is not None:
+            self._points.append((int(steps), float(reward)))
+            if len(self._points) > _MOST_POINTS:
+                self._points = self._points[::2]
+
+    @property
+    def steps_per_s(self) -> float | None:
+        if len(self._seen) < 2 or self._seen[-1][0] == self._seen[0][0]:
+            return None
+        (first, start), (last, end) = self._seen[0], self._seen[-1]
+        return (end - start) / (last - first)
+
+    def render(self, width: int = 80) -> RenderableType:
+        parts: list[RenderableType] = [Text.assemble((self.title, "bold"), "  ", (self.run_id, "dim"))]
+        steps = int(self._last.get("env_steps") or 0)
+        if self.total_timesteps:
+            bar = Table.grid()
+            bar.add_row(ProgressBar(total=self.total_timesteps, completed=steps, width=min(width, 60)))
+            parts.append(bar)
+        parts.append(Text(self._facts(steps)))
+        policies = self._last.get("policies")
+        if isinstance(policies, dict) and len(policies) > 1:
+            parts.append(_policy_table(policies))
+        if self._curve:
+            xs, ys = [x for x, _ in self._points], [y for _, y in self._points]
+            parts.append(Text("\n".join(["episode_reward_mean over env_steps", *chart(xs, ys, width, 14)])))
+        parts.extend(Text(f"alert: {alert}", style="yellow") for alert in self._alerts)
+        if self.note:
+            parts.append(Text(self.note, style="dim"))
+        return Group(*parts)
+
+    def _facts(self, steps: int) -> str:
+        speed, reward = self.steps_per_s, self._last.get("episode_reward_mean")
+        facts = [f"{steps:,} env steps" + (f" of {self.total_timesteps:,}" if self.total_timesteps else "")]
+        if speed is not None:
+            facts.append(f"{speed:,.0f}/s")
+            if self.total_timesteps and speed > 0 and steps < self.total_timesteps:
+                facts.append(f"{_duration((self.total_timesteps - steps) / speed)} left")
+        if reward is not None:
+            facts.append(f"reward {reward:.3f}")
+        episodes = self._last.get("episodes_total")
+        if episodes is not None:
+            facts.append(f"{episodes:,} episodes")
+        return "   ".join(facts)
+
+
+def _policy_table(policies: Mapping[str, Any]) -> Table:
+    table = Table("policy", "reward", box=None, header_style="dim")
+    for name, block in policies.items():
+        reward = block.get("reward_mean") if isinstance(block, dict) else None
+        table.add_row(str(name), "–" if reward is None else f"{reward:.3f}")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,103 @@
+"""A full disk: a clear failure, nothing that was written before is harmed, and the run can go on.
+
+On a small file system of its own where mounting is allowed, and everywhere by a limit on the size of files.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from run_cases import asked_of, assert_no_gap, eventually, first_event, toy
+
+from mosaic.runs.trainer import Trainer
+from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.state import State
+
+DISK_MB = 2
+FILE_LIMIT = 512 << 10
+
+
+def _mount(place: Path) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "mosaic-test", str(place)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _unmount(place: Path) -> None:
+    """As soon as the last process has let go of it."""
+    command = ["umount", str(place)]
+    assert eventually(lambda: subprocess.run(command, capture_output=True, check=False).returncode == 0)
+
+
+def _may_mount() -> bool:
+    return os.geteuid() == 0 and subprocess.run(["which", "mount"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(params=["file size", "small disk"] if _may_mount() else ["file size"])
+def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """What the system will say. The store is on the small disk, or its files may not grow."""
+    home = tmp_path / "home"
+    home.mkdir()
+    if request.param == "small disk" and _mount(home):
+        yield "No space left on device"
+        _unmount(home)
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, hard))
+    try:
+        yield "File too large"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_checkpoint_that_finds_no_room(full: str, trainer: Trainer, rogue: str) -> None:
+    run = trainer.submit(asked_of(rogue, "heavy", {"megabytes": DISK_MB}))
+    assert run.wait(60) is State.FAILED
+    assert f"The checkpoint at 3 env steps could not be written: {full}. The one at 2 is intact." in run.reason
+    assert [checkpoint.env_steps for checkpoint in run.checkpoints()] == [1, 2]
+    assert find_checkpoint(run.folder, "latest").env_steps == 2
+    assert_no_gap(run)
+    assert run.record().attempts[0].exit == 1
+
+
+def test_metrics_that_find_no_room(full: str, trainer: Trainer, rogue: str) -> None:
+    run = trainer.submit(asked_of(rogue, "heavy"))
+    assert run.wait(60) is State.FAILED
+    assert full in run.reason
+    assert "is not stored, all before it are" in run.reason
+    assert_no_gap(run)
+    assert run.folder.metrics.read_bytes().endswith(b"}\n")
+    assert find_checkpoint(run.folder, "latest").env_steps == 5
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A store on a disk that can be filled to the last byte."""
+    home = tmp_path / "home"
+    home.mkdir()
+    if not _mount(home):
+        pytest.skip("a whole disk can only be filled where mounting is allowed; the tests above stand in for it")
+    yield home
+    _unmount(home)
+
+
+def test_the_end_is_written_on_a_disk_without_one_free_byte(small_disk: Path, trainer: Trainer) -> None:
+    run = trainer.submit(toy(iteration_s=0.05))
+    first_event(run)
+    with (small_disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(b"f" * 4096)
+    assert run.wait(60) is State.FAILED
+    assert "No space left on device" in run.reason
+    assert_no_gap(run)
+    (small_disk / "filler").unlink()
+    run.resume()
+    assert eventually(lambda: run.state is State.RUNNING)
+    run.stop()
+    assert_no_gap(run)
+    assert [attempt.exit for attempt in run.record().attempts] == [1, 3]

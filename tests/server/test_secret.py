@@ -1,0 +1,76 @@
+"""The token's file: only its owner can read it, and nobody is let in by a file that others could read."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.server.address import check_url, find_token
+from mosaic.server.secret import ensure_token, read_token, same_secret, token_file
+
+
+def test_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        tokens = set(pool.map(lambda _: ensure_token(tmp_path), range(16)))
+    assert len(tokens) == 1
+    assert len(tokens.pop()) >= 40
+    assert stat.S_IMODE(token_file(tmp_path).stat().st_mode) == 0o600
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    ensure_token(tmp_path)
+    token_file(tmp_path).chmod(0o640)
+    with pytest.raises(MosaicError, match="so it is no secret"):
+        ensure_token(tmp_path)
+
+
+def test_a_link_to_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("x" * 43)
+    token_file(tmp_path).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MosaicError, match="cannot be read"):
+        read_token(tmp_path)
+
+
+def test_an_empty_file_opens_nothing(tmp_path: Path) -> None:
+    token_file(tmp_path).touch(0o600)
+    with pytest.raises(MosaicError, match="holds no token"):
+        ensure_token(tmp_path)
+
+
+def test_without_a_server_there_is_no_token(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no server has used this store yet"):
+        read_token(tmp_path)
+
+
+def test_secrets_are_compared_whole() -> None:
+    assert same_secret("abc", "abc")
+    assert not same_secret("abc", "abd")
+    assert not same_secret("", "abc")
+    assert not same_secret("\udcff", "abc")
+
+
+def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOSAIC_TOKEN", raising=False)
+    mine = ensure_token(tmp_path)
+    assert find_token("http://127.0.0.1:1", home=tmp_path) == mine
+    assert find_token("http://127.0.0.1:1", "given", home=tmp_path) == "given"
+    with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN"):
+        find_token("http://box.example:1", home=tmp_path)  # this store's secret is not for strangers
+    with pytest.raises(InputError, match="wants a token"):
+        find_token("ssh://box", home=tmp_path)
+    monkeypatch.setenv("MOSAIC_TOKEN", "from-there")
+    assert find_token("ssh://box", home=tmp_path) == "from-there"
+    with pytest.raises(InputError, match="was it copied whole"):
+        find_token("http://127.0.0.1:1", "a\nb")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://", "x:80", "http://user@x", "http://x?y", "http://x:999999", "http://[x"]
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(InputError, match="is no server's address"):
+        check_url(url)

@@ -1,0 +1,19 @@
+"""A store of its own for every test."""
+
+from __future__ import annotations
+
+import pytest
+from store_cases import config
+
+from mosaic.store.home import Store
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+    return Store()
+
+
+@pytest.fixture
+def run(store):
+    return store.create(config(name="nightly"), now=1_000_000_000.0)

@@ -1,0 +1,53 @@
+"""Runs and checkpoints to test with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mosaic.config.loading import parse_run_config
+from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
+from mosaic.store.state import Attempt, Process, State, read_written_state, write_state
+
+TICTACTOE = "classic/tictactoe_v3"
+
+
+def config(env=TICTACTOE, **fields):
+    training = {"worker": "toy", "algorithm": "walk"}
+    return parse_run_config({"environment": {"env_id": env}, "training": training, **fields})
+
+
+def set_state(folder, state, **fields):
+    """As a supervisor would write it, with an attempt where one is due."""
+    written = read_written_state(folder)
+    if state is not State.QUEUED and not written.attempts:
+        me = Process(pid=4242, start_time=17.5)
+        fields.setdefault("attempts", (Attempt(number=1, supervisor=me, worker=me, started=100.0),))
+    write_state(folder, written.model_copy(update={"state": state, "updated": written.updated + 1, **fields}))
+
+
+def append_events(folder, *events):
+    with folder.metrics.open("a") as file:
+        for event in events:
+            file.write(json.dumps(event) + "\n")
+
+
+def save_weights(data=b"weights"):
+    def save(path: Path) -> None:
+        (path / "net").mkdir()
+        (path / "net" / "weights.bin").write_bytes(data)
+        (path / "facts.json").write_text("{}")
+
+    return save
+
+
+def write(folder, env_steps, reward=None, data=b"weights", **options):
+    options.setdefault("seq", env_steps)
+    options.setdefault("policies", {"learner": PolicyEntry(files=("net/weights.bin",), agents=("*",))})
+    options.setdefault("worker", "toy")
+    options.setdefault("pickles", False)
+    return write_checkpoint(folder, env_steps, save_weights(data), reward=reward, **options)
+
+
+def steps_of(checkpoints):
+    return [checkpoint.env_steps for checkpoint in checkpoints]
