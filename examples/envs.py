@@ -1,7 +1,7 @@
 """An environment of one's own, as any Gymnasium user would write it.
 
-    mosaic check python:examples.envs:Corridor
-    mosaic evaluate python:examples.envs:Corridor --agent '*=random' --set environment.options.length=6
+mosaic check python:examples.envs:Corridor
+mosaic evaluate python:examples.envs:Corridor --agent '*=random' --set environment.options.length=6
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Policies of one's own: a function of (observation, mask), or a factory of (spec, agent, seed).
 
-    mosaic evaluate gym/CartPole-v1 --agent '*=python:examples.policies:balance'
-    mosaic evaluate classic/tictactoe_v3 --agent player_1=python:examples.policies:Careful --agent player_2=random
+mosaic evaluate gym/CartPole-v1 --agent '*=python:examples.policies:balance'
+mosaic evaluate classic/tictactoe_v3 --agent player_1=python:examples.policies:Careful --agent player_2=random
 """
 
 from __future__ import annotations

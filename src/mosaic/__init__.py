@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mosaic.core.version import VERSION
+
 if TYPE_CHECKING:
     from mosaic.envs.catalog import make_env as make_env
     from mosaic.evaluation.evaluate import evaluate as evaluate
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from mosaic.runs.train import train as train
     from mosaic.runs.trainer import Trainer as Trainer
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "make_env": "mosaic.envs.catalog",

@@ -20,7 +20,7 @@ from run_cases import LONG, asked_of, assert_no_gap, curve, eventually, first_ev
 import mosaic
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.control import RunNotAliveError, send
-from mosaic.runs.processes import below, identify, is_alive, marked
+from mosaic.runs.processes import below, is_alive, look, marked
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.runs.start import RunAliveError, StartError, start_attempt
 from mosaic.runs.supervisor import HELD
@@ -214,7 +214,7 @@ def test_nothing_survives_a_stop(trainer: Trainer, rogue: str) -> None:
     run = trainer.submit(asked_of(rogue, "deaf"))
     child_file, own_file = run.folder.path / "child.pid", run.folder.path / "me.pid"
     assert eventually(lambda: child_file.exists() and child_file.read_text() != "" and own_file.exists())
-    processes = [identify(int(file.read_text())) for file in (child_file, own_file)]
+    processes = [look(int(file.read_text())) for file in (child_file, own_file)]
     child, worker = processes
     assert child is not None
     assert worker is not None
@@ -231,7 +231,7 @@ def test_the_leftovers_of_a_lost_run_are_ended_before_it_goes_on(trainer: Traine
     child_file = run.folder.path / "child.pid"
     assert eventually(lambda: child_file.exists() and child_file.read_text() != "")
     first_event(run)
-    old = {row.identity for row in marked(run.id)}
+    old = marked(run.id)
     assert len(old) == 2
     supervisor = run.record().attempts[0].supervisor
     assert supervisor is not None
@@ -304,10 +304,20 @@ def test_ctrl_c_stops_and_saves(trainer: Trainer) -> None:
 def test_a_run_that_cannot_be_written_down_is_not_started(trainer: Trainer) -> None:
     run = trainer.submit(toy(), start=False)
     before = run.folder.state.read_bytes()
+    (run.folder.path / ".reserve").mkdir()  # where room on the disk should be kept
+    with pytest.raises(StartError, match=r"could not be started: .* has no room for a run: Is a directory.*log\)"):
+        run.start()
+    assert (run.state, run.folder.state.read_bytes()) == (State.QUEUED, before)
+    assert not marked(run.id)
+
+
+def test_a_supervisor_that_fails_takes_its_worker_with_it(trainer: Trainer) -> None:
+    run = trainer.submit(toy(), start=False)
     run.folder.control.mkdir()  # where the FIFO should be
     with pytest.raises(StartError, match=r"The run could not be started: .* \(see .*supervisor\.log\)"):
         run.start()
-    assert (run.state, run.folder.state.read_bytes()) == (State.QUEUED, before)
+    assert run.wait(20) is State.FAILED
+    assert run.reason == "its supervisor failed; see supervisor.log"
     assert not marked(run.id)
 
 

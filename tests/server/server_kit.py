@@ -106,7 +106,8 @@ class ServerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
+        assert self.process.stdout is not None
+        if not self.process.stdout.closed:
             self.kill()
 
 

@@ -23,6 +23,7 @@ from mosaic.server.dispatch import Dispatcher, NoRoomError
 from mosaic.server.queue import Limits
 from mosaic.server.secret import ensure_token, token_file
 from mosaic.server.serve import serve
+from mosaic.server.tunnel import SshAddress, Tunnel
 from mosaic.store.state import LIVE, State
 
 
@@ -82,6 +83,8 @@ def test_secrets_stand_in_no_argument_and_no_log(home: Path) -> None:
     assert stat.S_IMODE(token_file(home).stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_a_new_server_finds_the_queue_again(home: Path) -> None:
     with ServerProcess(home, limits=NOTHING_STARTS) as server, server.client() as client:
         runs = [client.submit(toy(iterations=3)).id for _ in range(3)]
@@ -91,10 +94,12 @@ def test_a_new_server_finds_the_queue_again(home: Path) -> None:
         assert [client.run(run_id).wait(60) for run_id in runs] == [State.FINISHED] * 3
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_two_servers_on_one_store_start_each_run_once(home: Path) -> None:
     with ServerProcess(home) as one, ServerProcess(home) as two, one.client() as first, two.client() as second:
-        runs = [client.submit(toy(iterations=20)) for client in (first, second) * 4]
-        for run, reader in zip(runs, (second, first) * 4, strict=True):
+        runs = [client.submit(toy(iterations=20)) for client in (first, second) * 2]
+        for run, reader in zip(runs, (second, first) * 2, strict=True):
             assert reader.run(run.id).wait(60) is State.FINISHED
         for run in runs:
             folder = Trainer(home).run(run.id)
@@ -105,6 +110,8 @@ def test_two_servers_on_one_store_start_each_run_once(home: Path) -> None:
         assert first.submit(toy(), key=key).id == second.submit(toy(), key=key).id
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_limits_are_kept_by_two_servers_together(home: Path) -> None:
     trainer = Trainer(home)
     dispatchers = [Dispatcher(trainer, ONE_AT_A_TIME) for _ in range(2)]
@@ -123,6 +130,28 @@ def test_limits_are_kept_by_two_servers_together(home: Path) -> None:
     assert sorted(len(run.record().attempts) for run in runs) == [1, 1, 1]
 
 
+@pytest.mark.slow
+def test_twenty_runs_on_two_cores(home: Path) -> None:
+    """All of them finish, and never do more than two live."""
+    trainer = Trainer(home)
+    with (
+        ServerProcess(home, limits=Limits(runs=20, cores=2, memory_mb=100_000, gpus=0)) as server,
+        server.client() as client,
+    ):
+        runs = [client.submit(toy(iterations=20, iteration_s=0.01), group=f"group {n % 3}") for n in range(20)]
+        most = 0
+
+        def all_ended() -> bool:
+            nonlocal most
+            states = [run.state for run in trainer.summaries()]
+            most = max(most, sum(state in LIVE for state in states))
+            return states.count(State.FINISHED) == len(runs)
+
+        eventually(all_ended, "the end of all runs", 240)
+    assert most == 2
+    assert {len(trainer.run(run.id).record().attempts) for run in runs} == {1}
+
+
 def test_a_run_that_others_started_is_left_alone(home: Path) -> None:
     trainer = Trainer(home)
     run = trainer.submit(toy(iterations=100_000, iteration_s=0.01))
@@ -133,20 +162,18 @@ def test_a_run_that_others_started_is_left_alone(home: Path) -> None:
     run.stop()
 
 
-def broken() -> dict[str, object]:
-    """Its worker cannot even be told its options: they are checked when a run is submitted, not when it starts."""
-    return toy(iterations=3)
-
-
 def spoil(home: Path, run_id: str) -> None:
+    """Options are checked when a run is submitted; these make it fail when it starts."""
     config = Trainer(home).run(run_id).folder.config
     config.write_text(config.read_text().replace('"steps_per_iteration": 10', '"steps_per_iteration": 0'))
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_a_failed_run_is_tried_again_only_if_asked(home: Path) -> None:
     trainer = Trainer(home)
     for retries, attempts in ((0, 1), (2, 3)):
-        run = trainer.submit(broken(), start=False)
+        run = trainer.submit(toy(), start=False)
         spoil(home, run.id)
         dispatcher = Dispatcher(trainer, LIMITS, retries)
         for _ in range(attempts):
@@ -166,6 +193,17 @@ def test_a_stopped_run_is_not_tried_again(home: Path) -> None:
     assert dispatcher.dispatch() == []
 
 
+def test_a_damaged_run_is_noted_once(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = Trainer(home)
+    trainer.submit(toy(), start=False).folder.config.write_text("{")
+    fine = trainer.submit(toy(iterations=3), start=False)
+    dispatcher = Dispatcher(trainer, LIMITS)
+    assert dispatcher.dispatch() == [fine.id]
+    assert dispatcher.dispatch() == []
+    assert len([record for record in caplog.records if "cannot be shown" in record.message]) == 1
+    assert trainer.store.index.notes == []
+
+
 def test_a_run_that_cannot_start_is_reported_and_blocks_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = Trainer(home)
     stuck, fine = (trainer.submit(toy(iterations=3), start=False) for _ in range(2))
@@ -178,6 +216,8 @@ def test_a_run_that_cannot_start_is_reported_and_blocks_nobody(home: Path, monke
     stuck.folder.path.joinpath("control").rmdir()
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_resume_over_http_needs_room(home: Path) -> None:
     with ServerProcess(home, limits=ONE_AT_A_TIME) as server, server.client() as client:
         first = client.submit(toy(iterations=100_000, iteration_s=0.01))
@@ -185,7 +225,7 @@ def test_resume_over_http_needs_room(home: Path) -> None:
         first.stop()
         second = client.submit(toy(iterations=100_000, iteration_s=0.01))
         next(second.events())
-        with pytest.raises(ServerError, match="does not fit beside the 1 that run now. Try later"):
+        with pytest.raises(ServerError, match="does not fit beside the 1 that run now"):
             first.resume()
         second.stop()
         assert first.resume().state in LIVE
@@ -274,9 +314,9 @@ def test_through_ssh(home: Path, ssh_log: Path, monkeypatch: pytest.MonkeyPatch)
         assert not Path(arguments[2].partition(":")[0]).parent.exists()
 
 
-def test_a_tunnel_ends_with_a_forgotten_client(home: Path, ssh_log: Path) -> None:
+def test_a_forgotten_tunnel_ends(home: Path, ssh_log: Path) -> None:
     with ServerProcess(home) as server:
-        Client(f"ssh://box/{server.port}", ensure_token(home)).health()
+        Tunnel(SshAddress("box", server_port=server.port))
         pid = int(ssh_log.read_text().split()[0])
         eventually(lambda: not psutil.pid_exists(pid), "the end of ssh")
 

@@ -32,6 +32,8 @@ def seqs(run: RemoteRun, after_seq: int = 0) -> list[int]:
     return [event["seq"] for event in run.events(after_seq)]
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_from_any_point_on(home: Path) -> None:
     with ServerProcess(home) as server, server.client() as client:
         run = client.submit(toy(iterations=1200))
@@ -67,6 +69,8 @@ def test_unknown_and_deleted_runs(home: Path) -> None:
             next(stream)
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_a_killed_server_is_found_again(home: Path) -> None:
     """SIGKILL in the middle of the stream; the client takes it up where it was, at the next server."""
     with ServerProcess(home) as first, first.client() as client:

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mosaic.telemetry.event import MetricEvent
 
+CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans()
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -37,13 +40,15 @@ def stories(draw: st.DrawFn) -> list[MetricEvent]:
     """A run of several attempts, each resumed from anywhere, as its file tells it."""
     events: list[Any] = []
     for attempt in range(1, draw(st.integers(1, 4)) + 1):
-        if attempt > 1:
-            start = draw(st.integers(0, 30) | st.none())
-            events.append({"kind": "resumed", "from_env_steps": start, "attempt": attempt})
+        first = len(events)
         for steps in draw(st.lists(st.integers(0, 30) | st.none(), max_size=8)):
             kind = draw(st.sampled_from(["iteration", "iteration", "alert", "evaluation"]))
             event = {"kind": kind, "attempt": attempt, "loss": draw(st.integers(-5, 5))}
             events.append(event if steps is None else {**event, "env_steps": steps})
+        if attempt > 1:
+            start = draw(st.integers(0, 30) | st.none())
+            resumed = {"kind": "resumed", "from_env_steps": start, "attempt": attempt}
+            events.insert(min(first + draw(st.integers(0, 1)), len(events)), resumed)
     return [{"seq": seq, "timestamp": float(-seq), **event} for seq, event in enumerate(events, start=1)]
 
 
@@ -53,7 +58,11 @@ def naive_visible(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     for event in events:
         if event["kind"] == "resumed":
             start = event["from_env_steps"] or 0
-            shown = [old for old in shown if old.get("env_steps") is None or old["env_steps"] <= start]
+            shown = [
+                old
+                for old in shown
+                if old["attempt"] == event["attempt"] or old.get("env_steps") is None or old["env_steps"] <= start
+            ]
         shown.append(event)
     return shown
 

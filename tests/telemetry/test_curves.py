@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_cases import FIELDS, naive_visible, stories, write_lines
+from event_cases import CALM, FIELDS, naive_visible, stories, write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +64,7 @@ def naive_thinned(points: list[tuple[float, float]], buckets: int) -> list[tuple
     return rows
 
 
+@CALM
 @given(st.lists(st.tuples(FINITE, FINITE), max_size=60), st.integers(1, 12))
 def test_a_thinned_curve_is_the_naive_one(points: list[tuple[float, float]], buckets: int) -> None:
     x, y = np.array([p[0] for p in points], float), np.array([p[1] for p in points], float)
@@ -77,6 +78,7 @@ def test_a_thinned_curve_is_the_naive_one(points: list[tuple[float, float]], buc
         assert got[1] <= got[3] <= got[2]
 
 
+@CALM
 @given(st.lists(st.tuples(FINITE, FINITE), max_size=40), FINITE, FINITE)
 def test_a_range_is_cut_out_before_thinning(points: list[tuple[float, float]], start: float, stop: float) -> None:
     x, y = np.array([p[0] for p in points], float), np.array([p[1] for p in points], float)
@@ -111,6 +113,7 @@ def as_events(fields: list[dict[str, Any]]) -> list[MetricEvent]:
     ]
 
 
+@CALM
 @given(st.lists(FIELDS, max_size=12))
 def test_turned_events_hold_every_number_once(fields: list[dict[str, Any]]) -> None:
     events = as_events(fields)
@@ -122,6 +125,7 @@ def test_turned_events_hold_every_number_once(fields: list[dict[str, Any]]) -> N
         np.testing.assert_array_equal(columns.frame[axis], np.array(expected, float))
 
 
+@CALM
 @given(st.lists(FIELDS, max_size=12), st.lists(FIELDS, max_size=12), st.integers(1, 600))
 def test_the_fast_way_finds_what_the_slow_way_finds(
     first: list[dict[str, Any]], more: list[dict[str, Any]], piece: int
@@ -160,7 +164,7 @@ def naive_points(events: Sequence[Mapping[str, Any]], metric: str, x: str) -> li
     return [(event[x], event[metric]) for event in shown if event.get(x) is not None and event.get(metric) is not None]
 
 
-@settings(max_examples=50)
+@settings(CALM, max_examples=50)
 @given(stories(), st.sampled_from(["env_steps", "timestamp", "seq"]), st.integers(1, 6))
 def test_a_query_is_the_naive_one_over_all_that_is_visible(events: list[MetricEvent], x: Any, buckets: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +180,7 @@ def test_a_query_is_the_naive_one_over_all_that_is_visible(events: list[MetricEv
             np.testing.assert_allclose(curve.mean, [row[3] for row in naive], atol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(CALM, max_examples=25)
 @given(stories(), st.lists(st.integers(0, 2000), max_size=5))
 def test_a_cache_grown_bit_by_bit_is_one_made_at_once(events: list[MetricEvent], cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:

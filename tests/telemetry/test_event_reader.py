@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_cases import naive_visible, stories, write_lines
+from event_cases import CALM, naive_visible, stories, write_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +34,7 @@ def seqs(events: Sequence[Mapping[str, Any]]) -> list[int]:
     return [event["seq"] for event in events]
 
 
+@CALM
 @given(stories())
 def test_visible_is_what_no_later_attempt_went_back_behind(events: list[MetricEvent]) -> None:
     assert visible(events) == naive_visible(events)
@@ -93,6 +94,7 @@ def test_no_file_is_no_events(tmp_path: Path) -> None:
     assert list(read_events(tmp_path / "none.jsonl")) == []
 
 
+@CALM
 @given(st.integers(1, 400), st.lists(st.tuples(st.integers(0, 120), st.booleans()), max_size=12))
 def test_a_tail_gives_only_whole_lines_whatever_it_sees(chunk: int, steps: list[tuple[int, bool]]) -> None:
     """The file grows by some bytes, and what is torn may be taken back."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_cases import FIELDS
+from event_cases import CALM, FIELDS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +33,7 @@ def fresh(scratch: Path) -> Path:
     return path
 
 
+@CALM
 @given(st.lists(FIELDS, max_size=5))
 def test_any_event_survives_writing_and_reading(scratch: Path, given: list[dict[str, Any]]) -> None:
     path = fresh(scratch)
@@ -42,6 +43,7 @@ def test_any_event_survives_writing_and_reading(scratch: Path, given: list[dict[
     assert list(read_events(path)) == [{**frame, "seq": seq, **fields} for seq, fields in enumerate(given, start=1)]
 
 
+@CALM
 @given(st.lists(FIELDS, min_size=1, max_size=4), st.data())
 def test_a_file_cut_at_any_byte_is_repaired(scratch: Path, given: list[dict[str, Any]], data: st.DataObject) -> None:
     path = fresh(scratch)

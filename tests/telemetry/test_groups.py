@@ -5,6 +5,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from event_cases import CALM
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -20,6 +21,7 @@ def groups(draw: st.DrawFn) -> np.ndarray:
     return np.array(draw(st.lists(st.lists(CELLS, min_size=points, max_size=points), min_size=runs, max_size=runs)))
 
 
+@CALM
 @given(groups())
 def test_statistics_are_those_of_the_textbook(values: np.ndarray) -> None:
     low, high = mean_band(values)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_cases import KEYS, VALUES
+from event_cases import CALM, KEYS, VALUES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -123,6 +123,7 @@ JSON_LINES = st.dictionaries(
 ).map(lambda fields: f"@METRIC {json.dumps(fields)}".encode())
 
 
+@CALM
 @given(st.binary() | st.binary().map(lambda data: b"@METRIC " + data) | JSON_LINES)
 @example(b'@METRIC {"a": 1e400}')
 @example(b'@METRIC {"a": ' + b"9" * 5000 + b"}")
@@ -140,6 +141,7 @@ def test_nothing_a_program_prints_is_fatal(tmp_path_factory: pytest.TempPathFact
     assert [event["seq"] for event in read_events(path)] == [1]
 
 
+@CALM
 @given(st.dictionaries(KEYS.filter(lambda key: key not in {"kind", "seq"}), VALUES, max_size=4))
 def test_unknown_fields_come_back_as_custom_metrics(fields: dict[str, Any]) -> None:
     stream = io.StringIO()

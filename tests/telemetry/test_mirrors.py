@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_cases import stories, write_lines
+from event_cases import CALM, stories, write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -129,7 +129,7 @@ def test_csv_grows_columns_and_forgets_what_was_taken_back(tmp_path: Path) -> No
     assert "policies/left/learner/loss" not in rows[0]
 
 
-@settings(max_examples=25)
+@settings(CALM, max_examples=25)
 @given(stories())
 def test_csv_holds_exactly_what_is_visible(tmp_path_factory: pytest.TempPathFactory, events: list[MetricEvent]) -> None:
     run = tmp_path_factory.getbasetemp() / "csv-run"
@@ -185,7 +185,7 @@ def test_a_run_that_is_resumed_meanwhile_is_mirrored_anew(tmp_path: Path) -> Non
     assert [row["seq"] for row in table(tmp_path)] == ["1", "3", "5", "6"]
 
 
-@settings(max_examples=25)
+@settings(CALM, max_examples=25)
 @given(stories(), st.integers(0, 40))
 def test_a_plug_in_gets_what_is_visible_in_any_session(
     tmp_path_factory: pytest.TempPathFactory, events: list[MetricEvent], cut: int

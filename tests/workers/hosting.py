@@ -74,8 +74,14 @@ class Hosted:
     def log(self):
         return self.folder.log.read_text(errors="replace")
 
+    def stored(self):
+        return list(read_events(self.folder.metrics))
+
     def events(self, kind=None):
-        return [event for event in read_events(self.folder.metrics) if kind in (None, event["kind"])]
+        """What the worker said; the host's own first and last word only if asked for."""
+        hosts = () if kind else ("started", "ended")
+        events = read_events(self.folder.metrics)
+        return [event for event in events if kind in (None, event["kind"]) and event["kind"] not in hosts]
 
     def event(self, wanted):
         """The first event, past or to come, for which `wanted` is true."""

@@ -25,7 +25,9 @@ def test_a_run_finishes_and_is_saved(tmp_path):
         assert host.hear("finished") == {"progress": "finished"}
         assert host.wait() == 0
     assert [e["training_iteration"] for e in host.events("iteration")] == list(range(1, 26))
-    assert [e["seq"] for e in host.events()] == list(range(1, len(host.events()) + 1))
+    assert [e["seq"] for e in host.stored()] == list(range(1, len(host.stored()) + 1))
+    assert [host.stored()[place]["kind"] for place in (0, -1)] == ["started", "ended"]
+    assert host.stored()[-1]["train_s"] > 0
     assert [c.env_steps for c in list_checkpoints(folder)] == [1000, 2000, 2500]
 
 
@@ -89,7 +91,7 @@ def test_a_second_attempt_goes_on_from_the_last_checkpoint(tmp_path):
         host.event(is_iteration(25))
         host.process.kill()
         host.wait()
-    before = len(host.events())
+    before = len(host.stored())
     with Hosted(folder, attempt=2) as host:
         assert host.wait() == 0
     saved = host.events("resumed")

@@ -30,8 +30,8 @@ def test_the_trainer_learns_and_its_weights_play(tmp_path):
     assert rewards[-1] >= 490
     policy = "*=python:examples.scripts.cleanrl_style:play"
     answer = subprocess.run(
-        [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", "evaluate", "gym/CartPole-v1", "--agent", policy,
-         "--episodes", "10", "--json"],
+        [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", "evaluate", "gym/CartPole-v1",
+         "--agent", policy, "--episodes", "10", "--json"],
         cwd=ROOT,
         env={**os.environ, "CLEANRL_STYLE_WEIGHTS": str(folder.path / "program" / "weights.npz")},
         capture_output=True,

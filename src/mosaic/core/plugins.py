@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from mosaic.core.errors import MissingExtraError, MosaicError, unknown
 
-Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers"]
+Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks"]
 _WORDS: dict[Group, str] = {
     "mosaic.envs": "environment family",
     "mosaic.policies": "policy",
     "mosaic.workers": "worker",
+    "mosaic.sinks": "mirror",
 }
 
 

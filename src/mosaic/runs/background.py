@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+LOG = "supervisor.log"  # in the run's folder
+
 _PR_SET_CHILD_SUBREAPER = 36
 _READY = b"ready"
 

@@ -10,11 +10,10 @@ import select
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-
-from mosaic.store.state import Process
+from typing import Protocol, TypeVar
 
 MARK = "MOSAIC_RUN"  # in the environment of everything that an attempt starts: the run's id
 
@@ -24,18 +23,26 @@ _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One process that is alive. Zombies hold nothing but their number: they are gone."""
-
-    pid: int
-    parent: int
-    start_time: float  # seconds since boot: no change of the clock moves it
-    memory_mb: float  # resident
+class Identified(Protocol):
+    """A process that cannot be taken for a later one with the same number."""
 
     @property
-    def identity(self) -> Process:
-        return Process(pid=self.pid, start_time=self.start_time)
+    def pid(self) -> int: ...
+    @property
+    def start_time(self) -> float: ...  # seconds since boot: no change of the clock moves it
+
+
+P = TypeVar("P", bound=Identified)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A process that is alive. Zombies hold nothing but their number: they are gone."""
+
+    pid: int
+    start_time: float
+    parent: int = field(compare=False)
+    memory_mb: float = field(compare=False)  # resident
 
 
 def look(pid: int) -> Row | None:
@@ -47,16 +54,17 @@ def look(pid: int) -> Row | None:
     fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
     if fields[0] in "ZX":
         return None
-    return Row(pid, int(fields[1]), int(fields[19]) / _TICKS_PER_S, int(fields[21]) * _PAGE_MB)
+    return Row(
+        pid,
+        start_time=int(fields[19]) / _TICKS_PER_S,
+        parent=int(fields[1]),
+        memory_mb=int(fields[21]) * _PAGE_MB,
+    )
 
 
-def identify(pid: int) -> Process | None:
-    row = look(pid)
-    return row.identity if row else None
-
-
-def is_alive(process: Process) -> bool:
-    return identify(process.pid) == process
+def is_alive(process: Identified) -> bool:
+    row = look(process.pid)
+    return row is not None and row.start_time == process.start_time
 
 
 def list_processes() -> dict[int, Row]:
@@ -91,19 +99,19 @@ def _environment(pid: int) -> list[bytes]:
         return []  # gone, or somebody else's: not started by us
 
 
-def end_all(find: Callable[[], Iterable[Process]], deadline_s: float) -> set[Process]:
+def end_all(find: Callable[[], Iterable[P]], deadline_s: float) -> list[P]:
     """Kills whatever `find` finds, until it finds nothing: what is killed may just have started something.
 
     Never the process that asks. Answers what would not die before the deadline (monotonic), normally nothing.
     """
-    while found := {process for process in find() if process.pid != os.getpid()}:
+    while found := [process for process in find() if process.pid != os.getpid()]:
         _kill(found, deadline_s)
         if monotonic() >= deadline_s:
-            return {process for process in found if is_alive(process)}
-    return set()
+            return [process for process in found if is_alive(process)]
+    return []
 
 
-def _kill(processes: Iterable[Process], deadline_s: float) -> None:
+def _kill(processes: Iterable[Identified], deadline_s: float) -> None:
     """Returns when all are gone, or at the deadline. Takes no exit code away from whoever waits for it."""
     with ExitStack() as stack:
         handles = []
@@ -116,7 +124,7 @@ def _kill(processes: Iterable[Process], deadline_s: float) -> None:
             wait_gone(handle, deadline_s - monotonic())
 
 
-def _open(process: Process, stack: ExitStack) -> int | None:
+def _open(process: Identified, stack: ExitStack) -> int | None:
     """A handle that can never come to mean another process, as its number can."""
     try:
         handle = os.pidfd_open(process.pid)

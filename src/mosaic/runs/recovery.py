@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from time import monotonic
 
 from mosaic.core.errors import MosaicError
-from mosaic.runs.processes import below, end_all, is_alive, marked, wait_gone
+from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked, wait_gone
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import Process, RunState
 
@@ -34,11 +34,12 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
         )
 
 
-def _leftovers(run_id: str, known: Iterable[Process]) -> set[Process]:
-    found = {row.identity for row in marked(run_id)}
+def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:
+    found = marked(run_id)
     for process in known:
-        if is_alive(process) and process.pid != os.getpid():
-            found |= {process, *(row.identity for row in below(process.pid))}
+        row = look(process.pid)
+        if row is not None and row.start_time == process.start_time and row.pid != os.getpid():
+            found |= {row, *below(row.pid)}
     return found
 
 

@@ -19,13 +19,18 @@ class Reserve:
     def take(self) -> None:
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.posix_fallocate(descriptor, 0, _BYTES)
-            finally:
-                os.close(descriptor)
+        except OSError as error:
+            raise self._no_room(error) from error
+        try:
+            os.posix_fallocate(descriptor, 0, _BYTES)
         except OSError as error:
             self.give_back()
-            raise StorageError(f"'{self._path.parent}' has no room for a run: {reason(error)}.") from error
+            raise self._no_room(error) from error
+        finally:
+            os.close(descriptor)
 
     def give_back(self) -> None:
         self._path.unlink(missing_ok=True)
+
+    def _no_room(self, error: OSError) -> StorageError:
+        return StorageError(f"'{self._path.parent}' has no room for a run: {reason(error)}.")

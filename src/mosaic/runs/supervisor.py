@@ -1,278 +1,69 @@
-"""The process that owns a run's life: `python -m mosaic.runs.supervisor RUN_FOLDER`.
+"""The process that owns a run's life: `python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]`.
 
-It takes the run's lock, goes into the background, starts the worker, carries out what `lifecycle` says, and is gone
-when the run has ended. Only what the worker's start needs is imported here: all else can wait until that is done.
+It takes the run's lock, goes into the background, starts the worker, and is gone when the run has ended. A first
+attempt is started before anything heavy is imported: people wait for it, and the worker's own start takes its time.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import selectors
-import signal
 import sys
-import traceback
-from collections.abc import Callable
+import time
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, assert_never
+from typing import Any
 
-from mosaic.core.errors import InputError, MosaicError
-from mosaic.runs.background import adopt_orphans, detach
-from mosaic.runs.control import open_control, read_command
-from mosaic.runs.lifecycle import (
-    Arm,
-    Command,
-    EndEverything,
-    Event,
-    RecordEnd,
-    Refuse,
-    Signal,
-    SpawnFailed,
-    SpawnWorker,
-    StartAsked,
-    StopAsked,
-    SupervisorDied,
-    Tell,
-    TimerFired,
-    WorkerExited,
-    WorkerFailed,
-    WorkerPaused,
-    WorkerResumed,
-    WorkerStarted,
-    advance,
-)
-from mosaic.runs.logbook import Logbook, log
-from mosaic.runs.processes import below, end_all, identify, marked
-from mosaic.runs.worker_process import WorkerProcess, working_folder
+from mosaic.runs.background import LOG, adopt_orphans, detach
+from mosaic.runs.processes import look
+from mosaic.runs.reserve import Reserve
+from mosaic.runs.worker_process import WorkerProcess, enter
+from mosaic.store.atomic import write_atomic
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
-from mosaic.store.state import LIVE, Process, State, read_written_state
-
-if TYPE_CHECKING:
-    from mosaic.runs.chores import Chores
 
 HELD = 4  # exit code: somebody else has the run
-LOG = "supervisor.log"
-
-_END_WITHIN_S = 10.0
-_LAST_WORD_WITHIN_S = 30.0
-_SAID: dict[str, Event] = {"started": WorkerStarted(), "paused": WorkerPaused(), "resumed": WorkerResumed()}
-
-
-class Supervisor:
-    """One attempt of one run, from its start to its recorded end."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._logbook = Logbook(folder)
-        self._life = self._logbook.life
-        self._worker: WorkerProcess | None = None
-        self._exit: int | None = None
-        self._timer_s: float | None = None
-        self._chores: Chores | None = None
-        self._selector = selectors.DefaultSelector()
-
-    def run(self, ready: Callable[[], None]) -> None:
-        """Returns when the run has ended and that is written down; says when commands can be given."""
-        try:
-            self._start()
-            ready()
-            self._supervise()
-        except BaseException:  # whatever went wrong here, nothing of the run may stay behind
-            traceback.print_exc()
-            self._end_everything()
-            if self._life.state in LIVE:
-                self._record_end(RecordEnd(State.FAILED, f"its supervisor failed; see {LOG}"))
-            raise
-        finally:
-            self._folder.control.unlink(missing_ok=True)
-            if self._chores is not None:
-                self._chores.close(_END_WITHIN_S)
-
-    def _start(self) -> None:
-        if self._life.state is State.FINISHED:
-            raise InputError(f"The run {self._folder.run_id} is finished; there is nothing left to do.")
-        adopt_orphans()
-        self._watch_signals()
-        if self._logbook.record.attempts:
-            self._recover()
-        self._fifo = open_control(self._folder)
-        self._selector.register(self._fifo, selectors.EVENT_READ, self._read_control)
-        self._see(StartAsked())
-        self._started_s = monotonic()
-
-    def _recover(self) -> None:
-        """Nothing of an earlier attempt may write beside ours."""
-        from mosaic.runs.recovery import end_leftovers
-
-        end_leftovers(self._folder, self._logbook.record)
-        life, _ = advance(self._life, SupervisorDied())
-        if life.state is not self._life.state:
-            self._logbook.end(life.state, life.reason, None, try_for_s=0.0)
-        self._life = life
-
-    def _supervise(self) -> None:
-        from mosaic.runs.chores import Chores
-
-        self._chores = Chores(self._folder, self._logbook, self._started_s)
-        while self._life.state in LIVE:
-            for key, _ in self._selector.select(self._pause_s()):
-                key.data()
-            self._look_at_clock()
-
-    def _pause_s(self) -> float:
-        assert self._chores is not None
-        next_s = self._chores.due_s if self._timer_s is None else min(self._chores.due_s, self._timer_s)
-        return max(0.0, next_s - monotonic())
-
-    def _look_at_clock(self) -> None:
-        assert self._chores is not None
-        now_s = monotonic()
-        if self._timer_s is not None and now_s >= self._timer_s:
-            self._timer_s = None
-            self._see(TimerFired(now_s))
-        if self._life.state in LIVE and (exceeded := self._chores.look(now_s)):
-            self._see(exceeded)
-
-    # What comes in
-
-    def _watch_signals(self) -> None:
-        """Signals become bytes that the loop reads like everything else."""
-        self._signals, wake = os.pipe()
-        for end in (self._signals, wake):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._selector.register(self._signals, selectors.EVENT_READ, self._read_signals)
-
-    def _read_signals(self) -> None:
-        for number in os.read(self._signals, 4096):
-            if number != signal.SIGCHLD:
-                name = signal.Signals(number).name
-                self._see(StopAsked(monotonic(), f"its supervisor was asked to end ({name})"))
-        self._reap()
-
-    def _read_control(self) -> None:
-        for line in os.read(self._fifo, 65536).splitlines():
-            try:
-                event = read_command(line, monotonic())
-            except ValueError as error:
-                log(f"a command was not understood: {line!r}: {error}")
-            else:
-                self._see(event)
-
-    def _read_progress(self) -> None:
-        assert self._worker is not None
-        for message in self._worker.listen():
-            match message:
-                case {"progress": "failed", "message": str(text)}:
-                    self._see(WorkerFailed(text))
-                case {"progress": str(word)} if word in _SAID:
-                    self._see(_SAID[word])
-
-    def _reap(self) -> None:
-        """Our child the worker, and the orphans that we adopted."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            if self._worker is not None and pid == self._worker.pid:
-                self._read_progress()  # its last words say why
-                self._exit = os.waitstatus_to_exitcode(status)
-                failed = self._exit < 0
-                self._see(WorkerExited(None, -self._exit) if failed else WorkerExited(self._exit))
-
-    # What is done about it
-
-    def _see(self, event: Event) -> None:
-        self._life, commands = advance(self._life, event)
-        for command in commands:
-            self._carry_out(command)
-        if self._life.state in LIVE:
-            self._logbook.note(self._life.state)
-
-    def _carry_out(self, command: Command) -> None:
-        match command:
-            case SpawnWorker(attempt):
-                self._spawn(attempt)
-            case Tell(order, reason):
-                self._tell(order, reason)
-            case Signal(number):
-                if self._worker is not None:
-                    self._worker.signal(number)
-            case EndEverything():
-                self._end_everything()
-            case Arm(at_s):
-                self._timer_s = at_s
-            case Refuse(text):
-                log(text)
-            case RecordEnd():
-                self._record_end(command)
-            case _:
-                assert_never(command)
-
-    def _spawn(self, attempt: int) -> None:
-        self._logbook.begin(attempt, identify(os.getpid()))
-        try:
-            os.chdir(working_folder(self._logbook.record.working_folder, self._folder))
-            self._worker = WorkerProcess(self._folder, attempt)
-        except OSError as error:
-            self._see(SpawnFailed(f"the worker could not be started: {error}"))
-            return
-        self._selector.register(self._worker.progress, selectors.EVENT_READ, self._read_progress)
-        self._logbook.note_worker(identify(self._worker.pid))
-
-    def _tell(self, order: str, reason: str) -> None:
-        assert self._worker is not None
-        try:
-            self._worker.tell(command=order, **({"reason": reason} if reason else {}))
-        except (BlockingIOError, BrokenPipeError) as error:
-            log(f"'{order}' did not reach the worker: {error}")
-
-    def _end_everything(self) -> None:
-        survivors = end_all(self._ours, monotonic() + _END_WITHIN_S)
-        if survivors:
-            log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
-
-    def _ours(self) -> set[Process]:
-        return {row.identity for row in below(os.getpid()) | marked(self._folder.run_id)}
-
-    def _record_end(self, end: RecordEnd) -> None:
-        from mosaic.store.run_manifest import write_run_manifest
-
-        if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S):
-            log(f"the end could not be written: {end.state}: {end.reason}")
-        try:
-            write_run_manifest(self._folder, self._logbook.record)
-        except (MosaicError, OSError) as error:
-            log(f"manifest.json was not written: {error}")
 
 
 def main() -> int:
-    """With a second argument, only that attempt is started: another starter may have been faster, and its run over."""
+    """With ATTEMPT, only that one is started: another starter may have been faster, and its attempt over already."""
     if len(sys.argv) not in (2, 3):
-        print("Type: python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]", file=sys.stderr)
-        return 2
+        return _refuse("Type: python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]", 2)
     folder = RunFolder(Path(sys.argv[1]).absolute())
     if not folder.exists():
-        print(f"There is no run in '{folder.path}'.", file=sys.stderr)
-        return 2
+        return _refuse(f"There is no run in '{folder.path}'.", 2)
     lock = RunLock(folder)
     if not lock.try_acquire():
-        print(f"The run {folder.run_id} is alive already: somebody else holds its lock.", file=sys.stderr)
-        return HELD
-    begun = len(read_written_state(folder).attempts)
-    if len(sys.argv) == 3 and begun + 1 != int(sys.argv[2]):
-        print(f"The run {folder.run_id} was started by somebody else meanwhile.", file=sys.stderr)
-        return HELD
+        return _refuse(f"The run {folder.run_id} is alive already: somebody else holds its lock.", HELD)
+    record = json.loads(folder.state.read_bytes())
+    if len(sys.argv) == 3 and int(sys.argv[2]) != len(record["attempts"]) + 1:
+        return _refuse(f"The run {folder.run_id} was started by somebody else meanwhile.", HELD)
     ready = detach(folder.path / LOG)
-    Supervisor(folder).run(ready)
+    adopt_orphans()
+    worker = _start_first(folder, record) if record["state"] == "queued" and not record["attempts"] else None
+
+    from mosaic.runs.supervision import Supervision
+
+    Supervision(folder, worker).run(ready)
     return 0  # the kernel drops the lock, as the very last thing that others see of us
+
+
+def _start_first(folder: RunFolder, record: dict[str, Any]) -> WorkerProcess:
+    """Writes down that there is an attempt, then starts its worker. What cannot be written down is not started."""
+    me = look(os.getpid())
+    assert me is not None
+    now = time.time()
+    supervisor = {"pid": me.pid, "start_time": me.start_time}
+    attempt = {"number": 1, "supervisor": supervisor, "started": now}
+    begun = {**record, "state": "starting", "updated": now, "attempts": [attempt]}
+    Reserve(folder).take()
+    write_atomic(folder.state, json.dumps(begun, indent=1) + "\n")
+    enter(record["working_folder"], folder)
+    return WorkerProcess(folder, 1)
+
+
+def _refuse(text: str, exit_code: int) -> int:
+    print(text, file=sys.stderr)
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int
     )
 
 
-def working_folder(recorded: str, folder: RunFolder) -> Path:
-    """Where the worker starts: `python:` modules and relative paths are looked up there."""
-    place = Path(recorded)
-    return place if recorded and place.is_dir() else folder.path
+def enter(recorded: str, folder: RunFolder) -> None:
+    """Goes where the run was asked for: `python:` modules and relative paths are looked up there. If that is gone, the
+    run may still need none of them; it starts in its own folder then."""
+    os.chdir(recorded if recorded and Path(recorded).is_dir() else folder.path)

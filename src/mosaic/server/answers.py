@@ -60,6 +60,7 @@ class AttemptRow(Answer):
 class RunDetails(Answer):
     run_id: str
     state: State
+    queued_at: float
     attempts: tuple[AttemptRow, ...]
     config: dict[str, Any]
     env_steps: int | None

@@ -76,7 +76,7 @@ class Client:
         document = dump_run_config(config) if isinstance(config, RunConfig) else dict(config)
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
         params = {"group": group} if group else {}
-        made = self._ask(RunDetails, "POST", "/runs", json=document, headers=headers, params=params)
+        made = self.ask(RunDetails, "POST", "/runs", json=document, headers=headers, params=params)
         return RemoteRun(self, made.run_id)
 
     def runs(self, *, states: tuple[State, ...] = (), limit: int = 1000) -> list[RunRow]:
@@ -84,7 +84,7 @@ class Client:
 
     def run(self, ref: str) -> RemoteRun:
         """By id, unique prefix, name or `latest`."""
-        return RemoteRun(self, self._ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
+        return RemoteRun(self, self.ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
 
     def envs(self, family: str | None = None) -> list[EnvRow]:
         return self._list(EnvRow, "/envs", {"family": family} if family else {})
@@ -99,7 +99,7 @@ class Client:
         return self._list(FindingRow, "/doctor", {})
 
     def health(self) -> Health:
-        return self._ask(Health, "GET", "/health")
+        return self.ask(Health, "GET", "/health")
 
     def schema(self, worker: str | None = None, algorithm: str = "") -> dict[str, Any]:
         """Of a run's configuration, or of a worker's options."""
@@ -119,6 +119,10 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def ask(self, model: type[T], method: str, path: str, **what: Any) -> T:
+        """A request whose answer is one document of this kind."""
+        return model.model_validate_json(self.send(method, path, **what).content)
 
     def send(self, method: str, path: str, **what: Any) -> httpx.Response:
         """Any request; raises with the server's own words where it refuses."""
@@ -142,9 +146,6 @@ class Client:
             raise _complaint(error.response.status_code, bytes(error.response.body or b"")) from error
         except (OSError, EOFError, InvalidHandshake) as error:
             raise self._unreachable(error) from error
-
-    def _ask(self, model: type[T], method: str, path: str, **what: Any) -> T:
-        return model.model_validate_json(self.send(method, path, **what).content)
 
     def _list(self, model: type[T], path: str, params: Mapping[str, Any]) -> list[T]:
         rows: list[T] = TypeAdapter(list[model]).validate_json(self.send("GET", path, params=params).content)  # type: ignore[valid-type]
@@ -239,7 +240,7 @@ class RemoteRun:
         return self.state
 
     def _ask(self, model: type[T], method: str, rest: str, **what: Any) -> T:
-        return self._client._ask(model, method, self._path + rest, **what)
+        return self._client.ask(model, method, self._path + rest, **what)
 
 
 def _received(socket: ClientConnection, deadline_s: float | None) -> list[MetricEvent]:

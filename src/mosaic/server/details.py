@@ -28,6 +28,7 @@ def details_of(folder: RunFolder) -> RunDetails:
     return RunDetails(
         run_id=folder.run_id,
         state=state.state,
+        queued_at=state.queued_at,
         attempts=attempts,
         config=json.loads(folder.config.read_bytes()),
         env_steps=metrics.env_steps,

@@ -35,6 +35,7 @@ class Dispatcher:
         self._configs: dict[str, RunConfig] = {}
         self._seen: set[str] = set()  # runs that lived under our eyes: only these are tried again
         self._stuck: dict[str, str] = {}
+        self._noted: set[str] = set()
         self._wake, self._ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -82,12 +83,21 @@ class Dispatcher:
 
     def _dispatch(self) -> list[str]:
         runs = self._store.index.list()
+        self._pass_on_notes()
         running = [run for run in runs if run.state in LIVE]
         self._seen.update(run.run_id for run in running)
         waiting = [run for run in runs if run.run_id not in self._stuck and self._waits(run)]
         self._configs = {run.run_id: self._config(run.run_id) for run in (*running, *waiting)}
         chosen = choose(map(self._of, waiting), map(self._of, running), self._limits)
         return [run_id for run_id in chosen if self._started(run_id)]
+
+    def _pass_on_notes(self) -> None:
+        """Once each: a run that cannot be read is noted at every look."""
+        notes = self._store.index.notes
+        for note in set(notes) - self._noted:
+            logger.warning("%s", note)
+        self._noted.update(notes)
+        notes.clear()
 
     def _waits(self, run: RunSummary) -> bool:
         if run.state is State.QUEUED:

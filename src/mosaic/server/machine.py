@@ -37,20 +37,19 @@ def available_cores() -> int:
 
 def count_gpus() -> int:
     """Real GPUs of this machine, fewer where CUDA_VISIBLE_DEVICES says so; 0 where the driver's tool is missing."""
-    if shutil.which(_TOOL) is None:
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown == "" or shutil.which(_TOOL) is None:
         return 0
     try:
         done = subprocess.run([_TOOL, "-L"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise MosaicError(
-            f"{_TOOL} did not answer within {_PATIENCE_S:g} s. Say how many GPUs to use: --gpus N"
+            f"{_TOOL} did not answer within {_PATIENCE_S:g} s, so the driver is not well. "
+            "To do without GPUs, type: CUDA_VISIBLE_DEVICES= mosaic serve"
         ) from error
     if done.returncode != 0:
         return 0  # the tool is there, a driver is not
     there = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return (
-        there
-        if shown is None
-        else min(there, len([part for part in shown.split(",") if part.strip() not in ("", "-1")]))
-    )
+    if shown is None:
+        return there
+    return min(there, len([part for part in shown.split(",") if part.strip() not in ("", "-1")]))

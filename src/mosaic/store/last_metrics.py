@@ -18,12 +18,13 @@ _FARTHEST = 1 << 22  # a run that said nothing of interest in its last 4 MiB has
 class LastMetrics:
     env_steps: int = 0
     episode_reward_mean: float | None = None
-    event: Mapping[str, Any] = field(default_factory=dict)  # the last one that counts steps
+    event: Mapping[str, Any] = field(default_factory=dict)  # the last one that measures something
 
 
 def last_metrics(path: Path) -> LastMetrics:
     """What readers see last: events that a later attempt did over again from an earlier step are hidden."""
     newest: Mapping[str, Any] = {}
+    measured: Mapping[str, Any] = {}
     reached = math.inf  # where the attempt after this one began
     resumed_at: int | None = None
     for line in _lines_backwards(path):
@@ -36,10 +37,12 @@ def last_metrics(path: Path) -> LastMetrics:
                 resumed_at = start
         elif steps is not None and steps <= reached:
             newest = newest or event
+            if event.get("kind") != "checkpoint":
+                measured = measured or event
             reward = _number(event.get("episode_reward_mean"))
             if reward is not None:
-                return LastMetrics(_reached(newest, resumed_at), reward, newest)
-    return LastMetrics(_reached(newest, resumed_at), None, newest)
+                return LastMetrics(_reached(newest, resumed_at), reward, measured)
+    return LastMetrics(_reached(newest, resumed_at), None, measured)
 
 
 def _reached(newest: Mapping[str, Any], resumed_at: int | None) -> int:

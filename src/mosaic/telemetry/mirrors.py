@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from mosaic.core.errors import MissingExtraError, unknown
+from mosaic.core.plugins import load_plugin, plugins
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.reader import follow, read_events
 from mosaic.telemetry.visibility import is_hidden, resume_points
-
-GROUP = "mosaic.sinks"
 
 
 class Sink(Protocol):
@@ -60,23 +57,10 @@ def _resumed_meanwhile(run_folder: Path, factories: Sequence[Factory], stop: Eve
 
 
 def sink_names() -> tuple[str, ...]:
-    return tuple(sorted(_plugins()))
+    return tuple(plugins("mosaic.sinks"))
 
 
 def sink_factory(name: str) -> Factory:
     """What opens the sink of that name; its package is imported now."""
-    known = _plugins()
-    if name not in known:
-        raise unknown("mirror", name, known)
-    try:
-        factory: Factory = known[name].load()
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"The mirror '{name}' needs the Python package '{error.name}', which is not installed. "
-            f"Type: pip install {error.name}"
-        ) from error
+    factory: Factory = load_plugin("mosaic.sinks", name)
     return factory
-
-
-def _plugins() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}

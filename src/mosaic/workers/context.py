@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class WorkerContext:
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
         self._saved_at = resume_from.env_steps if resume_from else 0
+        self.stop_reward_reached_at: float | None = None  # by `perf_counter`
 
     @property
     def seed(self) -> int:
@@ -56,6 +58,7 @@ class WorkerContext:
         if self.inbox.stop_asked():
             return "stopped"
         if training.stop_reward is not None and reward is not None and reward >= training.stop_reward:
+            self.stop_reward_reached_at = self.stop_reward_reached_at or perf_counter()
             return f"stop_reward {training.stop_reward:g} reached"
         if training.total_timesteps is not None and env_steps >= training.total_timesteps:
             return f"total_timesteps {training.total_timesteps} reached"
@@ -75,7 +78,7 @@ class WorkerContext:
         env_steps: int,
         policies: Mapping[str, PolicyEntry],
         reward: float | None = None,
-        pickles: bool = False,
+        pickles: bool = True,
     ) -> Path:
         """`save` writes files into the folder it is given; the checkpoint appears whole or not at all."""
         settings = self.config.checkpoint

@@ -13,7 +13,13 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mosaic.telemetry.writer import EventWriter
+    from mosaic.workers.api import Worker
+    from mosaic.workers.context import WorkerContext
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
 
@@ -60,6 +66,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.telemetry.writer import EventWriter
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.inbox import Inbox
+    from mosaic.workers.mirroring import mirrored
     from mosaic.workers.registry import load_worker, parse_params
 
     inbox = Inbox(progress)
@@ -82,12 +89,27 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
         options = parse_params(worker, algorithm, dict(config.training.params))
         context = WorkerContext(config, options, folder, writer, inbox, resume_from)
         progress("started")
-        worker.run(context)
+        with mirrored(folder.path, config.telemetry.mirrors, writer):
+            _train(worker, context, writer)
     if inbox.stop_asked():
         progress("stopped", reason=inbox.stop_asked())
         return STOPPED
     progress("finished")
     return FINISHED
+
+
+def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
+    """Between its first and its last event; their times are what `mosaic train` reports."""
+    begun = perf_counter()
+    writer.report(kind="started")
+    worker.run(context)
+    reached = context.stop_reward_reached_at
+    writer.report(
+        kind="ended",
+        reason=context.inbox.stop_asked() or "done",
+        train_s=perf_counter() - begun,
+        time_to_stop_s=None if reached is None else reached - begun,
+    )
 
 
 def _fd(name: str) -> int | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections import deque
+from importlib.metadata import version
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 from time import monotonic
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from mosaic import __version__
 from mosaic.core.errors import MosaicError
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
@@ -49,7 +49,9 @@ class ProgramFailedError(MosaicError):
 class ScriptWorker:
     """Knows nothing of what the program does, so it promises little: it can be stopped, and frozen for a pause."""
 
-    info = WorkerCapabilities(name="script", version=__version__, algorithms=("program",), paradigms=(), pause=True)
+    info = WorkerCapabilities(
+        name="script", version=version("mosaic-rl"), algorithms=("program",), paradigms=(), pause=True
+    )
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return ScriptOptions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 from gymnasium import spaces
 from pydantic import BaseModel, ConfigDict, Field
 
-from mosaic import __version__
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
@@ -39,7 +39,7 @@ class ToyWorker:
 
     info = WorkerCapabilities(
         name="toy",
-        version=__version__,
+        version=version("mosaic-rl"),
         algorithms=("walk",),
         paradigms=("parameter_sharing", "independent", "self_play"),
         action_kinds=("discrete",),
@@ -91,7 +91,7 @@ class ToyWorker:
             (folder / "walk.json").write_text(json.dumps(walk))
 
         entry = PolicyEntry(files=("walk.json",), agents=("*",))
-        context.checkpoint(save, env_steps=env_steps, policies={POLICY: entry}, reward=reward)
+        context.checkpoint(save, env_steps=env_steps, policies={POLICY: entry}, reward=reward, pickles=False)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         walk = json.loads((checkpoint.path / "walk.json").read_text())

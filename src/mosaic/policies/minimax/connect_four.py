@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.policies.minimax.connect_four_book import BOOK_PLY, book, key, moves, wins_in_one
-from mosaic.policies.minimax.connect_four_search import (
+from mosaic.policies.minimax.connect_four_bits import (
     BOARD,
     CELLS,
+    COLUMN,
     COLUMNS,
     PITCH,
     ROWS,
-    Table,
     has_four,
-    new_scratch,
-    new_table,
-    reaches,
+    landing_cells,
+    winning_cells,
 )
+from mosaic.policies.minimax.connect_four_book import BOOK_PLY, book_value
+from mosaic.policies.minimax.connect_four_search import Table, new_scratch, new_table, reaches
 from mosaic.policies.minimax.verdict import Verdict
 
 SHAPE = (ROWS, COLUMNS, 2)  # top row first; plane 0 holds the mover's stones
@@ -51,23 +51,23 @@ def read_board(observation: NDArray[Any]) -> Board:
     return Board(mine, theirs)
 
 
+def landings(board: Board) -> dict[int, int]:
+    """Open column → the cell where a stone lands."""
+    reach = int(landing_cells(np.uint64(board.mine | board.theirs)))
+    cells = ((column, reach & int(COLUMN) << PITCH * column) for column in range(COLUMNS))
+    return {column: cell for column, cell in cells if cell}
+
+
 def drop(board: Board, column: int) -> Board:
     """The board after a move, seen by the other player."""
-    move = moves_by_column(board)[column]
-    return Board(board.theirs, board.mine | move)
-
-
-def moves_by_column(board: Board) -> dict[int, int]:
-    """Open column → the cell where a stone lands."""
-    return {(cell.bit_length() - 1) // PITCH: cell for cell in moves(board.mine | board.theirs)}
+    return Board(board.theirs, board.mine | landings(board)[column])
 
 
 def value(board: Board, depth: int | None = None) -> int:
     """For the player to move: 1, 0 or -1; lines that go on after `depth` plies are worth 0."""
-    mask = board.mine | board.theirs
     if has_four(np.uint64(board.theirs)):
         return -1
-    if mask == BOARD:
+    if board.mine | board.theirs == BOARD:
         return 0
     return judge(board, depth=depth).value
 
@@ -82,14 +82,13 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     Among equally good columns one that wins at once comes first, and a lost position is defended against a loss in
     one as far as the depth sees it.
     """
-    mask = board.mine | board.theirs
-    cells = moves_by_column(board)
+    cells = landings(board)
     columns = tuple(sorted(cells if legal is None else legal))
-    wins = wins_in_one(board.mine, mask)
+    wins = _wins_in_one(board)
     if winning := tuple(column for column in columns if cells[column] & wins):
         return Verdict(1, winning)
     after = {column: Board(board.theirs, board.mine | cells[column]) for column in columns}
-    ply = mask.bit_count()
+    ply = (board.mine | board.theirs).bit_count()
     horizon = CELLS if depth is None else min(ply + depth, CELLS)
 
     def worth(goal: int, candidates: tuple[int, ...]) -> tuple[int, ...]:
@@ -102,15 +101,21 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
         return Verdict(1, winning)
     if holding := candidates if second_moves else worth(0, columns):
         return Verdict(0, holding)
-    parrying = tuple(column for column in columns if not wins_in_one(after[column].mine, mask | cells[column]))
+    parrying = tuple(column for column in columns if not _wins_in_one(after[column]))
     return Verdict(-1, parrying or columns)
 
 
+def _wins_in_one(board: Board) -> int:
+    """The cells within reach that complete four for the player to move."""
+    mine, mask = np.uint64(board.mine), np.uint64(board.mine | board.theirs)
+    return int(winning_cells(mine, mask) & landing_cells(mask))
+
+
 def _reaches(board: Board, ply: int, goal: int, horizon: int) -> bool:
-    """Is the board worth at least the goal (1 or 0) for its mover?"""
-    mask = board.mine | board.theirs
-    if ply < horizon and wins_in_one(board.mine, mask):
+    """Is the board worth at least the goal (1 or 0) for the player to move?"""
+    if ply < horizon and _wins_in_one(board):
         return True
+    mask = board.mine | board.theirs
     if horizon == CELLS and ply <= BOOK_PLY:
-        return book()[key(board.mine, mask)] >= goal
+        return book_value(board.mine, mask) >= goal
     return reaches(np.uint64(board.mine), np.uint64(mask), ply, goal == 1, horizon, _table(), new_scratch())

@@ -1,81 +1,101 @@
-"""What every connect four opening is worth: the results of our own search, kept in a small file.
+"""What every connect four opening is worth: results of our own search, kept in a small file.
 
-The file holds no positions. They are enumerated in a fixed order, mirror images taken as one, and only the values of
-those with BOOK_PLY stones are stored, five to a byte; what is worth an earlier one follows from its successors.
+The file holds no positions: they are enumerated in a fixed order, mirror images taken as one. Only the values of those
+with BOOK_PLY stones and no win in one are stored, five to a byte; the others follow from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mosaic.policies.minimax.connect_four_search import BOARD, BOTTOM, COLUMNS, PITCH, has_four, winning_cells
+from mosaic.policies.minimax.connect_four_bits import (
+    COLUMN,
+    COLUMNS,
+    PITCH,
+    Bits,
+    landing_cells,
+    mirrored,
+    winning_cells,
+)
 
-BOOK_PLY = 7
+BOOK_PLY = 8
 FILE_NAME = "connect_four_book.bin"
-_VALUES_PER_BYTE = 5
-
-Position = tuple[int, int]  # stones of the mover, stones of both
+_PLACES = 3 ** np.arange(5, dtype=np.uint8)  # of the digits in a byte: 3⁵ < 256
 
 
-def moves(mask: int) -> list[int]:
-    """The cells within reach, from the left."""
-    reach = (mask + BOTTOM) & BOARD
-    return [cell for column in range(COLUMNS) if (cell := reach & (((1 << PITCH) - 1) << PITCH * column))]
+class Openings(NamedTuple):
+    """All positions with the same number of stones that may go on, by ascending key."""
+
+    keys: NDArray[np.uint64]
+    mine: NDArray[np.uint64]
+    mask: NDArray[np.uint64]
+
+    @property
+    def won(self) -> NDArray[np.bool_]:
+        """Where the mover wins at once."""
+        won: NDArray[np.bool_] = winning_cells(self.mine, self.mask) & landing_cells(self.mask) != 0
+        return won
 
 
-def key(mine: int, mask: int) -> int:
+def key_of(mine: Bits, mask: Bits) -> Bits:
     """A number that a position shares with its mirror image alone."""
-    return min(mine + mask, _mirrored(mine) + _mirrored(mask))
+    return np.minimum(mine + mask, mirrored(mine) + mirrored(mask))
 
 
-def wins_in_one(mine: int, mask: int) -> int:
-    """The cells within reach that complete four for the mover."""
-    return int(winning_cells(np.uint64(mine), np.uint64(mask))) & (mask + BOTTOM)
-
-
-def openings(ply: int) -> list[dict[int, Position]]:
-    """For every number of stones up to this one: the positions that may go on, by key, in ascending order."""
-    levels: list[dict[int, Position]] = [{0: (0, 0)}]
+def openings(ply: int) -> list[Openings]:
+    """For every number of stones from none to this one."""
+    empty = np.zeros(1, np.uint64)
+    levels = [Openings(empty, empty, empty)]
     for _ in range(ply):
-        following = {
-            key(mask ^ mine, mask | move): (mask ^ mine, mask | move)
-            for mine, mask in levels[-1].values()
-            for move in moves(mask)
-            if not has_four(np.uint64(mine | move))
-        }
-        levels.append(dict(sorted(following.items())))
+        _, mine, mask = (np.concatenate(parts) for parts in zip(*_replies(levels[-1]), strict=True))
+        keys, chosen = np.unique(key_of(mine, mask), return_index=True)
+        levels.append(Openings(keys, mine[chosen], mask[chosen]))
     return levels
 
 
+def book_value(mine: int, mask: int) -> int:
+    """For the mover of a position with at most BOOK_PLY stones that may go on."""
+    keys, values = _book()[mask.bit_count()]
+    return int(values[np.searchsorted(keys, key_of(np.uint64(mine), np.uint64(mask)))])
+
+
 @cache
-def book() -> dict[int, int]:
-    """Key → value for the mover, of every position with at most BOOK_PLY stones."""
+def _book() -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
+    """Keys and values for every number of stones."""
     *earlier, last = openings(BOOK_PLY)
-    values = dict(zip(last, unpack(files(__package__).joinpath(FILE_NAME).read_bytes(), len(last)), strict=True))
+    values = np.ones(len(last.keys), np.int8)
+    values[~last.won] = unpack(files(__package__).joinpath(FILE_NAME).read_bytes(), int(np.count_nonzero(~last.won)))
+    book = [(last.keys, values)]
     for level in reversed(earlier):
-        for name, (mine, mask) in level.items():
-            replies = (values[key(mask ^ mine, mask | move)] for move in moves(mask))
-            values[name] = 1 if wins_in_one(mine, mask) else -min(replies)
-    return values
+        keys, following = book[0]
+        values = np.where(level.won, 1, -1).astype(np.int8)
+        for origin, mine, mask in _replies(level):
+            np.maximum.at(values, origin, -following[np.searchsorted(keys, key_of(mine, mask))])
+        book.insert(0, (level.keys, values))
+    return book
 
 
-def pack(values: Sequence[int]) -> bytes:
+def _replies(level: Openings) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]]:
+    """Column by column: where the move was made from, and the position after it, unless it ended the game."""
+    wins = winning_cells(level.mine, level.mask)
+    for column in range(COLUMNS):
+        move = landing_cells(level.mask) & (COLUMN << np.uint64(PITCH * column))
+        origin = np.flatnonzero((move != 0) & (move & wins == 0))
+        yield origin, (level.mask ^ level.mine)[origin], (level.mask | move)[origin]
+
+
+def pack(values: NDArray[np.int8]) -> bytes:
     """Values -1, 0, 1 as digits to the base of 3."""
-    return bytes(
-        sum((value + 1) * 3**place for place, value in enumerate(values[start : start + _VALUES_PER_BYTE]))
-        for start in range(0, len(values), _VALUES_PER_BYTE)
-    )
+    digits = np.pad(values + 1, (0, -len(values) % len(_PLACES))).astype(np.uint8)
+    return bytes((digits.reshape(-1, len(_PLACES)) * _PLACES).sum(axis=1, dtype=np.uint8))
 
 
-def unpack(data: bytes, count: int) -> list[int]:
-    values = [byte // 3**place % 3 - 1 for byte in data for place in range(_VALUES_PER_BYTE)]
-    return values[:count]
-
-
-def _mirrored(bits: int) -> int:
-    columns = [(bits >> PITCH * column) & ((1 << PITCH) - 1) for column in range(COLUMNS)]
-    return sum(stones << PITCH * column for column, stones in enumerate(reversed(columns)))
+def unpack(data: bytes, count: int) -> NDArray[np.int8]:
+    digits = np.frombuffer(data, np.uint8)[:, None] // _PLACES % 3
+    return digits.ravel()[:count].astype(np.int8) - np.int8(1)

@@ -1,8 +1,4 @@
-"""Whether the mover of a connect four position can force a win or a draw: the compiled search.
-
-Boards are bits, column by column from the left and upwards within a column; the seventh bit of a column stays empty,
-so that no line wraps around. A position is (mine, mask): the stones of the mover, and the stones of both.
-"""
+"""Whether the mover of a connect four position can force a win or a draw: the compiled search."""
 
 from __future__ import annotations
 
@@ -13,13 +9,9 @@ import numpy as np
 from numba import njit, uint64
 from numpy.typing import NDArray
 
-ROWS, COLUMNS = 6, 7
-CELLS = ROWS * COLUMNS
-PITCH = ROWS + 1
-BOTTOM = sum(1 << PITCH * column for column in range(COLUMNS))
-BOARD = BOTTOM * ((1 << ROWS) - 1)
+from mosaic.policies.minimax import connect_four_bits as bits_of
+from mosaic.policies.minimax.connect_four_bits import BOARD, BOTTOM, CELLS, COLUMNS, POSITION_BITS, Bits
 
-Bits = np.uint64
 Table = NDArray[np.uint64]  # one entry: horizon, position, and what is known of it
 Scratch = NDArray[np.uint64]  # the ordered moves of every ply
 
@@ -30,14 +22,10 @@ _MIRRORED_UNTIL = 14  # later, few positions meet their mirror image
 
 _WINS, _DOES_NOT_WIN, _DOES_NOT_LOSE, _LOSES = uint64(1), uint64(2), uint64(4), uint64(8)
 _KNOWLEDGE_BITS, _KNOWLEDGE = uint64(4), uint64(15)
-_POSITION_BITS = uint64(PITCH * COLUMNS)
-_POSITION = uint64((1 << PITCH * COLUMNS) - 1)
-
-_BOTTOM, _BOARD, _COLUMN = uint64(BOTTOM), uint64(BOARD), uint64((1 << PITCH) - 1)
-_ROWS_OF_FIRST = uint64(BOTTOM * 0b0010101)  # where the first player ends up if the second always plays on top
-_ODD_HEIGHTS = uint64(BOTTOM * 0b0101010)
-_NONE, _ONE, _TWO, _THREE = uint64(0), uint64(1), uint64(2), uint64(3)
-_UP, _ACROSS, _RISING, _FALLING = uint64(1), uint64(PITCH), uint64(PITCH + 1), uint64(PITCH - 1)
+_POSITION_BITS, _POSITION = uint64(POSITION_BITS), uint64((1 << POSITION_BITS) - 1)
+_ROWS_OF_FIRST = BOTTOM * uint64(0b0010101)  # where the first player ends up if the second always plays on top
+_ODD_HEIGHTS = BOTTOM * uint64(0b0101010)
+_NONE, _ONE = uint64(0), uint64(1)
 
 # How many fours run through a cell: breaks ties between moves that make equally many threats.
 _LINES = np.array(
@@ -70,40 +58,16 @@ def new_scratch() -> Scratch:
     return np.zeros((CELLS, COLUMNS), np.uint64)
 
 
-@_compiled
-def has_four(stones: Bits) -> bool:
-    for step in (_UP, _ACROSS, _RISING, _FALLING):
-        pairs = stones & (stones >> step)
-        if pairs & (pairs >> (step * _TWO)):
-            return True
-    return False
-
-
-@_compiled
-def winning_cells(stones: Bits, mask: Bits) -> Bits:
-    """The empty cells, within reach or not, that would complete four for the owner of the stones."""
-    cells = (stones << _UP) & (stones << _TWO) & (stones << _THREE)
-    for step in (_ACROSS, _RISING, _FALLING):
-        above = (stones << step) & (stones << (step * _TWO))
-        below = (stones >> step) & (stones >> (step * _TWO))
-        cells |= above & ((stones << (step * _THREE)) | (stones >> step))
-        cells |= below & ((stones >> (step * _THREE)) | (stones << step))
-    return cells & (_BOARD ^ mask)
-
-
-@_compiled
-def mirrored(bits: Bits) -> Bits:
-    result = _NONE
-    for _ in range(COLUMNS):
-        result = (result << _ACROSS) | (bits & _COLUMN)
-        bits >>= _ACROSS
-    return result
+_landing_cells = _compiled(bits_of.landing_cells)
+_has_four = _compiled(bits_of.has_four)
+_winning_cells = _compiled(bits_of.winning_cells)
+_mirrored = _compiled(bits_of.mirrored)
 
 
 @_compiled
 def _count(bits: Bits) -> Bits:
     bits -= (bits >> _ONE) & uint64(0x5555555555555555)
-    bits = (bits & uint64(0x3333333333333333)) + ((bits >> _TWO) & uint64(0x3333333333333333))
+    bits = (bits & uint64(0x3333333333333333)) + ((bits >> uint64(2)) & uint64(0x3333333333333333))
     bits = (bits + (bits >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
     return (bits * uint64(0x0101010101010101)) >> uint64(56)
 
@@ -115,22 +79,22 @@ def _holds_on_top(first: Bits, mask: Bits) -> bool:
     Where two columns have odd heights, a stone in one of them is answered in the other once, so the first player
     gets either of the two cells.
     """
-    odd = (mask + _BOTTOM) & _ODD_HEIGHTS
+    odd = (mask + BOTTOM) & _ODD_HEIGHTS
     stones = first | (_ROWS_OF_FIRST & ~mask)
     if not odd:
-        return not has_four(stones)
+        return not _has_four(stones)
     one = odd & (~odd + _ONE)
     other = odd ^ one
     if not other or other & (other - _ONE):
         return False
-    return not has_four(stones | one) and not has_four(stones | other)
+    return not _has_four(stones | one) and not _has_four(stones | other)
 
 
 @_compiled
 def _key(mine: Bits, mask: Bits, ply: int, horizon: int) -> Bits:
     position = mine + mask
     if ply <= _MIRRORED_UNTIL:
-        position = min(position, mirrored(mine) + mirrored(mask))
+        position = min(position, _mirrored(mine) + _mirrored(mask))
     return (uint64(horizon) << _POSITION_BITS) | position
 
 
@@ -154,8 +118,8 @@ def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table:
     if ply + 1 >= horizon:
         return not to_win
     theirs = mask ^ mine
-    threats = winning_cells(theirs, mask)
-    possible = (mask + _BOTTOM) & _BOARD
+    threats = _winning_cells(theirs, mask)
+    possible = _landing_cells(mask)
     forced = threats & possible
     if forced & (forced - _ONE):
         return False
@@ -166,9 +130,9 @@ def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table:
         return False
     if ply + 2 == horizon:
         return not to_win
-    if to_win and not has_four(_BOARD ^ theirs):
+    if to_win and not _has_four(BOARD ^ theirs):
         return False
-    if not to_win and not has_four(_BOARD ^ mine):
+    if not to_win and not _has_four(BOARD ^ mine):
         return True
     if to_win and ply % 2 == 0 and _holds_on_top(mine, mask):
         return False
@@ -194,7 +158,7 @@ def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table:
             known = _known(table, _key(theirs, mask | move, ply + 1, horizon))
             if known & (_LOSES if to_win else _DOES_NOT_WIN):
                 return True
-        score = _THREAT * _count(winning_cells(mine | move, mask | move)) + _LINES[_count(move - _ONE)]
+        score = _THREAT * _count(_winning_cells(mine | move, mask | move)) + _LINES[_count(move - _ONE)]
         ranked = (score << _POSITION_BITS) | move
         place = count
         while place > 0 and scratch[ply, place - 1] < ranked:

@@ -42,7 +42,7 @@ def result(run: PlacedRun) -> dict[str, Any]:
 
     details = run.show()
     last = details.last_metric or {}
-    spent = times(run.events(), details.attempts[0].started if details.attempts else None)
+    spent = times(run.events(), details.queued_at)
     steps = details.env_steps or 0
     return {
         "run_id": details.run_id,

@@ -9,7 +9,7 @@ import typer
 
 def serve(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8265,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8642,
     allow_public: Annotated[
         bool, typer.Option("--allow-public", help="Listen on an address that other machines can reach.")
     ] = False,

@@ -1,0 +1,3 @@
+"""Which Mosaic this is."""
+
+VERSION = "0.1.0"

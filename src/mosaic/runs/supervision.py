@@ -1,0 +1,249 @@
+"""How a supervisor carries out what the life cycle says, until its run has ended."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import traceback
+from collections.abc import Callable
+from time import monotonic
+from typing import assert_never
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.background import LOG
+from mosaic.runs.chores import Chores
+from mosaic.runs.control import open_control, read_command
+from mosaic.runs.lifecycle import (
+    Arm,
+    Command,
+    EndEverything,
+    Event,
+    RecordEnd,
+    Refuse,
+    Signal,
+    SpawnFailed,
+    SpawnWorker,
+    StartAsked,
+    StopAsked,
+    SupervisorDied,
+    Tell,
+    TimerFired,
+    WorkerExited,
+    WorkerFailed,
+    WorkerPaused,
+    WorkerResumed,
+    WorkerStarted,
+    advance,
+)
+from mosaic.runs.logbook import Logbook, log
+from mosaic.runs.processes import Row, below, end_all, look, marked
+from mosaic.runs.recovery import end_leftovers
+from mosaic.runs.worker_process import WorkerProcess, enter
+from mosaic.store.layout import RunFolder
+from mosaic.store.run_manifest import write_run_manifest
+from mosaic.store.state import LIVE, Process, State
+
+_END_WITHIN_S = 10.0
+_LAST_WORD_WITHIN_S = 30.0
+_SAID: dict[str, Event] = {"started": WorkerStarted(), "paused": WorkerPaused(), "resumed": WorkerResumed()}
+
+
+class Supervision:
+    """One attempt of one run, from its start to its recorded end."""
+
+    def __init__(self, folder: RunFolder, worker: WorkerProcess | None = None) -> None:
+        """`worker`: that of a first attempt which is written down and under way already."""
+        self._folder = folder
+        self._logbook = Logbook(folder)
+        self._life = self._logbook.life
+        self._worker = worker
+        self._exit: int | None = None
+        self._timer_s: float | None = None
+        self._chores: Chores | None = None
+        self._selector = selectors.DefaultSelector()
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Returns when the run has ended and that is written down; says when commands can be given."""
+        try:
+            self._start()
+            ready()
+            self._supervise()
+        except BaseException:  # whatever went wrong here, nothing of the run may stay behind
+            traceback.print_exc()
+            self._end_everything()
+            if self._life.state in LIVE:
+                self._record_end(RecordEnd(State.FAILED, f"its supervisor failed; see {LOG}"))
+            raise
+        finally:
+            self._folder.control.unlink(missing_ok=True)
+            if self._chores is not None:
+                self._chores.close(_END_WITHIN_S)
+
+    def _start(self) -> None:
+        self._started_s = monotonic()
+        if self._life.state is State.FINISHED:
+            raise InputError(f"The run {self._folder.run_id} is finished; there is nothing left to do.")
+        self._watch_signals()
+        self._fifo = open_control(self._folder)
+        self._selector.register(self._fifo, selectors.EVENT_READ, self._read_control)
+        if self._worker is not None:
+            self._attach(self._worker)
+            return
+        if self._logbook.record.attempts:
+            self._recover()
+        self._see(StartAsked())
+
+    def _recover(self) -> None:
+        """Nothing of an earlier attempt may write beside ours."""
+        end_leftovers(self._folder, self._logbook.record)
+        life, _ = advance(self._life, SupervisorDied())
+        if life.state is not self._life.state:
+            self._logbook.end(life.state, life.reason, None, try_for_s=0.0)
+        self._life = life
+
+    def _supervise(self) -> None:
+        self._chores = Chores(self._folder, self._logbook, self._started_s)
+        self._reap()  # it may have died before we watched
+        while self._life.state in LIVE:
+            for key, _ in self._selector.select(self._pause_s()):
+                key.data()
+            self._look_at_clock()
+
+    def _pause_s(self) -> float:
+        assert self._chores is not None
+        next_s = self._chores.due_s if self._timer_s is None else min(self._chores.due_s, self._timer_s)
+        return max(0.0, next_s - monotonic())
+
+    def _look_at_clock(self) -> None:
+        assert self._chores is not None
+        now_s = monotonic()
+        if self._timer_s is not None and now_s >= self._timer_s:
+            self._timer_s = None
+            self._see(TimerFired(now_s))
+        if self._life.state in LIVE and (exceeded := self._chores.look(now_s)):
+            self._see(exceeded)
+
+    # What comes in
+
+    def _watch_signals(self) -> None:
+        """Signals become bytes that the loop reads like everything else."""
+        self._signals, wake = os.pipe()
+        for end in (self._signals, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._selector.register(self._signals, selectors.EVENT_READ, self._read_signals)
+
+    def _read_signals(self) -> None:
+        for number in os.read(self._signals, 4096):
+            if number != signal.SIGCHLD:
+                name = signal.Signals(number).name
+                self._see(StopAsked(monotonic(), f"its supervisor was asked to end ({name})"))
+        self._reap()
+
+    def _read_control(self) -> None:
+        for line in os.read(self._fifo, 65536).splitlines():
+            try:
+                event = read_command(line, monotonic())
+            except ValueError as error:
+                log(f"a command was not understood: {line!r}: {error}")
+            else:
+                self._see(event)
+
+    def _read_progress(self) -> None:
+        assert self._worker is not None
+        for message in self._worker.listen():
+            match message:
+                case {"progress": "failed", "message": str(text)}:
+                    self._see(WorkerFailed(text))
+                case {"progress": str(word)} if word in _SAID:
+                    self._see(_SAID[word])
+
+    def _reap(self) -> None:
+        """Our child the worker, and the orphans that we adopted."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if self._worker is not None and pid == self._worker.pid:
+                self._read_progress()  # its last words say why
+                self._exit = os.waitstatus_to_exitcode(status)
+                failed = self._exit < 0
+                self._see(WorkerExited(None, -self._exit) if failed else WorkerExited(self._exit))
+
+    # What is done about it
+
+    def _see(self, event: Event) -> None:
+        self._life, commands = advance(self._life, event)
+        for command in commands:
+            self._carry_out(command)
+        if self._life.state in LIVE:
+            self._logbook.note(self._life.state)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case SpawnWorker(attempt):
+                self._spawn(attempt)
+            case Tell(order, reason):
+                self._tell(order, reason)
+            case Signal(number):
+                if self._worker is not None:
+                    self._worker.signal(number)
+            case EndEverything():
+                self._end_everything()
+            case Arm(at_s):
+                self._timer_s = at_s
+            case Refuse(text):
+                log(text)
+            case RecordEnd():
+                self._record_end(command)
+            case _:
+                assert_never(command)
+
+    def _spawn(self, attempt: int) -> None:
+        self._logbook.begin(attempt, _identity(os.getpid()))
+        try:
+            enter(self._logbook.record.working_folder, self._folder)
+            self._worker = WorkerProcess(self._folder, attempt)
+        except OSError as error:
+            self._see(SpawnFailed(f"the worker could not be started: {error}"))
+        else:
+            self._attach(self._worker)
+
+    def _attach(self, worker: WorkerProcess) -> None:
+        self._selector.register(worker.progress, selectors.EVENT_READ, self._read_progress)
+        self._logbook.note_worker(_identity(worker.pid))
+
+    def _tell(self, order: str, reason: str) -> None:
+        assert self._worker is not None
+        try:
+            self._worker.tell(command=order, **({"reason": reason} if reason else {}))
+        except (BlockingIOError, BrokenPipeError) as error:
+            log(f"'{order}' did not reach the worker: {error}")
+
+    def _end_everything(self) -> None:
+        survivors = end_all(self._ours, monotonic() + _END_WITHIN_S)
+        if survivors:
+            log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
+
+    def _ours(self) -> set[Row]:
+        return below(os.getpid()) | marked(self._folder.run_id)
+
+    def _record_end(self, end: RecordEnd) -> None:
+        if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S):
+            log(f"the end could not be written: {end.state}: {end.reason}")
+        try:
+            write_run_manifest(self._folder, self._logbook.record)
+        except (MosaicError, OSError) as error:
+            log(f"manifest.json was not written: {error}")
+
+
+def _identity(pid: int) -> Process | None:
+    row = look(pid)
+    return Process(pid=row.pid, start_time=row.start_time) if row else None
