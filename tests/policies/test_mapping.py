@@ -28,7 +28,10 @@ def test_a_policy_may_hold_an_equals_sign():
 @pytest.mark.parametrize(
     ("rules", "text"),
     [
-        (["red_3=random", "*=random"], "There is no agent 'red_3'. Did you mean 'red_1'? Agents: red_0, red_1, blue_0."),
+        (
+            ["red_3=random", "*=random"],
+            "There is no agent 'red_3'. Did you mean 'red_1'? Agents: red_0, red_1, blue_0.",
+        ),
         (["red_*=random"], "No policy for agent 'blue_0'. Add --agent blue_0=POLICY or --agent '*=POLICY'."),
         (["red_0,rot_*=random", "*=random"], "There is no agent 'rot_*'."),
         (["random"], "'random' is not AGENT=POLICY"),

@@ -92,7 +92,9 @@ class Silent:
         pass
 
 
-@pytest.mark.parametrize(("answer", "said"), [(None, "None"), ({}, r"for \[\]"), ({"player_2": 0}, r"for \['player_2'\]")])
+@pytest.mark.parametrize(
+    ("answer", "said"), [(None, "None"), ({}, r"for \[\]"), ({"player_2": 0}, r"for \['player_2'\]")]
+)
 def test_an_answer_for_nobody_or_for_others_is_refused(answer, said):
     runner = LocalEnvRunner(make_env(TICTACTOE), {"*": "p"}, controllers={"p": Silent(answer)})
     with pytest.raises(ControllerError, match=rf"policy 'p' for agent 'player_1' answered {said} instead"):

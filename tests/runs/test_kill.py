@@ -7,6 +7,8 @@ import signal
 import threading
 from pathlib import Path
 from random import Random
+from time import monotonic
+from typing import NamedTuple
 
 import pytest
 from run_cases import assert_no_gap, curve, eventually, toy
@@ -19,7 +21,6 @@ from mosaic.store.state import ENDED, Process, State
 
 MOMENTS = 50
 CHOSEN = 5
-LASTS_S = 1.5  # about as long as the run takes, its start included
 ASKED = toy(6000, iteration_s=0.01, checkpoint={"every_steps": 500})
 
 
@@ -28,12 +29,19 @@ def moments() -> list[object]:
     return [pytest.param(number, marks=chosen if number < CHOSEN else slow) for number in range(MOMENTS)]
 
 
+class Undisturbed(NamedTuple):
+    """A run that nobody kills."""
+
+    curve: list[tuple[int, float]]
+    lasted_s: float  # from the moment it could be killed
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, float]]:
-    """The curve of a run that nobody disturbs."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     run = Trainer(Path(tmp_path_factory.mktemp("undisturbed"))).submit(ASKED)
+    start_s = monotonic()
     assert run.wait(60) is State.FINISHED
-    return curve(run)
+    return Undisturbed(curve(run), monotonic() - start_s)
 
 
 def kill(process: Process | None) -> None:
@@ -44,10 +52,10 @@ def kill(process: Process | None) -> None:
         return  # too late: it had finished
 
 
-def check(run: Run, undisturbed: list[tuple[int, float]]) -> None:
+def check(run: Run, undisturbed: Undisturbed) -> None:
     assert run.state is State.FINISHED
     assert_no_gap(run)
-    assert curve(run) == undisturbed
+    assert curve(run) == undisturbed.curve
     assert find_checkpoint(run.folder, "latest").env_steps == 6000
     assert not marked(run.id)
     assert not run.folder.control.exists()
@@ -55,10 +63,10 @@ def check(run: Run, undisturbed: list[tuple[int, float]]) -> None:
 
 
 @pytest.mark.parametrize("number", moments())
-def test_kill_of_the_worker(trainer: Trainer, undisturbed: list[tuple[int, float]], number: int) -> None:
+def test_kill_of_the_worker(trainer: Trainer, undisturbed: Undisturbed, number: int) -> None:
     run = trainer.submit(ASKED)
     attempt = run.record().attempts[-1]
-    threading.Event().wait(Random(number).uniform(0.0, LASTS_S))
+    threading.Event().wait(Random(number).uniform(0.0, undisturbed.lasted_s))
     kill(attempt.worker)
     state = run.wait(60)
     assert not marked(run.id)
@@ -72,10 +80,10 @@ def test_kill_of_the_worker(trainer: Trainer, undisturbed: list[tuple[int, float
 
 
 @pytest.mark.parametrize("number", moments())
-def test_kill_of_the_supervisor(trainer: Trainer, undisturbed: list[tuple[int, float]], number: int) -> None:
+def test_kill_of_the_supervisor(trainer: Trainer, undisturbed: Undisturbed, number: int) -> None:
     run = trainer.submit(ASKED)
     attempt = run.record().attempts[-1]
-    threading.Event().wait(Random(1000 + number).uniform(0.0, LASTS_S))
+    threading.Event().wait(Random(1000 + number).uniform(0.0, undisturbed.lasted_s))
     kill(attempt.supervisor)
     assert eventually(lambda: run.state in ENDED, within_s=60)
     if run.state is not State.FINISHED:

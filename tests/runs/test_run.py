@@ -311,14 +311,32 @@ def test_a_run_that_cannot_be_written_down_is_not_started(trainer: Trainer) -> N
     assert not marked(run.id)
 
 
-def test_a_supervisor_that_fails_takes_its_worker_with_it(trainer: Trainer) -> None:
+def test_a_run_that_cannot_hear_is_not_started(trainer: Trainer) -> None:
     run = trainer.submit(toy(), start=False)
     run.folder.control.mkdir()  # where the FIFO should be
     with pytest.raises(StartError, match=r"The run could not be started: .* \(see .*supervisor\.log\)"):
         run.start()
-    assert run.wait(20) is State.FAILED
-    assert run.reason == "its supervisor failed; see supervisor.log"
+    assert run.state is State.QUEUED
     assert not marked(run.id)
+
+
+def test_a_supervisor_that_fails_takes_its_worker_with_it(trainer: Trainer) -> None:
+    run = trainer.submit(toy(), start=False)
+    run.folder.config.write_text("{")
+    run.start()
+    assert run.wait(20) is State.FAILED
+    assert run.reason
+    assert not marked(run.id)
+
+
+def test_a_stop_reaches_a_run_that_is_just_being_started(trainer: Trainer) -> None:
+    run = trainer.submit(toy(), start=False)
+    with ThreadPoolExecutor(1) as other:
+        starting = other.submit(start_attempt, run.folder, 1)
+        assert eventually(lambda: held(run.folder))
+        run.stop()
+        starting.result()
+    assert (run.state, run.reason) == (State.STOPPED, "asked to stop")
 
 
 def test_following_ends_with_the_run_and_misses_nothing(trainer: Trainer) -> None:

@@ -204,16 +204,16 @@ def test_a_damaged_run_is_noted_once(home: Path, caplog: pytest.LogCaptureFixtur
     assert trainer.store.index.notes == []
 
 
-def test_a_run_that_cannot_start_is_reported_and_blocks_nobody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_start_is_reported_and_blocks_nobody(home: Path) -> None:
     trainer = Trainer(home)
     stuck, fine = (trainer.submit(toy(iterations=3), start=False) for _ in range(2))
-    stuck.folder.path.joinpath("control").mkdir()  # where its supervisor wants to make a FIFO
+    in_the_way = stuck.folder.path / "supervisor.log"
+    in_the_way.mkdir()
     dispatcher = Dispatcher(trainer, LIMITS)
     assert dispatcher.dispatch() == [fine.id]
     assert list(dispatcher.stuck()) == [stuck.id]
     assert dispatcher.dispatch() == []
     assert fine.wait(60) is State.FINISHED
-    stuck.folder.path.joinpath("control").rmdir()
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ from mosaic.ui.cli.chart import chart
 numbers = st.floats(-1e6, 1e6)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.none() | numbers), max_size=40), st.integers(40, 100), st.integers(4, 30))
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.none() | numbers), max_size=40), st.integers(40, 100), st.integers(4, 30)
+)
 def test_a_chart_fits_its_frame(points, width, height):
     points.sort(key=lambda point: point[0])
     lines = chart([x for x, _ in points], [y for _, y in points], width, height)

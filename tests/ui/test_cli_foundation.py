@@ -10,7 +10,9 @@ TICTACTOE = "classic/tictactoe_v3"
 
 
 def without_times(document):
-    return {key: value for key, value in document.items() if key not in ("env_steps_per_s", "wall_time_s", "num_workers")}
+    return {
+        key: value for key, value in document.items() if key not in ("env_steps_per_s", "wall_time_s", "num_workers")
+    }
 
 
 def test_evaluate_gives_the_promised_keys_and_the_same_numbers_twice(mosaic):
@@ -145,7 +147,10 @@ EVALUATE = ("evaluate", TICTACTOE)
         ((*EVALUATE, "--agent", "*=random", "--episods", "3"), "No such option: --episods"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.optoins.a=1"), "Did you mean"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.options.nonsense=1"), "does not take these options"),
-        ((*EVALUATE, "--agent", "*=random", "--set", "environment.wrappers=[frame_stak]"), "Did you mean 'frame_stack'"),
+        (
+            (*EVALUATE, "--agent", "*=random", "--set", "environment.wrappers=[frame_stak]"),
+            "Did you mean 'frame_stack'",
+        ),
         ((*EVALUATE, "--agent", "*=human"), "needs somebody at a terminal"),
         ((*EVALUATE, "--agent", "*=python:nowhere:f"), "there is no module 'nowhere'"),
         (EVALUATE, "Missing option '--agent'"),

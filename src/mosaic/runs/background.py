@@ -43,7 +43,8 @@ def _leave(answer: int, log: Path) -> None:
     while part := os.read(answer, 64):
         said += part
     if said != _READY:
-        last = log.read_text(errors="replace").strip().rpartition("\n")[2]
+        said_why = log.read_text(errors="replace") if log.exists() else "its supervisor died"
+        last = said_why.strip().rpartition("\n")[2]
         print(f"The run could not be started: {last} (see {log})", file=sys.stderr, flush=True)
     os._exit(0 if said == _READY else 1)
 

@@ -11,11 +11,11 @@ from mosaic.runs.control import RunNotAliveError, send
 from mosaic.runs.ladder import DEFAULT_PATIENCE_S
 from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.logbook import Logbook
-from mosaic.runs.start import RunAliveError, start_attempt
+from mosaic.runs.start import start_attempt
 from mosaic.runs.waiting import doze, has_ended, wait_until
 from mosaic.store.home import Store
 from mosaic.store.layout import RunFolder
-from mosaic.store.lock import RunLock
+from mosaic.store.lock import RunLock, held
 from mosaic.store.state import ENDED, LIVE, RunState, State, read_state
 from mosaic.store.summary import RunSummary, summarise
 
@@ -76,15 +76,16 @@ class Run:
     def stop(self, patience_s: float = DEFAULT_PATIENCE_S, reason: str = "asked to stop", *, wait: bool = True) -> None:
         """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
         record = self.record()
-        if record.state is State.QUEUED:
-            self._cancel(reason)
-        elif record.state is State.LOST:
-            self._clear()
-        elif not has_ended(self.folder, record):
+        if record.state is State.QUEUED and not self._cancel(reason):  # somebody is starting it right now
+            wait_until(self.folder, self._is_decided, _ANSWER_WITHIN_S)
+            return self.stop(patience_s, reason, wait=wait)
+        if record.state in LIVE:
             try:
                 send(self.folder, "stop", reason=reason, patience_s=patience_s)
             except RunNotAliveError:
-                self._clear()  # it ended by itself meanwhile, or died
+                record = self.record()  # it ended by itself meanwhile, or died
+        if record.state is State.LOST:
+            self._clear()
         if wait:
             self.wait(patience_s + _END_WITHIN_S)
 
@@ -210,15 +211,19 @@ class Run:
     def _too_long(self, verb: str, timeout_s: float) -> WaitedTooLongError:
         return WaitedTooLongError(f"The run {self.id} did not {verb} within {timeout_s:g} s; it is {self.state}.")
 
-    def _cancel(self, reason: str) -> None:
-        """A run that nobody started needs no supervisor to end."""
+    def _is_decided(self, record: RunState) -> bool:
+        return record.state is not State.QUEUED or not held(self.folder)
+
+    def _cancel(self, reason: str) -> bool:
+        """Ends a run that nobody started, which needs no supervisor. False if somebody has it."""
         with RunLock(self.folder) as lock:
             if not lock.try_acquire():
-                raise RunAliveError(f"The run {self.id} is being started right now. Try again.")
+                return False
             logbook = Logbook(self.folder)
-            life, _ = advance(logbook.life, StopAsked(monotonic(), reason))
-            if life.state is not logbook.record.state:
+            if logbook.record.state is State.QUEUED:
+                life, _ = advance(logbook.life, StopAsked(monotonic(), reason))
                 logbook.end(life.state, reason, None, try_for_s=0.0)
+            return True
 
     def _clear(self) -> None:
         """Ends what a lost run left alive. A run that is alive again is somebody else's."""

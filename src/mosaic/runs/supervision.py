@@ -13,7 +13,7 @@ from typing import assert_never
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.background import LOG
 from mosaic.runs.chores import Chores
-from mosaic.runs.control import open_control, read_command
+from mosaic.runs.commands import read_command
 from mosaic.runs.lifecycle import (
     Arm,
     Command,
@@ -39,7 +39,7 @@ from mosaic.runs.lifecycle import (
 from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.recovery import end_leftovers
-from mosaic.runs.worker_process import WorkerProcess, enter
+from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, Process, State
@@ -52,9 +52,9 @@ _SAID: dict[str, Event] = {"started": WorkerStarted(), "paused": WorkerPaused(),
 class Supervision:
     """One attempt of one run, from its start to its recorded end."""
 
-    def __init__(self, folder: RunFolder, worker: WorkerProcess | None = None) -> None:
+    def __init__(self, folder: RunFolder, fifo: int, worker: WorkerProcess | None = None) -> None:
         """`worker`: that of a first attempt which is written down and under way already."""
-        self._folder = folder
+        self._folder, self._fifo = folder, fifo
         self._logbook = Logbook(folder)
         self._life = self._logbook.life
         self._worker = worker
@@ -85,7 +85,6 @@ class Supervision:
         if self._life.state is State.FINISHED:
             raise InputError(f"The run {self._folder.run_id} is finished; there is nothing left to do.")
         self._watch_signals()
-        self._fifo = open_control(self._folder)
         self._selector.register(self._fifo, selectors.EVENT_READ, self._read_control)
         if self._worker is not None:
             self._attach(self._worker)
@@ -145,7 +144,7 @@ class Supervision:
         self._reap()
 
     def _read_control(self) -> None:
-        for line in os.read(self._fifo, 65536).splitlines():
+        for line in (read_waiting(self._fifo) or b"").splitlines():
             try:
                 event = read_command(line, monotonic())
             except ValueError as error:
@@ -155,12 +154,18 @@ class Supervision:
 
     def _read_progress(self) -> None:
         assert self._worker is not None
-        for message in self._worker.listen():
-            match message:
+        for line in self._worker.listen():
+            match read_progress(line):
                 case {"progress": "failed", "message": str(text)}:
                     self._see(WorkerFailed(text))
                 case {"progress": str(word)} if word in _SAID:
                     self._see(_SAID[word])
+                case {"progress": _}:
+                    pass  # it also says what it is done with; how it ends tells us the same
+                case _:
+                    log(f"the worker said what nobody understands: {line!r}")
+        if self._worker.silent and self._worker.progress in self._selector.get_map():
+            self._selector.unregister(self._worker.progress)
 
     def _reap(self) -> None:
         """Our child the worker, and the orphans that we adopted."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mosaic.runs.background import LOG, adopt_orphans, detach
+from mosaic.runs.control import open_control
 from mosaic.runs.processes import look
 from mosaic.runs.reserve import Reserve
 from mosaic.runs.worker_process import WorkerProcess, enter
@@ -39,11 +40,12 @@ def main() -> int:
         return _refuse(f"The run {folder.run_id} was started by somebody else meanwhile.", HELD)
     ready = detach(folder.path / LOG)
     adopt_orphans()
+    fifo = open_control(folder)  # before the run is said to live: from then on commands are sent
     worker = _start_first(folder, record) if record["state"] == "queued" and not record["attempts"] else None
 
     from mosaic.runs.supervision import Supervision
 
-    Supervision(folder, worker).run(ready)
+    Supervision(folder, fifo, worker).run(ready)
     return 0  # the kernel drops the lock, as the very last thing that others see of us
 
 

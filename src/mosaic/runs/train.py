@@ -47,8 +47,9 @@ def train(
         "params": None if params is None else dict(params),
     }
     config = _with(_config(asked), training, {"seed": seed, "name": name})
-    run = Trainer(home).submit(config)
+    run = Trainer(home).submit(config, start=False)
     try:
+        run.start()
         state = run.wait()
     except KeyboardInterrupt:
         run.stop(reason="Ctrl-C")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -11,11 +9,9 @@ from typing import Any, TypeAlias
 
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import InputError
-from mosaic.core.seeding import child_seed
+from mosaic.runs.groups import group_members
 from mosaic.runs.run import Run
 from mosaic.store.home import Store
-from mosaic.store.run_ids import new_run_id
 from mosaic.store.summary import RunSummary
 from mosaic.workers.registry import resolve
 
@@ -35,11 +31,8 @@ class Trainer:
 
     def submit_group(self, config: Asked, seeds: int, *, start: bool = True) -> list[Run]:
         """Runs that differ in nothing but the seed, so that their curves can be put together."""
-        if seeds < 1:
-            raise InputError(f"A group has at least one run, not {seeds}.")
-        one = resolve(read_config(config))
-        group = one.run_id or new_run_id(one.environment.id, time.time(), secrets.randbelow)
-        return [self._submit(_member(one, number), start, group) for number in range(1, seeds + 1)]
+        group, members = group_members(resolve(read_config(config)), seeds)
+        return [self._submit(member, start, group) for member in members]
 
     def run(self, reference: str) -> Run:
         """By its id, a unique beginning of it, its name, or `latest`."""
@@ -68,12 +61,3 @@ def read_config(asked: Asked) -> RunConfig:
             return load_run_config(asked)
         case _:
             return parse_run_config(asked)
-
-
-def _member(config: RunConfig, number: int) -> RunConfig:
-    """The seeds come from the configuration's own, each by its number: a larger group holds the smaller one's runs."""
-    changes: dict[str, Any] = {"seed": child_seed(config.seed, "group", number)}
-    for key, text in (("run_id", config.run_id), ("name", config.name)):
-        if text:
-            changes[key] = f"{text}-{number}"
-    return parse_run_config({**config.model_dump(mode="json"), **changes})

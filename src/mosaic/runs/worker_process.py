@@ -29,6 +29,7 @@ class WorkerProcess:
         os.set_blocking(self._commands, False)
         os.set_blocking(self.progress, False)
         self._unread = b""
+        self.silent = False  # it closed its end: it says nothing any more
         theirs = (commands, progress)
         try:
             for end in theirs:
@@ -50,23 +51,32 @@ class WorkerProcess:
         with suppress(ProcessLookupError):  # it is gone already; its end is on the way to us
             os.killpg(self.pid, signum)
 
-    def listen(self) -> Iterator[dict[str, Any]]:
-        """What the worker said since the last time."""
-        while data := _read(self.progress):
+    def listen(self) -> Iterator[bytes]:
+        """The lines that the worker said since the last time."""
+        while data := read_waiting(self.progress):
             *lines, self._unread = (self._unread + data).split(b"\n")
-            for line in lines:
-                yield json.loads(line)
+            yield from lines
+        self.silent = data == b""
 
     def close(self) -> None:
         os.close(self._commands)
         os.close(self.progress)
 
 
-def _read(fd: int) -> bytes:
+def read_waiting(fd: int) -> bytes | None:
+    """What waits in a pipe; None if nothing does, nothing if nobody will ever write to it again."""
     try:
         return os.read(fd, 65536)
     except BlockingIOError:
-        return b""
+        return None
+
+
+def read_progress(line: bytes) -> Any:
+    """What the worker meant; None where that is not JSON."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int:

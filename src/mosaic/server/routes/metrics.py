@@ -6,11 +6,10 @@ import os
 from itertools import islice
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query
-from numpy.typing import NDArray
 
 from mosaic.server.answers import CurvePoints, Events, LogPart
+from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.columns import Axis, Curves
@@ -44,9 +43,7 @@ def routes(desk: Desk) -> APIRouter:
         stop: Bound = None,
     ) -> CurvePoints:
         """A metric over an axis, thinned to so many buckets; their least and greatest values stay."""
-        found = Curves(desk.folder(ref).path).query(metric, x, buckets, start, stop)
-        low, high, mean = map(_numbers, (found.low, found.high, found.mean))
-        return CurvePoints(metric=metric, x_name=x, x=found.x.tolist(), low=low, high=high, mean=mean)
+        return curve_of(desk.folder(ref), metric, x, buckets=buckets, start=start, stop=stop)
 
     @router.get("/log")
     def log(
@@ -73,8 +70,3 @@ def _log(folder: RunFolder, after: int | None, size: int) -> LogPart:
         file.seek(start)
         data = file.read(size)
     return LogPart(text=data.decode(errors="replace"), start=start, end=start + len(data))
-
-
-def _numbers(values: NDArray[np.float64]) -> list[float | None]:
-    """JSON has no NaN."""
-    return [value if np.isfinite(value) else None for value in values.tolist()]

@@ -39,6 +39,9 @@ TimeLimitOption: TypeAlias = Annotated[
     typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="How long one answer of a policy may take."),
 ]
 
+TrustOption: TypeAlias = Annotated[
+    bool, typer.Option("--trust", help="Load checkpoints that may run code (pickles), whoever wrote them.")
+]
 RunArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="RUN", help="An id, a unique beginning of one, a name, or latest.")
 ]
@@ -57,3 +60,13 @@ def environment(env: str, settings: list[str]) -> EnvironmentConfig:
         if not setting.startswith("environment."):
             raise InputError(f"'{setting}' is not about the environment. Type: --set environment.options.KEY=VALUE")
     return parse_run_config({"environment": {"env_id": env}}, settings).environment
+
+
+def give_trust(trust: bool) -> None:
+    """`--trust`, for this process and those it starts."""
+    if trust:
+        import os
+
+        from mosaic.store.trust import VARIABLE
+
+        os.environ[VARIABLE] = "1"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
-    from mosaic.server.answers import RunDetails, RunRow
+    from mosaic.server.answers import CurvePoints, RunDetails, RunRow
     from mosaic.store.state import State
 
 
@@ -33,6 +33,8 @@ class PlacedRun(Protocol):
     def events(self, after_seq: int = 0) -> Iterator[Mapping[str, Any]]: ...
 
     def wait(self) -> State: ...
+
+    def curve(self, metric: str, *, buckets: int) -> CurvePoints: ...
 
 
 class Place(Protocol):
@@ -90,6 +92,11 @@ class _RunHere:
 
     def wait(self) -> State:
         return self._run.wait()
+
+    def curve(self, metric: str, *, buckets: int) -> CurvePoints:
+        from mosaic.server.curves import curve_of
+
+        return curve_of(self._run.folder, metric, buckets=buckets)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from mosaic.ui.cli.options import (
     SeedOption,
     SetOption,
     TimeLimitOption,
+    TrustOption,
     WorkersOption,
 )
 
@@ -34,15 +35,17 @@ def evaluate(
         Path | None, typer.Option("--record", help="Folder for a replayable record of each episode.")
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure policies: returns, wins, 95 % intervals."""
     from mosaic.evaluation.evaluate import evaluate as run
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
-    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import print_json, progress
 
+    give_trust(trust)
     with progress(f"evaluating on {env}", episodes, shown=not json) as tick:
         result = run(
             environment(env, settings),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.options import AgentOption, EnvArgument, MaxStepsOption, SeedOption, SetOption
+from mosaic.ui.cli.options import AgentOption, EnvArgument, MaxStepsOption, SeedOption, SetOption, TrustOption
 
 
 def play(
@@ -18,6 +18,7 @@ def play(
     record: Annotated[bool, typer.Option("--record", help="Keep the episode; mosaic replay shows it again.")] = False,
     out_file: Annotated[Path | None, typer.Option("--out", help="Where to keep it (with --record).")] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
+    trust: TrustOption = False,
 ) -> None:
     """Play one episode on the terminal.
 
@@ -31,9 +32,10 @@ def play(
     from mosaic.runners.record import save_episode
     from mosaic.ui.cli.board import draw
     from mosaic.ui.cli.moves import describe_step
-    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import out
 
+    give_trust(trust)
     with LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed) as runner:
         before: Turn | None = None
         for step, turn in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):

@@ -75,17 +75,26 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
 
 @app.command()
 def compare(
-    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two or more runs.")],
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs, or the id of a seed group.")],
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put runs side by side: results, and the settings that differ."""
+    """Put runs side by side: results, settings that differ, their mean.
+
+    A seed group's id stands for all of its runs.
+    """
     from mosaic.ui.cli.differences import differences
+    from mosaic.ui.cli.groups import group_curve, show_group
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import print_json, print_table
 
     with place(server) as runs:
-        shown = [runs.run(ref).show() for ref in run]
+        groups: dict[str, list[str]] = {}
+        for row in runs.runs():
+            groups.setdefault(row.group or "", []).append(row.run_id)
+        chosen = [runs.run(ref) for asked in run for ref in sorted(groups.get(asked, [asked]))]
+        shown = [each.show() for each in chosen]
+        together = group_curve(chosen)
     differing = differences([details.config for details in shown])
     results = [
         {
@@ -97,11 +106,12 @@ def compare(
         for details in shown
     ]
     if json:
-        print_json({"runs": results, "differences": differing})
+        print_json({"runs": results, "differences": differing, "group": together})
         return
     print_table("Results", list(results[0]), [["–" if v is None else v for v in row.values()] for row in results])
     rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
     print_table("Settings that differ", ["setting", *(details.run_id for details in shown)], rows)
+    show_group(together)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, WorkersOption
+from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, TrustOption, WorkersOption
 
 if TYPE_CHECKING:
     from mosaic.evaluation.standings import Tournament
@@ -24,13 +24,15 @@ def tournament(
         typer.Option("--store", help="File that keeps the finished games; the same command goes on where it stopped."),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Rate policies against each other, in both seats."""
     from mosaic.evaluation.tournament import tournament as run
-    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import print_json, progress
 
+    give_trust(trust)
     total = games * len(policy) * (len(policy) - 1)
     with progress(f"playing {env}", total, shown=not json) as tick:
         result = run(

@@ -126,6 +126,7 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.runs.ladder import DEFAULT_PATIENCE_S
     from mosaic.ui.cli.following import follow, view_of
+    from mosaic.ui.cli.groups import group_curve, show_group
     from mosaic.ui.cli.screen import note, print_json
     from mosaic.ui.cli.training import result, show_result
 
@@ -148,6 +149,8 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
         print_json(results[0] if len(results) == 1 else results)
     else:
         show_result(results)
+        if len(started) > 1:
+            show_group(group_curve(started))
     for document in results:
         if document["state"] in ("failed", "lost"):
             raise MosaicError(

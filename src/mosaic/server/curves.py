@@ -1,0 +1,29 @@
+"""A metric of a run, thinned for drawing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.server.answers import CurvePoints
+from mosaic.store.layout import RunFolder
+from mosaic.telemetry.columns import Axis, Curves
+
+
+def curve_of(
+    folder: RunFolder,
+    metric: str,
+    x: Axis = "env_steps",
+    *,
+    buckets: int = 500,
+    start: float | None = None,
+    stop: float | None = None,
+) -> CurvePoints:
+    found = Curves(folder.path).query(metric, x, buckets, start, stop)
+    low, high, mean = map(_numbers, (found.low, found.high, found.mean))
+    return CurvePoints(metric=metric, x_name=x, x=found.x.tolist(), low=low, high=high, mean=mean)
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    """JSON has no NaN."""
+    return [value if np.isfinite(value) else None for value in values.tolist()]

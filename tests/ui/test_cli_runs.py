@@ -1,0 +1,166 @@
+"""Training and its runs on the command line, with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mosaic.runs.trainer import Trainer
+from mosaic.telemetry.reader import follow
+
+TOY = ("train", "gym/CartPole-v1", "--worker", "toy")
+SLOWLY = ("--set", "training.params.iteration_s=0.02")
+
+
+def wait_for_iteration(home, number=3):
+    run = Trainer(home).run("latest")
+    for event in follow(run.folder.metrics):
+        if event.get("training_iteration", 0) >= number:
+            return run
+
+
+def test_train_prints_the_promised_result(mosaic):
+    answer = mosaic(
+        *TOY, "--steps", "3000", "--stop-reward", "4", "--seed", "0", "--name", "walk", "--tag", "t", "--json"
+    )
+    assert answer.code == 0
+    assert answer.err == ""
+    result = json.loads(answer.out)
+    promised = {
+        "run_id", "state", "env_steps", "agent_steps", "episodes_total", "startup_s", "train_s", "time_to_stop_s",
+        "wall_time_s", "env_steps_per_s", "episode_reward_mean", "checkpoint", "policies",
+    }  # fmt: skip
+    assert promised <= result.keys()
+    assert result["state"] == "finished"
+    assert result["episode_reward_mean"] >= 4
+    assert 0 < result["time_to_stop_s"] <= result["train_s"]
+    listed = json.loads(mosaic("runs", "list", "--json").out)
+    assert [(row["run_id"], row["name"], row["tags"]) for row in listed] == [(result["run_id"], "walk", ["t"])]
+    shown = json.loads(mosaic("runs", "show", "walk", "--json").out)
+    assert shown["checkpoints"][-1]["env_steps"] == result["env_steps"]
+    assert shown["last_metric"]["episode_reward_mean"] == result["episode_reward_mean"]
+    assert "episode_reward_mean over env_steps" in mosaic("watch", "latest").out
+
+
+def test_a_dry_run_starts_nothing(mosaic):
+    answer = mosaic(*TOY, "--steps", "500", "--set", "training.params.noise=0.5", "--dry-run", "--json")
+    document = json.loads(answer.out)
+    assert document["training"]["algorithm"] == "walk"
+    assert document["training"]["params"] == {"noise": 0.5}
+    assert json.loads(mosaic("runs", "list", "--json").out) == []
+
+
+def test_a_configuration_file_and_what_counts_more(mosaic, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'seed = 4\n[environment]\nenv_id = "gym/Taxi-v3"\n[training]\nworker = "toy"\ntotal_timesteps = 900\n'
+    )
+    words = ["train", "--config", "run.toml", "--dry-run", "--json"]
+    assert json.loads(mosaic(*words).out)["environment"]["env_id"] == "Taxi-v3"
+    changed = json.loads(mosaic(*words, "--steps", "200", "--set", "seed=9").out)
+    assert (changed["training"]["total_timesteps"], changed["seed"]) == (200, 9)
+    other = json.loads(mosaic("train", "classic/tictactoe_v3", *words[1:]).out)
+    assert other["environment"]["family"] == "classic"
+
+
+def test_a_detached_run_is_paused_resumed_saved_and_stopped(mosaic, tmp_path):
+    started = json.loads(mosaic(*TOY, *SLOWLY, "--detach", "--json").out)
+    wait_for_iteration(tmp_path / "home")
+    run = started["run_id"]
+    assert json.loads(mosaic("runs", "pause", run, "--json").out)["state"] == "paused"
+    assert json.loads(mosaic("runs", "resume", run, "--json").out)["state"] == "running"
+    assert mosaic("runs", "checkpoint", run).code == 0
+    assert json.loads(mosaic("runs", "stop", run, "--json").out)["state"] == "stopped"
+    refused = mosaic("runs", "pause", run)
+    assert refused.code == 2
+    assert "stopped" in refused.err
+
+
+def test_ctrl_c_stops_and_saves(tmp_path):
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mosaic", *TOY, *SLOWLY],
+        env={**os.environ, "MOSAIC_HOME": str(home)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while not (home / "runs").exists() or not Trainer(home).runs():
+        assert process.poll() is None
+    wait_for_iteration(home)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    run = Trainer(home).run("latest")
+    assert f"mosaic runs resume {run.id}" in errors
+    assert run.state == "stopped"
+    assert run.checkpoints()
+
+
+def test_a_group_of_seeds_is_put_together(mosaic):
+    answer = mosaic(*TOY, "--steps", "1000", "--seeds", "3")
+    assert answer.code == 0
+    assert "interquartile mean" in answer.out
+    rows = json.loads(mosaic("runs", "list", "--json").out)
+    assert len({row["seed"] for row in rows}) == 3
+    (group,) = {row["group"] for row in rows}
+    together = json.loads(mosaic("runs", "compare", group, "--json").out)
+    assert len(together["runs"]) == 3
+    assert set(together["differences"]) == {"seed"}
+    curve = together["group"]
+    assert curve["low"][-1] < curve["mean"][-1] < curve["high"][-1]
+
+
+def test_archive_delete_import_and_reindex(mosaic, tmp_path):
+    run = json.loads(mosaic(*TOY, "--steps", "300", "--json").out)["run_id"]
+    assert mosaic("runs", "archive", run, "--out", str(tmp_path / "one.tar.gz")).code == 0
+    assert mosaic("runs", "delete", run).code == 0
+    assert json.loads(mosaic("runs", "list", "--json").out) == []
+    assert json.loads(mosaic("runs", "import", str(tmp_path / "one.tar.gz"), "--json").out)["run_id"] == run
+    assert json.loads(mosaic("runs", "reindex", "--json").out) == {"runs": 1}
+    played = mosaic("evaluate", "gym/CartPole-v1", "--agent", f"*=run:{run}", "--episodes", "1", "--json")
+    assert played.code == 0
+
+
+def test_a_trained_policy_takes_an_agents_place(mosaic):
+    mosaic("train", "classic/tictactoe_v3", "--worker", "toy", "--steps", "300", "--name", "mine")
+    answer = mosaic(
+        "evaluate", "classic/tictactoe_v3", "--agent", "player_1=run:mine@best", "--agent", "player_2=minimax",
+        "--episodes", "3", "--json",
+    )  # fmt: skip
+    assert json.loads(answer.out)["agents"]["player_2"]["losses"] == 0
+
+
+def test_workers_and_their_schemas(mosaic):
+    rows = json.loads(mosaic("workers", "--json").out)
+    assert {"toy", "script"} <= {row["id"] for row in rows}
+    schema = json.loads(mosaic("schema", "toy", "walk").out)
+    assert "steps_per_iteration" in schema["properties"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("train", "gym/CartPole-v1"), "Say which worker trains: --worker"),
+        (("train", "gym/CartPole-v1", "--worker", "toi"), "There is no worker named 'toi'. Did you mean 'toy'?"),
+        (("train", "--worker", "toy"), "Say what to train in"),
+        ((*TOY, "--algo", "wolk"), "Did you mean 'walk'?"),
+        ((*TOY, "--set", "training.params.nois=1"), "there is no option 'nois'. Did you mean 'noise'?"),
+        ((*TOY, "--policies", "shared_value_function"), "has no policy configuration 'shared_value_function'"),
+        ((*TOY, "--set", "training.algoritm=x"), "Did you mean 'training.algorithm'?"),
+        ((*TOY, "--config", "none.yaml"), "none.yaml"),
+        (("runs", "show", "nothing"), "nothing"),
+        (("runs", "import", "none.tar.gz"), "none.tar.gz"),
+        (("schema", "tooy"), "Did you mean 'toy'?"),
+        (("evaluate", "gym/CartPole-v1", "--agent", "*=run:nothing"), "nothing"),
+        (("runs", "list", "--server", "http://127.0.0.1:9"), "Type: mosaic serve"),
+        (("serve", "--host", "0.0.0.0"), "--allow-public"),
+    ],
+)
+def test_bad_input_says_what_to_type(mosaic, words, text):
+    answer = mosaic(*words)
+    assert answer.code in (1, 2)
+    assert text in " ".join(answer.err.split())
+    assert "Traceback" not in answer.err
