@@ -1,6 +1,6 @@
-"""What metrics cost: one report, events stored per second while somebody reads, a chart of a million events.
+"""What runs cost: a report, events stored while somebody reads, a chart of a million events, a start, a long list.
 
-    python benchmarks/runs_metrics.py
+    python benchmarks/runs.py
 
 Each function prints a figure, its limit and their ratio (below 1 is within the limit), and returns the figure.
 """
@@ -15,9 +15,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
+from mosaic.config.loading import parse_run_config
+from mosaic.runs.trainer import Trainer
+from mosaic.store.home import Store
 from mosaic.telemetry.columns import Curves
 from mosaic.telemetry.writer import EventWriter
 
@@ -119,6 +122,47 @@ def chart_query(folder: Path, events: int = 1_000_000) -> float:
     return show(f"{label}, cache warm, new reader", opened, "s", 0.2)
 
 
+def start_of_a_run(home: Path, repeats: int = 9) -> float:
+    """From the ask to the worker's first instruction, and it must have trained: the gate."""
+    trainer = Trainer(home)
+    seconds = []
+    for seed in range(repeats):
+        asked = time()
+        config = {
+            "environment": {"env_id": "gym/CartPole-v1"},
+            "training": {"worker": "toy", "total_timesteps": 1000},
+            "seed": seed,
+        }
+        run = trainer.submit(config)
+        if run.wait(60) != "finished":
+            raise SystemExit(f"the run {run.id} {run.state}: {run.reason}")
+        events = list(run.events())
+        if [event["env_steps"] for event in events if event["kind"] == "iteration"] != list(range(100, 1001, 100)):
+            raise SystemExit("the toy did not train")
+        seconds.append(next(event["timestamp"] for event in events if event["kind"] == "started") - asked)
+    return show("start of a run, median (toy worker)", median(seconds), "s", 0.7)
+
+
+def list_of_runs(home: Path, runs: int = 1000, repeats: int = 5) -> float:
+    """`mosaic runs list` as a command, process start included."""
+    store = Store(home)
+    config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy"}})
+    for _ in range(runs):
+        store.create(config)
+    command = [sys.executable, "-m", "mosaic", "runs", "list", "--json"]
+    environment = {**os.environ, "MOSAIC_HOME": str(home)}
+
+    def ask() -> int:
+        answer = subprocess.run(command, env=environment, capture_output=True, check=True)
+        return len(json.loads(answer.stdout))
+
+    if ask() != runs:
+        raise SystemExit("the list is not whole")
+    return show(
+        f"mosaic runs list, {runs:,} runs", min(_seconds(lambda: ask() and None) for _ in range(repeats)), "s", 0.5
+    )
+
+
 def _seconds(call: Callable[[], None]) -> float:
     start = perf_counter()
     call()
@@ -130,6 +174,8 @@ def main() -> None:
         report_cost(Path(folder))
         stored_per_second(Path(folder))
         chart_query(Path(folder))
+        start_of_a_run(Path(folder) / "starts")
+        list_of_runs(Path(folder) / "list")
 
 
 if __name__ == "__main__":
