@@ -163,7 +163,7 @@ struct Search {
             if (facts & (to_win ? WINS : DOES_NOT_LOSE)) return 1;
             if (facts & (to_win ? DOES_NOT_WIN : LOSES)) return 0;
         }
-        // seven scores of eight bits with their columns, sorted by insertion into two words
+        // score and column in one number, the best first
         unsigned ranked[7];
         int moves = 0;
         for (int column = 0; column < 7; column++) {

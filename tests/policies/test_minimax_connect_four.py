@@ -1,5 +1,7 @@
 """Connect four: the search against a plain one, and what is known of the game."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from mosaic.policies.minimax.connect_four import (
     read_board,
     value,
 )
-from mosaic.policies.minimax.connect_four_bits import CELLS
+from mosaic.policies.minimax.connect_four_bits import CELLS, landing_cells, winning_cells
 from mosaic.policies.minimax.connect_four_search import TABLE_ENTRIES, new_scratch, new_table, reaches
 
 LINES = [
@@ -205,6 +207,15 @@ def test_packed_values_come_back(values):
     assert book.unpack(book.pack(np.array(values, np.int8)), len(values)).tolist() == values
 
 
+def test_the_book_counts_what_tromp_counted():
+    """John Tromp's database (UCI, connect-4): 8 plies, nobody wins at once, the next move is not forced."""
+    last = book.openings(8)[-1]
+    forced = winning_cells(last.mask ^ last.mine, last.mask) & landing_cells(last.mask) != 0
+    stored = book.unpack((Path(book.__file__).parent / book.FILE_NAME).read_bytes(), np.count_nonzero(~last.won))
+    counts = np.bincount(stored[~forced[~last.won]] + 1)
+    assert counts.tolist() == [16635, 6449, 44473]  # lost, drawn, won for the mover
+
+
 def assert_the_book_agrees(count, seed):
     last, table = book.openings(book.BOOK_PLY)[-1], new_table()
     for index in np.random.default_rng(seed).choice(np.flatnonzero(~last.won), count, replace=False):
@@ -217,7 +228,7 @@ def assert_the_book_agrees(count, seed):
 @pytest.mark.slow
 @pytest.mark.chosen
 def test_the_book_agrees_with_the_search():
-    assert_the_book_agrees(20, seed=1)
+    assert_the_book_agrees(8, seed=1)
 
 
 @pytest.mark.slow
