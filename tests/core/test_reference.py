@@ -33,8 +33,8 @@ def test_a_leading_path_needs_no_name():
     ("reference", "text"),
     [
         ("e:dept=3", "'e:dept=3': there is no option 'dept'. Did you mean 'depth'? Options: path, depth, elo."),
-        ("e:depth=0", "'e:depth=0': depth: Input should be greater than or equal to 1 (got '0')."),
-        ("e:depth=many", "'e:depth=many': depth: Input should be a valid integer"),
+        ("e:depth=0", "'e:depth=0': depth: it should be at least 1 (got '0')."),
+        ("e:depth=many", "'e:depth=many': depth: it should be a whole number (got 'many')."),
         ("e:depth", "'depth' in 'e:depth' is not KEY=VALUE. Options: path, depth, elo."),
         ("e:depth=1,depth=2", "'depth' stands twice"),
     ],

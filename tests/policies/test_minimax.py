@@ -43,8 +43,8 @@ def test_the_reference_names_the_depth():
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("minimax:depth=0", "'minimax:depth=0': depth: Input should be greater than or equal to 1 (got '0')."),
-        ("minimax:depth=x", "'minimax:depth=x': depth: Input should be a valid integer, unable to parse string as an"),
+        ("minimax:depth=0", "'minimax:depth=0': depth: it should be at least 1 (got '0')."),
+        ("minimax:depth=x", "'minimax:depth=x': depth: it should be a whole number (got 'x')."),
         ("minimax:dept=3", "'minimax:dept=3': there is no option 'dept'. Did you mean 'depth'? Options: depth."),
         ("minimax:4", "'4' in 'minimax:4' is not KEY=VALUE. Options: depth."),
     ],

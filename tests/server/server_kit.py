@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,6 +38,17 @@ from mosaic.server.serve import serve
 options = json.loads(sys.argv[1])
 serve(home=Path(options.pop("home")), limits=Limits(**options.pop("limits")), **options)
 """
+
+
+def lasting_port() -> int:
+    """A free port that nobody is given by chance while a server is away: outside the range of passing ones."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(min(20_000, low - 2_000), low), 100):
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if trial.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no free port")
 
 
 def toy(iterations: int = 20, iteration_s: float = 0.0, **parts: Any) -> dict[str, Any]:
@@ -79,7 +92,8 @@ class ServerProcess:
             self.said.append(line)
             if line.startswith("Its token"):
                 break
-        assert "listens on" in "".join(self.said[:1]), "".join(self.said)
+        if "listens on" not in "".join(self.said[:1]):
+            raise AssertionError(f"the server did not start: {''.join(self.said)}{self._gone()}")
         self.url = self.said[0].split()[-1]
         self.port = int(self.url.rpartition(":")[2])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, toy
+from server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, lasting_port, toy
 
 from mosaic.core.errors import UnknownNameError
 from mosaic.runs.trainer import Trainer
@@ -73,7 +73,7 @@ def test_unknown_and_deleted_runs(home: Path) -> None:
 @pytest.mark.chosen
 def test_a_killed_server_is_found_again(home: Path) -> None:
     """SIGKILL in the middle of the stream; the client takes it up where it was, at the next server."""
-    with ServerProcess(home) as first, first.client() as client:
+    with ServerProcess(home, lasting_port()) as first, first.client() as client:
         run = client.submit(toy(iterations=400, iteration_s=0.005))
         stream = run.events(reconnect_s=60)
         got = [next(stream)["seq"] for _ in range(50)]
@@ -99,8 +99,8 @@ def test_a_server_that_stays_away_is_an_error(home: Path) -> None:
 
 def killed_at_random(home: Path, kills: int, seed: int) -> None:
     chance = random.Random(seed)
-    server = ServerProcess(home)
-    port = server.port
+    port = lasting_port()
+    server = ServerProcess(home, port)
     try:
         with server.client() as client:
             run = client.submit(toy(iterations=100_000, iteration_s=0.002))

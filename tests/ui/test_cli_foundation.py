@@ -78,6 +78,28 @@ def test_tournament(mosaic, tmp_path):
     assert json.loads(mosaic(*words).out) == document  # finished games are not played again
 
 
+def test_an_interrupted_tournament_goes_on_where_it_stopped(mosaic, tmp_path):
+    words = ["tournament", TICTACTOE, "random", "python:my_stopper:play", "--games", "5", "--json"]
+    (tmp_path / "my_stopper.py").write_text(
+        "import os, pathlib\nlog = pathlib.Path('moves.txt')\n"
+        "def play(observation, mask):\n"
+        "    with log.open('a') as file: file.write('x')\n"
+        "    if log.stat().st_size == 12: raise KeyboardInterrupt\n"
+        "    return int(mask.argmax())\n"
+    )
+    assert mosaic(*words).code == 130
+    (kept,) = (tmp_path / "home" / "tournaments").iterdir()
+    games_before = len(kept.read_text().splitlines()) - 1
+    assert games_before > 0
+    document = json.loads(mosaic(*words).out)
+    assert {pair["games"] for pair in document["pairs"]} == {5}
+    moves = (tmp_path / "moves.txt").stat().st_size
+    (tmp_path / "moves.txt").write_text("x" * 100)
+    assert json.loads(mosaic(*words).out) == document  # an uninterrupted one has the same result
+    assert (tmp_path / "moves.txt").stat().st_size - 100 > moves - 12  # the kept games were not played again
+    assert list((tmp_path / "home" / "tournaments").iterdir()) == []
+
+
 def test_play_record_and_replay(mosaic, tmp_path):
     answer = mosaic(
         "play", TICTACTOE, "--agent", "player_1=minimax", "--agent", "player_2=random", "--record", "--out", "game.json"

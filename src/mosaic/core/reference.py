@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mosaic.core.complaints import did_you_mean
+from mosaic.core.complaints import demand, did_you_mean, shown, suggestion
 from mosaic.core.errors import InputError
 
 
@@ -49,7 +49,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "missing":
         return f"the option '{where}' is missing. {_known(model)}"
     place = f"{where}: " if where else ""
-    return f"{place}{first['msg'].removeprefix('Value error, ')} (got {first['input']!r})."
+    return f"{place}{demand(first)} (got {shown(first['input'])}).{suggestion(first)}"
 
 
 def _known(model: type[BaseModel]) -> str:

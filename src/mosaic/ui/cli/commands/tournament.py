@@ -10,6 +10,7 @@ import typer
 from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, TrustOption, WorkersOption
 
 if TYPE_CHECKING:
+    from mosaic.config.environment import EnvironmentConfig
     from mosaic.evaluation.standings import Tournament
 
 
@@ -21,33 +22,43 @@ def tournament(
     num_workers: WorkersOption = 1,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="File that keeps the finished games; the same command goes on where it stopped."),
+        typer.Option("--store", help="File that keeps the finished games for good."),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Rate policies against each other, in both seats."""
+    """Rate policies against each other, in both seats.
+
+    If it is interrupted, the same command goes on where it stopped.
+    """
     from mosaic.evaluation.tournament import tournament as run
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import print_json, progress
 
     give_trust(trust)
-    total = games * len(policy) * (len(policy) - 1)
+    config, total = environment(env, settings), games * len(policy) * (len(policy) - 1)
+    kept = store or _unfinished(config, policy, games, seed)
     with progress(f"playing {env}", total, shown=not json) as tick:
-        result = run(
-            environment(env, settings),
-            policy,
-            games=games,
-            seed=seed,
-            num_workers=num_workers,
-            store=store,
-            on_game=tick,
-        )
+        result = run(config, policy, games=games, seed=seed, num_workers=num_workers, store=kept, on_game=tick)
+    if store is None:
+        kept.unlink(missing_ok=True)
     if json:
         print_json(result.to_json())
     else:
         show(result)
+
+
+def _unfinished(config: EnvironmentConfig, policies: list[str], games: int, seed: int) -> Path:
+    """Where the games of this very command are kept until it is done."""
+    from hashlib import blake2b
+
+    from mosaic.store.home import home
+
+    asked = repr((config.model_dump(mode="json"), policies, games, seed))
+    folder = home() / "tournaments"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{blake2b(asked.encode(), digest_size=8).hexdigest()}.jsonl"
 
 
 def show(result: Tournament) -> None:
