@@ -45,7 +45,6 @@ def lasting_port() -> int:
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for port in random.sample(range(min(20_000, low - 2_000), low), 100):
         with socket.socket() as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if trial.connect_ex(("127.0.0.1", port)) != 0:
                 return port
     raise AssertionError("no free port")

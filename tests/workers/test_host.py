@@ -113,3 +113,12 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path):
         assert host.wait() == 0
     assert host.events("resumed")[0]["from_env_steps"] == 1000
     assert "at 2000 env steps is damaged" in host.events("alert")[0]["message"]
+
+
+def test_an_orphan_that_does_not_listen_ends_itself(tmp_path, installed_liars):
+    folder = new_folder(tmp_path, run_config("stubborn", training={"total_timesteps": 10**9}))
+    with Hosted(folder, MOSAIC_ORPHAN_GRACE_S="0.2") as host:
+        host.hear("started")
+        host.hang_up()
+        assert host.wait() == 1
+    assert "did not stop within 0.2 s after its supervisor's death" in host.log()

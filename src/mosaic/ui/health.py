@@ -24,12 +24,19 @@ _EXTRAS = {  # extra → the modules it brings, each with its distribution
     "rllib": {"ray": "ray"},
     "mpi": {"mpi4py": "mpi4py"},
     "tui": {"textual": "textual"},
-    "web": {"nicegui": "nicegui", "fastapi": "fastapi"},
+    "web": {
+        "nicegui": "nicegui",
+        "fastapi": "fastapi",
+        "uvicorn": "uvicorn",
+        "httpx": "httpx",
+        "websockets": "websockets",
+    },
     "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
     "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
     "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
     "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
     "mpe": {"mpe2": "mpe2"},
+    "tensorboard": {"tensorboardX": "tensorboardX"},
 }
 
 
@@ -41,6 +48,11 @@ def examine() -> list[Finding]:
         *_extras(),
         _engine(),
     ]
+
+
+def extra_of(module: str) -> str | None:
+    """The extra that brings this module."""
+    return next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
 
 
 def _python() -> Finding:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mosaic.workers.context import WorkerContext
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
+ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "60"))  # to save, once nobody watches any more
 
 
 class Progress:
@@ -46,6 +47,13 @@ def _listen(fd: int, inbox: Any) -> None:
             command = json.loads(line)
             inbox.put(command["command"], command.get("reason", "asked to"))
     inbox.put("stop", "its supervisor died")
+    threading.Event().wait(ORPHAN_GRACE_S)
+    print(
+        f"The worker did not stop within {ORPHAN_GRACE_S:g} s after its supervisor's death.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(FAILED)  # this thread lives only as long as the worker does not listen
 
 
 def main() -> int:

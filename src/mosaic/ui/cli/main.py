@@ -27,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         code = _complain(str(error), error.exit_code, as_json)
+    except ModuleNotFoundError as error:
+        if debug:
+            raise
+        code = _complain(_missing_text(error), 2, as_json)
     except UsageError as error:
         code = _complain(_usage_text(error), 2, as_json)
     except (KeyboardInterrupt, typer.Abort):
@@ -52,6 +56,15 @@ def _complain(text: str, code: int, as_json: bool) -> int:
 
         complain(text)
     return code
+
+
+def _missing_text(error: ModuleNotFoundError) -> str:
+    from mosaic.ui.health import extra_of
+
+    name = (error.name or "").partition(".")[0]
+    extra = extra_of(name)
+    line = f"pip install 'mosaic-rl[{extra}]'" if extra else f"pip install {name}"
+    return f"This needs the Python package '{name}', which is not installed. Type: {line}"
 
 
 def _usage_text(error: Exception) -> str:

@@ -56,8 +56,13 @@ class _Here:
 
     def runs(self) -> list[RunRow]:
         from mosaic.server.details import row_of
+        from mosaic.ui.cli.screen import note
 
-        return [row_of(summary) for summary in self._trainer.summaries()]
+        index = self._trainer.store.index
+        rows = [row_of(summary) for summary in index.list()]
+        for text in index.notes:
+            note(text)
+        return rows
 
     def run(self, ref: str) -> PlacedRun:
         return _RunHere(self._trainer.run(ref))
