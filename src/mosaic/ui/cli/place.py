@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
+    from mosaic.runs.trainer import Trainer
     from mosaic.server.answers import CurvePoints, RunDetails, RunRow
     from mosaic.store.state import State
 
@@ -46,19 +48,21 @@ class Place(Protocol):
 
 
 class _Here:
-    def __init__(self) -> None:
+    @cached_property
+    def _trainer(self) -> Trainer:
         from mosaic.runs.trainer import Trainer
 
-        self._trainer = Trainer()
+        return Trainer()
 
     def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun:
         return _RunHere(self._trainer.submit(config, group=group or None))
 
     def runs(self) -> list[RunRow]:
         from mosaic.server.details import row_of
+        from mosaic.store.home import Store
         from mosaic.ui.cli.screen import note
 
-        index = self._trainer.store.index
+        index = Store().index  # a list needs no trainer, which takes longer to import than the list to make
         rows = [row_of(summary) for summary in index.list()]
         for text in index.notes:
             note(text)
