@@ -225,7 +225,7 @@ def test_resume_over_http_needs_room(home: Path) -> None:
         first.stop()
         second = client.submit(toy(iterations=100_000, iteration_s=0.01))
         next(second.events())
-        with pytest.raises(ServerError, match="does not fit beside the 1 that run now"):
+        with pytest.raises(InputError, match="does not fit beside the 1 that run now"):
             first.resume()
         second.stop()
         assert first.resume().state in LIVE

@@ -241,6 +241,7 @@ class Supervision:
         return below(os.getpid()) | marked(self._folder.run_id)
 
     def _record_end(self, end: RecordEnd) -> None:
+        self._folder.control.unlink(missing_ok=True)  # first: whoever kills us now must not leave it to an ended run
         if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S):
             log(f"the end could not be written: {end.state}: {end.reason}")
         try:

@@ -262,7 +262,7 @@ def _complaint(status: int, body: bytes) -> MosaicError:
     match status:
         case 404:
             return UnknownNameError(text)
-        case 400 | 401 | 413 | 422:
+        case 400 | 401 | 403 | 409 | 413 | 422:
             return InputError(text)
         case _:
             return ServerError(text)

@@ -76,7 +76,7 @@ def show_result(results: list[dict[str, Any]]) -> None:
         ]
         for row in results
     ]
-    columns = ["run", "state", "env steps", "per second", "reward", "trained for"]
+    columns = ["run", "state", "steps", "steps/s", "reward", "time"]
     print_table("Result" if len(rows) == 1 else f"Group of {len(rows)} seeds", columns, rows, columns[2:])
 
 

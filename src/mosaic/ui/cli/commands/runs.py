@@ -27,26 +27,29 @@ def _default(context: typer.Context) -> None:
 def list_(server: ServerOption = None, json: JsonOption = False) -> None:
     """List runs, the newest first."""
     from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import note, print_json, print_table
+    from mosaic.ui.cli.screen import note, out, print_json, print_table
 
     with place(server) as runs:
         rows = runs.runs()
+    named = any(row.name for row in rows)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
+    wide = out.width >= 110
     cells = [
         [
-            row.run_id + (f" ({row.name})" if row.name else ""),
+            row.run_id,
             str(row.state),
-            row.env,
-            f"{row.worker or '–'} {row.algorithm or ''}",
+            row.env if wide else row.env.partition("/")[2] or row.env,
             f"{row.env_steps or 0:,}",
-            "–" if row.episode_reward_mean is None else f"{row.episode_reward_mean:.3f}",
+            "–" if row.episode_reward_mean is None else f"{row.episode_reward_mean:.4g}",
+            *([f"{row.worker or '–'} {row.algorithm or ''}"] if wide else []),
+            *([row.name] if named else []),
         ]
         for row in rows
     ]
-    columns = ["run", "state", "env", "worker", "env steps", "reward"]
-    print_table(f"{len(cells)} runs", columns, cells, columns[4:], whole=3)
+    columns = ["run", "state", "env", "steps", "reward", *(["worker"] if wide else []), *(["name"] if named else [])]
+    print_table(f"{len(cells)} runs", columns, cells, ["steps", "reward"], whole=5)
     if not cells:
         note("Start one: mosaic train ENV --worker WORKER")
 
