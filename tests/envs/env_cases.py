@@ -11,7 +11,7 @@ from mosaic.envs.upstream import draw_without_screen, quiet
 
 draw_without_screen()
 IDS = [entry.id for entry in entries() if entry.installed]
-PETTINGZOO = [env_id for env_id in IDS if not env_id.startswith("gym/")]
+PETTINGZOO = [env_id for env_id in IDS if not env_id.startswith(("gym/", "mosaic/"))]
 HEAVY = {"gym/CarRacing-v3", "butterfly/pistonball_v6", "sisl/pursuit_v4", "classic/go_v5"}
 
 

@@ -116,7 +116,8 @@ def test_pictures_and_closing_pass_through(reference: str) -> None:
 
 def test_every_wrapper_can_be_listed() -> None:
     assert set(WRAPPERS) == {
-        "clip_reward", "flatten", "frame_stack", "grayscale", "normalise", "python", "resize", "time_limit",
+        "clip_reward", "discretise", "flatten", "frame_stack", "grayscale", "normalise", "python", "resize",
+        "time_limit",
     }  # fmt: skip
     for name, kind in WRAPPERS.items():
         assert kind.usage.startswith(name)

@@ -60,7 +60,8 @@ def test_an_unknown_game_is_refused(env_id):
     with pytest.raises(InputError) as raised:
         load_policy("minimax", spec_of(env_id))
     assert str(raised.value) == (
-        f"minimax cannot play {env_id}. It knows: classic/connect_four, classic/tictactoe (any version)."
+        f"minimax cannot play {env_id}. "
+        "It knows: classic/connect_four, classic/tictactoe, mosaic/tictactoe (any version)."
     )
 
 

@@ -18,7 +18,7 @@ from server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventual
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server import machine
-from mosaic.server.client import Client, ServerError
+from mosaic.server.client import Client
 from mosaic.server.dispatch import Dispatcher, NoRoomError
 from mosaic.server.queue import Limits
 from mosaic.server.secret import ensure_token, token_file

@@ -222,8 +222,13 @@ def test_help_and_version(mosaic):
     assert mosaic("--version").out.strip() == "0.1.0"
 
 
-def test_the_demo_shows_the_idea(mosaic):
+def test_the_demo_trains_proves_and_plays(mosaic):
     answer = mosaic("demo")
     assert answer.code == 0
-    assert "minimax" in answer.out
+    told = " ".join(answer.out.split())
+    assert "it cannot be beaten" in told
+    rows = [line.split() for line in answer.out.splitlines() if line.split()[:1] in (["minimax"], ["random"])]
+    assert [row[4] for row in rows] == ["0"] * 4  # nothing lost
+    assert [row[3] for row in rows[:2]] == ["500", "500"]
+    assert all(int(row[5]) > 100 for row in rows)
     assert "mosaic play classic/tictactoe_v3" in " ".join(answer.err.split())

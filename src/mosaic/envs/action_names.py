@@ -23,6 +23,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the
     "gym/FrozenLake": ("left", "down", "right", "up"),
     "gym/FrozenLake8x8": ("left", "down", "right", "up"),
     "gym/MountainCar": ("left", "wait", "right"),
+    "mosaic/gridworld": ("left", "down", "right", "up"),
     "gym/Taxi": ("south", "north", "east", "west", "pick-up", "drop-off"),
 }
 

@@ -8,11 +8,22 @@ from typing import Any
 from mosaic.core.errors import unknown
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.env import Env
-from mosaic.envs.wrappers import clip_reward, flatten, frame_stack, grayscale, normalise, own, resize, time_limit
+from mosaic.envs.wrappers import (
+    clip_reward,
+    discretise,
+    flatten,
+    frame_stack,
+    grayscale,
+    normalise,
+    own,
+    resize,
+    time_limit,
+)
 from mosaic.envs.wrappers.kind import WrapperKind
 
 WRAPPERS: Mapping[str, WrapperKind] = {
     "clip_reward": clip_reward.kind,
+    "discretise": discretise.kind,
     "flatten": flatten.kind,
     "frame_stack": frame_stack.kind,
     "grayscale": grayscale.kind,

@@ -29,7 +29,7 @@ class TimeLimit(Transform):
 
     def __init__(self, env: Env, max_steps: int) -> None:
         super().__init__(env)
-        self._max_steps = max_steps
+        self.max_steps = max_steps
         self._steps = 0
         self._last: dict[AgentID, Observation] = {}
         self._cut = False
@@ -50,7 +50,7 @@ class TimeLimit(Transform):
         self._steps += 1
         self._last.update(turn.observations)
         self._last.update(turn.final_observations)
-        if self._steps < self._max_steps:
+        if self._steps < self.max_steps:
             return turn
         self._cut = True
         return self._truncate(turn)

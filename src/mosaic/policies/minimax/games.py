@@ -18,6 +18,7 @@ from mosaic.policies.minimax.verdict import Verdict
 # brings numba with it.
 GAMES = {
     "classic/tictactoe": "mosaic.policies.minimax.tictactoe",
+    "mosaic/tictactoe": "mosaic.policies.minimax.tictactoe",
     "classic/connect_four": "mosaic.policies.minimax.connect_four",
 }
 

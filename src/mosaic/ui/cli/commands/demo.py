@@ -3,28 +3,98 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mosaic.runs.run import Run
 
 ENV = "classic/tictactoe_v3"
+STEPS, GAMES = 1_000_000, 500
+LEARN = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 
 
 def demo() -> None:
-    """See the idea at once: policies on a board, then you."""
-    from mosaic.evaluation.tournament import tournament
-    from mosaic.ui.cli.commands.play import play
-    from mosaic.ui.cli.commands.tournament import show
-    from mosaic.ui.cli.screen import note, out, progress
+    """Train tic-tac-toe to perfect play, prove it, play it.
 
-    policies = ["minimax", "minimax:depth=2", "random"]
-    out.print("Any policy can take any agent's place in any environment. Three of them on one board:\n")
-    with progress("playing tic-tac-toe", 300) as tick:
-        show(tournament(ENV, policies, games=50, seed=7, on_game=tick))
-    out.print("\nThe same mapping works everywhere, for example:")
-    out.print(
-        "  mosaic evaluate classic/chess_v6 --agent player_0=stockfish:skill=5 --agent player_1=random --episodes 4"
-    )
-    out.print("  mosaic evaluate mpe/simple_spread_v3 --agent '*=random'\n")
+    A table learns by self-play, is proven unbeatable by exhaustive search, and meets minimax and random.
+    """
+    from mosaic.ui.cli.commands.play import play
+    from mosaic.ui.cli.screen import note, out
+
+    run = _train()
+    _prove(run)
+    _measure(run)
+    out.print("Any policy can take any agent's place in any environment, for example:")
+    out.print("  mosaic evaluate mpe/simple_spread_v3 --agent '*=random'")
+    out.print("  mosaic play classic/chess_v6 --agent player_0=stockfish:skill=5 --agent player_1=random\n")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        note(f"Play against minimax yourself: mosaic play {ENV} --agent player_1=human --agent player_2=minimax")
+        note(f"Play against it yourself: mosaic play {ENV} --agent player_1=human --agent player_2=run:{run.id}")
         return
-    out.print("Now you: X against minimax. Cells are numbered down the columns. Ctrl-C leaves.\n")
-    play(ENV, ["player_1=human", "player_2=minimax"], record=False, out_file=None, settings=[], seed=0, max_steps=None)
+    out.print("Now you: X against what it learned. Free cells show the number to type. Ctrl-C leaves.\n")
+    play(ENV, ["player_1=human", f"player_2=run:{run.id}"], settings=[], record=False, out_file=None)
+
+
+def _train() -> Run:
+    from mosaic.core.errors import MosaicError
+    from mosaic.runs.result import times
+    from mosaic.runs.trainer import Trainer
+    from mosaic.ui.cli.screen import err, out
+
+    config: dict[str, Any] = {
+        "environment": {"env_id": ENV},
+        "policy_configuration": "self_play",
+        "training": {"worker": "tabular", "algorithm": "q_learning", "total_timesteps": STEPS, "params": LEARN},
+        "tags": ["demo"],
+    }
+    with err.status("training by self-play"):
+        run = Trainer().submit(config)
+        run.wait()
+    if run.state != "finished":
+        raise MosaicError(f"The demo's run {run.id} {run.state}: {run.reason}. Its log: {run.folder.log}")
+    spent = times(run.events(), run.record().queued_at)
+    fastest = max(event.get("env_steps_per_s") or 0.0 for event in run.events()) / 1e6
+    out.print(
+        f"A table learned tic-tac-toe by self-play: {STEPS:,} moves in {spent.train_s:.2f} s, after "
+        f"{spent.startup_s:.2f} s of start-up, at up to {fastest:.0f} million moves a second."
+    )
+    return run
+
+
+def _prove(run: Run) -> None:
+    from safetensors.numpy import load_file
+
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.core.errors import MosaicError
+    from mosaic.envs.compiled.game import Game
+    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.learners.tabular.proof import prove
+    from mosaic.learners.tabular.twin_training import FILE
+    from mosaic.ui.cli.screen import out
+
+    game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))
+    assert isinstance(game, Game)
+    proof = prove(game, load_file(run.checkpoints()[-1].path / FILE)["values"])
+    if not proof.unbeatable:
+        raise MosaicError(f"The policy of {run.id} can still be beaten in {proof.lost} ways.")
+    out.print(
+        f"Proven by exhaustive search: from either side, in all {proof.positions:,} positions that can come up, it "
+        "cannot be beaten.\n"
+    )
+
+
+def _measure(run: Run) -> None:
+    from mosaic.evaluation.evaluate import evaluate
+    from mosaic.ui.cli.screen import print_table, progress
+
+    rows = []
+    meetings = [(other, seat) for other in ("minimax", "random") for seat in (0, 1)]
+    with progress("playing", GAMES * len(meetings)) as tick:
+        for other, seat in meetings:
+            agents = ["player_1", "player_2"]
+            mapping = {agents[seat]: f"run:{run.id}", agents[1 - seat]: other}
+            result = evaluate(ENV, mapping, episodes=GAMES, seed=7, on_episode=tick).to_json()
+            row = result["agents"][agents[seat]]
+            place = ("first", "second")[seat]
+            rows.append([other, place, row["wins"], row["draws"], row["losses"], result["distinct_games"]])
+    columns = ["against", "moving", "won", "drawn", "lost", "distinct games"]
+    print_table(f"{GAMES * len(meetings):,} games of what it learned", columns, rows, columns[2:])

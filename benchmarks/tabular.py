@@ -1,0 +1,305 @@
+"""How fast tables learn, beside what people use: ours and the peer back to back, medians, ratios, a gate on every row.
+
+python benchmarks/tabular.py [--repeats 5] [--large]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mosaic import evaluate, make_env
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.twins import find_twin
+from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.proof import prove
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.runtimes.parallel import ParallelTraining
+
+GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
+UNBEATABLE = TabularOptions(epsilon=1.0, epsilon_schedule="constant", learning_rate=1.0, discount_factor=1.0)
+AGAINST_RANDOM = TabularOptions(epsilon=0.1, epsilon_schedule="constant")
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+def row(what: str, ours: float, unit: str, peer: float | None = None, at_least: float | None = None) -> None:
+    text = f"{what:58}{ours:16,.0f} {unit}"
+    if peer is not None:
+        text += f"   peer {peer:12,.0f}   ratio {ours / peer:9.1f}"
+    if at_least is not None:
+        text += f"   (at least {at_least:g})"
+    print(text, flush=True)
+
+
+def gate(true: bool, what: str) -> None:
+    if not true:
+        raise SystemExit(f"The gate failed, so the speed means nothing: {what}")
+
+
+class CarefulPeer:
+    """The classic task as a careful Python and NumPy program: a dict of weights avoided, legal moves listed once."""
+
+    def __init__(self, seed: int) -> None:
+        self.table = np.zeros((3**9, 9))
+        self.random = Random(seed)
+        self.results: list[int] = []
+
+    def won(self, board: list[int], player: int) -> bool:
+        return any(board[a] == board[b] == board[c] == player for a, b, c in LINES)
+
+    def choose(self, state: int, free: list[int]) -> int:
+        if self.random.random() < 0.1:
+            return self.random.choice(free)
+        values = self.table[state, free]
+        best = np.flatnonzero(values == values.max())
+        return free[int(best[self.random.randrange(len(best))])] if len(best) > 1 else free[int(best[0])]
+
+    def train(self, steps: int) -> None:
+        powers, done = [3**i for i in range(9)], 0
+        while done < steps:
+            board, state = [0] * 9, 0
+            if self.random.random() < 0.5:
+                move = self.random.randrange(9)
+                board[move], state = 2, 2 * powers[move]
+            while True:
+                free = [i for i in range(9) if not board[i]]
+                action = self.choose(state, free)
+                board[action], after = 1, state + powers[action]
+                reward, over = 0.0, False
+                if self.won(board, 1):
+                    reward, over = 1.0, True
+                else:
+                    free = [i for i in range(9) if not board[i]]
+                    if not free:
+                        over = True
+                    else:
+                        move = self.random.choice(free)
+                        board[move] = 2
+                        after += 2 * powers[move]
+                        free = [i for i in range(9) if not board[i]]
+                        if self.won(board, 2):
+                            reward, over = -1.0, True
+                        elif not free:
+                            over = True
+                target = reward if over else reward + 0.99 * self.table[after, free].max()
+                self.table[state, action] += 0.1 * (target - self.table[state, action])
+                done += 1
+                state = after
+                if over:
+                    self.results.append(int(reward))
+                    break
+
+
+def against_random(repeats: int) -> None:
+    ours, peers = [], []
+    for seed in range(repeats):
+        training = TwinTraining(GAME, "q_learning", AGAINST_RANDOM, seed, "random")
+        training.advance(10_000)
+        ours.append(10_000_000 / seconds(lambda t=training: t.advance(10_000_000)))
+        peer = CarefulPeer(seed)
+        peers.append(40_000 / seconds(lambda p=peer: p.train(40_000)))
+        training.read_statistics()
+        training.advance(200_000)
+        gate((training.read_statistics().return_mean or 0) > 0.8, "ours wins against random")
+        gate(sum(peer.results[-2000:]) / 2000 > 0.4, "the peer learns too")
+    row("tic-tac-toe against random, agent steps/s", median(ours), "steps/s", median(peers), 500)
+
+
+def self_play(repeats: int) -> None:
+    from open_spiel.python import rl_environment
+    from open_spiel.python.algorithms import tabular_qlearner
+
+    ours, times, peers = [], [], []
+    for seed in range(repeats):
+        training = TwinTraining(GAME, "q_learning", UNBEATABLE, seed)
+        spent = 0.0
+        while not prove(GAME, training.values).unbeatable:
+            spent += seconds(lambda t=training: t.advance(20_000))
+            gate(training.env_steps < 5_000_000, "self-play becomes unbeatable")
+        times.append(spent)
+        ours.append(10_000_000 / seconds(lambda t=training: t.advance(10_000_000)))
+        env = rl_environment.Environment("tic_tac_toe")
+        agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9) for i in range(2)]
+        peers.append(_open_spiel_speed(env, agents, 4_000))
+    row("tic-tac-toe self-play, moves/s (peer: OpenSpiel)", median(ours), "moves/s", median(peers), 1000)
+    row("time to a policy proven unbeatable", median(times) * 1e3, "ms (at most 50)")
+
+
+def _open_spiel_speed(env: Any, agents: list[Any], moves: int) -> float:
+    done, start = 0, perf_counter()
+    while done < moves:
+        step = env.reset()
+        while not step.last():
+            output = agents[step.observations["current_player"]].step(step)
+            step = env.step([output.action])
+            done += 1
+        for agent in agents:
+            agent.step(step)
+    return done / (perf_counter() - start)
+
+
+def cores(repeats: int) -> None:
+    single, double = [], []
+    for seed in range(repeats):
+        one = TwinTraining(GAME, "q_learning", AGAINST_RANDOM, seed, "random")
+        two = ParallelTraining(
+            lambda n, seed=seed: TwinTraining(GAME, "q_learning", AGAINST_RANDOM, 100 * seed + n, "random"),
+            2,
+            1_000_000,
+        )
+        one.advance(10_000)
+        two.advance(10_000)
+        single.append(10_000_000 / seconds(lambda t=one: t.advance(10_000_000)))
+        double.append(20_000_000 / seconds(lambda t=two: t.advance(20_000_000)))
+        two.read_statistics()
+        two.advance(200_000)
+        gate((two.read_statistics().return_mean or 0) > 0.8, "the merged table wins against random")
+    row("the same on two threads with merged tables", median(double), "steps/s", median(single), 1.6)
+
+
+def toy_text(repeats: int) -> None:
+    for env_id, best in (("gym/FrozenLake-v1", 0.70), ("gym/Taxi-v3", 7.0), ("gym/CliffWalking-v1", -13.5)):
+        mdp = find_twin(EnvironmentConfig(env_id=env_id))
+        options = TabularOptions(epsilon=0.5, epsilon_decay=0.9999, epsilon_min=0.0, learning_rate=0.05)
+        ours, peers = [], []
+        for seed in range(repeats):
+            training = TwinTraining(mdp, "q_learning", options, seed)
+            training.advance(1000)
+            ours.append(10_000_000 / seconds(lambda t=training: t.advance(10_000_000)))
+            training.read_statistics()
+            training.advance(1_000_000)
+            reached = training.read_statistics().return_mean or 0.0
+            gate(reached >= best, f"{env_id} reaches {best}, not {reached:.2f}")
+            peers.append(_numpy_loop(env_id.removeprefix("gym/"), seed))
+        row(f"{env_id} (peer: NumPy loop)", median(ours), "steps/s", median(peers), 200)
+
+
+def _numpy_loop(name: str, seed: int, steps: int = 20_000) -> float:
+    import gymnasium
+
+    env = gymnasium.make(name)
+    table = np.zeros((env.observation_space.n, env.action_space.n))  # type: ignore[attr-defined]
+    random = np.random.default_rng(seed)
+    state, _ = env.reset(seed=seed)
+    start = perf_counter()
+    for _ in range(steps):
+        action = int(random.integers(table.shape[1])) if random.random() < 0.1 else int(table[state].argmax())
+        after, reward, terminated, truncated, _ = env.step(action)
+        table[state, action] += 0.1 * (reward + 0.99 * (0 if terminated else table[after].max()) - table[state, action])
+        state = after
+        if terminated or truncated:
+            state, _ = env.reset()
+    return steps / (perf_counter() - start)
+
+
+def python_env(repeats: int) -> None:
+    """What the learner adds to an env in Python: the same env with the same actions, with and without it."""
+    alone, with_learner = [], []
+    for seed in range(repeats):
+        env = make_env("gym/FrozenLake-v1")
+        learner = TabularLearner(16, 4, seed=seed)
+        learner.train(env, steps=500)
+        with_learner.append(seconds(lambda e=env, x=learner: x.train(e, steps=20_000)) / 20_000)
+        random = Random(seed)
+
+        def bare(env: Any = env, random: Random = random) -> None:
+            turn = env.reset(0)
+            for _ in range(20_000):
+                turn = env.step({"agent_0": random.randrange(4)})
+                if turn.over:
+                    turn = env.reset()
+
+        alone.append(seconds(bare) / 20_000)
+    added = (median(with_learner) - median(alone)) * 1e6
+    print(f"{'learning in a Python env, added to each step':58}{added:16.2f} µs (at most 3)")
+
+
+def table_sizes(large: bool) -> None:
+    for bits in (8, 12, 16, 20, 22, *((24,) if large else ())):
+        states = 1 << bits
+        mdp = _random_mdp(states)
+        training = TwinTraining(mdp, "q_learning", TabularOptions(), 0)
+        training.advance(100_000)
+        nanoseconds = min(seconds(lambda t=training: t.advance(2_000_000)) for _ in range(3)) / 2_000_000 * 1e9
+        order = np.random.default_rng(0).permutation(states * 4)
+        flat = training.values.ravel()
+        latency = _chase(order, flat)
+        size = training.values.nbytes / 2**20
+        print(f"table of {size:10,.2f} MiB: {nanoseconds:8.1f} ns per update, one random read {latency:8.1f} ns")
+
+
+def _random_mdp(states: int) -> Mdp:
+    random = np.random.default_rng(1)
+    shape = (states, 4, 1)
+    return Mdp(
+        random.integers(states, size=shape, dtype=np.int32), np.full(shape, 2.0), random.random(shape),
+        np.zeros(shape, np.uint8), np.zeros(1, np.int32), np.full(1, 2.0), np.ones((states, 4), np.uint8), 0,
+    )  # fmt: skip
+
+
+def _chase(order: Any, flat: Any) -> float:
+    from numba import njit
+
+    @njit
+    def chase(order: Any, flat: Any, steps: int) -> float:
+        place, total = 0, 0.0
+        for _ in range(steps):
+            total += flat[place]
+            place = order[place]
+        return total
+
+    chase(order, flat, 1000)
+    return min(seconds(lambda: chase(order, flat, 1_000_000)) for _ in range(3)) / 1_000_000 * 1e9
+
+
+def public_command(steps: int = 100_000_000) -> None:
+    """`Trainer` with the worker: process, metrics and checkpoint included."""
+    from mosaic.runs.trainer import Trainer
+
+    with TemporaryDirectory() as home:
+        config = {
+            "environment": {"env_id": "classic/tictactoe_v3"},
+            "training": {"worker": "tabular", "total_timesteps": steps, "params": {"opponent": "random"}},
+        }
+        run = Trainer(Path(home)).submit(config)
+        run.wait()
+        ended = next(event for event in run.events() if event["kind"] == "ended")
+        agent_steps = max(event.get("agent_steps", 0) for event in run.events())
+        gate(run.state == "finished", f"the run {run.state}: {run.reason}")
+        result = evaluate("classic/tictactoe_v3", {"player_1": "random", "player_2": "random"}, episodes=1)
+        gate(result.to_json()["episodes"] == 1, "games can be played")
+        row("the same through a run (start of the worker apart)", agent_steps / ended["train_s"], "steps/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--large", action="store_true", help="tables of up to 256 MiB too")
+    arguments = parser.parse_args()
+    against_random(arguments.repeats)
+    cores(arguments.repeats)
+    self_play(arguments.repeats)
+    toy_text(arguments.repeats)
+    python_env(arguments.repeats)
+    public_command()
+    table_sizes(arguments.large)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What a code of a space is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from operator import index as as_int
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from mosaic.core.complaints import shown
+from mosaic.core.errors import InputError
+
+MOST_STATES = int(np.iinfo(np.int64).max)  # so that every index, and the size itself, fits into int64
+
+
+class SpaceCode(Protocol):
+    """Numbers the members of a space 0..size-1, the first part of a member weighing most (C order).
+
+    Batches are laid out as Gymnasium's vector envs lay them out: arrays with one more axis in front, for Tuple and
+    Dict spaces a tuple or dict of batches.
+    """
+
+    @property
+    def space(self) -> Space[Any]: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def counts(self) -> tuple[int, ...]: ...  # choices of each digit of the index, first to last; their product is size
+
+    def encode(self, value: Any) -> int: ...
+
+    def decode(self, index: Any) -> Any: ...  # of a Box: the middle of its bins
+
+    def encode_batch(self, values: Any) -> NDArray[np.int64]: ...
+
+    def decode_batch(self, indices: Any) -> Any: ...
+
+
+def refusal(value: Any, space: Space[Any], demand: str) -> InputError:
+    return InputError(f"{shown(value)} is not in {space_text(space)}: {demand}.")
+
+
+def space_text(space: Space[Any]) -> str:
+    """The space in one line that is not endless."""
+    text = " ".join(str(space).split())
+    return text if len(text) <= 120 else f"{text[:110]} …"
+
+
+def count_text(count: int) -> str:
+    """The count in words; Python refuses to print very long integers."""
+    return f"{count:,}" if count < 10**24 else f"about 10^{math.log10(count):.0f}"
+
+
+def checked_index(index: Any, size: int) -> int:
+    try:
+        number = as_int(index)
+    except TypeError:
+        raise InputError(f"{shown(index)} is not an index: it should be a whole number.") from None
+    if not 0 <= number < size:
+        raise InputError(f"{shown(index)} is not an index from 0 to {count_text(size - 1)}.")
+    return number
+
+
+def checked_indices(indices: Any, size: int) -> NDArray[np.int64]:
+    check_batchable(size)
+    array = np.asarray(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"{shown(indices)} is not a row of indices.")
+    wrong = (array < 0) | (array >= size)
+    if wrong.any():
+        raise InputError(f"{array[wrong][0]} is not an index from 0 to {count_text(size - 1)}.")
+    return array.astype(np.int64)
+
+
+def check_batchable(size: int) -> None:
+    if size > MOST_STATES:
+        raise InputError(
+            f"{count_text(size)} states have no 64-bit numbers, so they cannot be coded in batches. "
+            "Code them one by one: 'encode' and 'decode' take integers of any length."
+        )
+
+
+def product(counts: Iterable[int]) -> int:
+    """As `math.prod`, but of a picture's many thousand equal counts in no time."""
+    how_often: dict[int, int] = {}
+    for count in counts:
+        how_often[count] = how_often.get(count, 0) + 1
+    return math.prod(count**times for count, times in how_often.items())

@@ -1,0 +1,104 @@
+"""Which indices are allowed when each part of an action has a mask of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.complaints import shown
+from mosaic.core.errors import InputError
+from mosaic.core.turn import Mask
+from mosaic.envs.codes.code import SpaceCode, count_text, space_text
+from mosaic.envs.codes.discrete import ArrayCode
+from mosaic.envs.codes.nested import DictCode, TupleCode
+
+_MOST_ENTRIES = 1 << 26  # a mask is made for every step
+
+
+def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
+    """The mask over `range(code.size)`: an index is allowed when every one of its digits is.
+
+    The mask of several digits is a tuple (for a Dict: a dict) with the mask of each part, or all of these one behind
+    the other in one array. None allows everything, at any depth.
+    """
+    if code.size > _MOST_ENTRIES:
+        raise InputError(
+            f"A mask over {space_text(code.space)} would have {count_text(code.size)} entries, "
+            f"and {count_text(_MOST_ENTRIES)} is the most: give the action fewer choices."
+        )
+    allowed = np.ones(1, np.bool_)
+    for digit in _digits(code, mask):
+        allowed = np.logical_and.outer(allowed, digit).ravel()
+    return allowed
+
+
+def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
+    """The mask of each digit, first to last."""
+    if mask is None:
+        for count in code.counts:
+            yield np.ones(count, np.bool_)
+    elif isinstance(code, DictCode) and isinstance(mask, Mapping):
+        if mask.keys() != code.parts.keys():
+            raise _refusal(code, mask, f"it should be a dict of {', '.join(map(repr, code.parts))}")
+        for key, part in code.parts.items():
+            yield from _digits(part, mask[key])
+    elif isinstance(code, TupleCode) and _is_nested(mask):
+        if len(mask) != len(code.parts):
+            raise _refusal(code, mask, f"it should be a tuple of {len(code.parts)}")
+        for part, own in zip(code.parts, mask, strict=True):
+            yield from _digits(part, own)
+    elif isinstance(code, ArrayCode) and _is_nested(mask):
+        yield from _of_array(code, mask)
+    else:
+        yield from _cut(code, mask)
+
+
+def _is_nested(mask: Any) -> bool:
+    """Holds masks, not flags."""
+    if isinstance(mask, np.ndarray):
+        return mask.ndim > 1  # equally long masks that were stacked on the way
+    return isinstance(mask, tuple | list) and any(
+        part is None or isinstance(part, tuple | list | Mapping) or np.ndim(part) > 0 for part in mask
+    )
+
+
+def _of_array(code: ArrayCode, mask: Any) -> Iterator[Mask]:
+    """Tuples in tuples where the array has several axes, as Gymnasium samples them."""
+    rows = [mask]
+    for length in code.space.shape:
+        if any(not isinstance(row, tuple | list | np.ndarray) or len(row) != length for row in rows):
+            raise _refusal(code, mask, f"it should be masks in tuples of the shape {code.space.shape}")
+        rows = [own for row in rows for own in row]
+    for count, own in zip(code.counts, rows, strict=True):
+        yield np.ones(count, np.bool_) if own is None else _flags(code, own, count)
+
+
+def _cut(code: SpaceCode, mask: Any) -> Iterator[Mask]:
+    flags = _flags(code, mask, sum(code.counts))
+    start = 0
+    for count in code.counts:
+        yield flags[start : start + count]
+        start += count
+
+
+def _flags(code: SpaceCode, mask: Any, length: int) -> Mask:
+    try:
+        flags = np.asarray(mask)
+    except ValueError:  # masks of different length
+        flags = np.empty(0, object)
+    if flags.shape != (length,) or not (flags.dtype.kind == "b" or _is_binary(flags)):
+        sizes = f" ({' + '.join(map(str, code.counts))})" if 1 < len(code.counts) <= 12 else ""
+        demand = f"it should be {length} flags" if length < sum(code.counts) else f"it should be {length} flags{sizes}"
+        raise _refusal(code, mask, demand)
+    return flags.astype(np.bool_)
+
+
+def _is_binary(flags: NDArray[Any]) -> bool:
+    return flags.dtype.kind in "iuf" and bool(((flags == 0) | (flags == 1)).all())
+
+
+def _refusal(code: SpaceCode, mask: Any, demand: str) -> InputError:
+    return InputError(f"{shown(mask)} is no mask of {space_text(code.space)}: {demand}.")

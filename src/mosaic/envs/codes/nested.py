@@ -1,0 +1,99 @@
+"""How the codes of parts become the code of a Tuple or Dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.envs.codes import radix
+from mosaic.envs.codes.code import SpaceCode, check_batchable, checked_index, checked_indices, product, refusal
+
+
+class TupleCode:
+    """Parts by place."""
+
+    __slots__ = ("_sizes", "counts", "parts", "size", "space")
+
+    def __init__(self, space: spaces.Tuple, parts: Sequence[SpaceCode]) -> None:
+        self.space = space
+        self.parts = tuple(parts)
+        self.counts = tuple(chain.from_iterable(part.counts for part in parts))
+        self.size = product(part.size for part in parts)
+        self._sizes = [part.size for part in parts]
+
+    def encode(self, value: Any) -> int:
+        return _encode(self.parts, self._values(value))
+
+    def decode(self, index: Any) -> tuple[Any, ...]:
+        digits = radix.split(checked_index(index, self.size), self._sizes)
+        return tuple(part.decode(digit) for part, digit in zip(self.parts, digits, strict=True))
+
+    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+        return _encode_batch(self.parts, self._values(values), self.size)
+
+    def decode_batch(self, indices: Any) -> tuple[Any, ...]:
+        digits = radix.split_batch(checked_indices(indices, self.size), self._sizes)
+        return tuple(part.decode_batch(digits[:, column]) for column, part in enumerate(self.parts))
+
+    def _values(self, value: Any) -> Iterable[Any]:
+        if not isinstance(value, tuple | list | np.ndarray) or len(value) != len(self.parts):
+            raise refusal(value, self.space, f"it should be a tuple of {len(self.parts)}")
+        return value
+
+
+class DictCode:
+    """Parts by key, in the order of the space, whatever the order of the value."""
+
+    __slots__ = ("_sizes", "counts", "parts", "size", "space")
+
+    def __init__(self, space: spaces.Dict, parts: Mapping[str, SpaceCode]) -> None:
+        self.space = space
+        self.parts = dict(parts)
+        self.counts = tuple(chain.from_iterable(part.counts for part in parts.values()))
+        self.size = product(part.size for part in parts.values())
+        self._sizes = [part.size for part in parts.values()]
+
+    def encode(self, value: Any) -> int:
+        return _encode(self.parts.values(), self._values(value))
+
+    def decode(self, index: Any) -> dict[str, Any]:
+        digits = radix.split(checked_index(index, self.size), self._sizes)
+        return {key: part.decode(digit) for (key, part), digit in zip(self.parts.items(), digits, strict=True)}
+
+    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+        return _encode_batch(self.parts.values(), self._values(values), self.size)
+
+    def decode_batch(self, indices: Any) -> dict[str, Any]:
+        digits = radix.split_batch(checked_indices(indices, self.size), self._sizes)
+        return {key: part.decode_batch(digits[:, column]) for column, (key, part) in enumerate(self.parts.items())}
+
+    def _values(self, value: Any) -> Iterable[Any]:
+        if not isinstance(value, Mapping) or value.keys() != self.parts.keys():
+            raise refusal(value, self.space, f"it should be a dict of {', '.join(map(repr, self.parts))}")
+        return [value[key] for key in self.parts]
+
+
+def _encode(parts: Iterable[SpaceCode], values: Iterable[Any]) -> int:
+    index = 0
+    for part, value in zip(parts, values, strict=True):
+        index = index * part.size + part.encode(value)
+    return index
+
+
+def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Any], size: int) -> NDArray[np.int64]:
+    check_batchable(size)
+    columns = [(part.size, part.encode_batch(value)) for part, value in zip(parts, values, strict=True)]
+    lengths = {len(column) for _, column in columns}
+    if len(lengths) != 1:
+        raise InputError(f"The parts of a batch should be equally long, one at least (got {sorted(lengths)}).")
+    indices = np.zeros(lengths.pop(), np.int64)
+    for part_size, column in columns:
+        indices *= part_size
+        indices += column
+    return indices

@@ -1,0 +1,36 @@
+"""One number from digits with different numbers of choices, and the digits again; the first digit weighs most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.envs.codes.code import check_batchable, product
+
+
+def split(index: int, counts: Sequence[int]) -> list[int]:
+    digits = []
+    for count in reversed(counts):
+        index, digit = divmod(index, count)
+        digits.append(digit)
+    return digits[::-1]
+
+
+def join_batch(digits: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
+    """The number of every row."""
+    check_batchable(product(counts))
+    indices = np.zeros(len(digits), np.int64)
+    for column, count in enumerate(counts):
+        indices *= count
+        indices += digits[:, column]
+    return indices
+
+
+def split_batch(indices: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
+    """The digits of every index, one row each."""
+    digits = np.empty((len(indices), len(counts)), np.int64)
+    for column in reversed(range(len(counts))):
+        indices, digits[:, column] = np.divmod(indices, counts[column])
+    return digits

@@ -1,0 +1,1 @@
+"""Envs as plain arrays: the compiled twins of reference environments."""

@@ -1,0 +1,68 @@
+"""Connect four as two words of bits, many games side by side.
+
+Column by column from the left and upwards within a column; the seventh bit of a column stays empty, so that no line
+wraps around. A position is (mine, taken): the stones of the mover, and the stones of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+ROWS, COLUMNS = 6, 7
+_PITCH = ROWS + 1
+_ONE, _TWO, _SIX = np.uint64(1), np.uint64(2), np.uint64(ROWS)
+_PITCH_BITS = np.uint64(_PITCH)
+_STEPS = (np.uint64(1), np.uint64(_PITCH), np.uint64(_PITCH + 1), np.uint64(_PITCH - 1))
+_FULL = np.uint64(sum(((1 << ROWS) - 1) << _PITCH * column for column in range(COLUMNS)))
+
+Words = NDArray[np.uint64]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def step_games(
+    mine: Words, taken: Words, columns: NDArray[np.int64], reward: NDArray[np.float32], over: NDArray[np.uint8]
+) -> None:
+    """Drops one stone in every game, in place. `mine` and `taken` become what the next mover sees.
+
+    `reward` is the mover's, 1 for a win; the other gets its negative. The columns must have room.
+    """
+    for game in range(mine.shape[0]):
+        bottom = _ONE << (np.uint64(columns[game]) * _PITCH_BITS)
+        after = taken[game] | (taken[game] + bottom)
+        stones = mine[game] | (after ^ taken[game])
+        four = np.uint64(0)
+        for step in _STEPS:
+            pairs = stones & (stones >> step)
+            four |= pairs & (pairs >> (step * _TWO))
+        mine[game] = after ^ stones
+        taken[game] = after
+        reward[game] = 1.0 if four else 0.0
+        over[game] = 1 if four or after == _FULL else 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def show_games(mine: Words, taken: Words, observation: NDArray[np.int8], legal: NDArray[np.uint8]) -> None:
+    """Writes what the movers see, [game, row from the top, column, mine or theirs], and which columns have room."""
+    for game in range(mine.shape[0]):
+        for column in range(COLUMNS):
+            low = np.uint64(column * _PITCH)
+            legal[game, column] = 1 - ((taken[game] >> (low + _SIX - _ONE)) & _ONE)
+            for row in range(ROWS):
+                place = low + np.uint64(ROWS - 1 - row)
+                own = (mine[game] >> place) & _ONE
+                observation[game, row, column, 0] = own
+                observation[game, row, column, 1] = ((taken[game] >> place) & _ONE) - own
+
+
+def read_position(observation: NDArray[Any]) -> tuple[np.uint64, np.uint64]:
+    """(mine, taken) from what PettingZoo shows the mover."""
+    mine = theirs = 0
+    for row, column in np.argwhere(observation[..., 0]).tolist():
+        mine |= 1 << (column * _PITCH + ROWS - 1 - row)
+    for row, column in np.argwhere(observation[..., 1]).tolist():
+        theirs |= 1 << (column * _PITCH + ROWS - 1 - row)
+    return np.uint64(mine), np.uint64(mine | theirs)

@@ -1,0 +1,87 @@
+"""Mosaic's own small environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from pydantic import Field, ValidationError
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.reference import Options, explain
+from mosaic.envs.compiled.gridworld import gridworld, read_map
+from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.tictactoe import IllegalMoves
+from mosaic.envs.env import Env, EnvFacts
+from mosaic.envs.family import EnvEntry
+
+_Model = TypeVar("_Model", bound=Options)
+_ROOM = ("S....", ".##..", ".#..H", "...#.", "H...G")
+
+
+class GridworldOptions(Options):
+    map: str | tuple[str, ...] = Field(
+        _ROOM,
+        description="Rows as a list, or as one text with / between them: S start, G goal, H hole, # wall, . free.",
+    )
+    slip: float = Field(0.0, ge=0, le=1, description="Probability that a move goes to one of its two sides instead.")
+    step_reward: float = Field(0.0, allow_inf_nan=False, description="Paid for every move, the last one too.")
+    max_steps: int = Field(200, ge=0, description="Env steps after which an episode is truncated; 0: never.")
+
+
+class TicTacToeOptions(Options):
+    illegal: IllegalMoves = Field("masked", description="Taken cells are masked, or choosing one loses the game (-1).")
+
+
+def gridworld_of(options: GridworldOptions) -> Mdp:
+    return gridworld(options.map, slip=options.slip, step_reward=options.step_reward, time_limit=options.max_steps)
+
+
+def _make_gridworld(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.compiled.mdp_env import MdpEnv
+    from mosaic.envs.compiled.pictures import draw_grid
+    from mosaic.envs.gymnasium import GymnasiumEnv
+
+    options = read_options(config, GridworldOptions)
+    mdp = gridworld_of(options)
+    facts = EnvFacts(config, has_chance=options.slip > 0 or len(mdp.start_state) > 1)
+    return GymnasiumEnv(MdpEnv(mdp, partial(draw_grid, read_map(options.map))), facts, aliases=False)
+
+
+def _make_tictactoe(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.compiled.tictactoe_env import TicTacToeEnv
+
+    options = read_options(config, TicTacToeOptions)
+    return TicTacToeEnv(EnvFacts(config, turn_based=True, competitive=True, has_chance=False), options.illegal)
+
+
+_MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] = {
+    "gridworld": (_make_gridworld, ("gym", "auto")),
+    "tictactoe": (_make_tictactoe, ("aec", "auto")),
+}
+
+
+class MosaicFamily:
+    def entries(self) -> list[EnvEntry]:
+        return [EnvEntry(f"mosaic/{name}", installed=True) for name in _MAKERS]
+
+    def make(self, config: EnvironmentConfig) -> Env:
+        if config.env_id not in _MAKERS:
+            raise unknown("environment", config.id, (f"mosaic/{name}" for name in _MAKERS), "Type: mosaic envs mosaic")
+        maker, api_types = _MAKERS[config.env_id]
+        if config.api_type not in api_types:
+            raise InputError(f"{config.id} has the api_type '{api_types[0]}', not '{config.api_type}'.")
+        return maker(config)
+
+
+def read_options(config: EnvironmentConfig, model: type[_Model]) -> _Model:
+    """The env's options, checked."""
+    try:
+        return model.model_validate(config.options)
+    except ValidationError as error:
+        raise InputError(f"{config.id}: {explain(error, model)}") from error
+
+
+family = MosaicFamily()

@@ -1,0 +1,1 @@
+"""Learning with one number per state and action."""

@@ -1,0 +1,54 @@
+"""Which random number comes next: a pure function of a key and a counter, equal in Python, NumPy and numba."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.seeding import child_seed
+
+WORD = 2**64 - 1
+GOLDEN = 0x9E3779B97F4A7C15
+FIRST = 0xBF58476D1CE4E5B9
+SECOND = 0x94D049BB133111EB
+TO_UNIT = 2.0**-53
+
+
+def stream(seed: int, *names: str | int) -> int:
+    """The key of a named stream below a seed."""
+    return draw(child_seed(seed, *names), 1)
+
+
+def draw(key: int, counter: int) -> int:
+    """64 random bits: splitmix64's finaliser of key + counter × golden ratio."""
+    z = (key + counter * GOLDEN) & WORD
+    z = ((z ^ (z >> 30)) * FIRST) & WORD
+    z = ((z ^ (z >> 27)) * SECOND) & WORD
+    return z ^ (z >> 31)
+
+
+def uniform(bits: int) -> float:
+    """A number in [0, 1) from the upper 53 bits."""
+    return (bits >> 11) * TO_UNIT
+
+
+def below(bits: int, n: int) -> int:
+    """A whole number in 0..n-1 from the upper 32 bits; n < 2**31, so that no step leaves 64 bits."""
+    return ((bits >> 32) * n) >> 32
+
+
+def draw_array(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`draw` for many counters at once; NumPy's array arithmetic wraps at 64 bits as it should."""
+    z = np.asarray(key, np.uint64) + np.atleast_1d(counters) * np.uint64(GOLDEN)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(FIRST)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(SECOND)
+    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def uniform_array(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return (bits >> np.uint64(11)).astype(np.float64) * TO_UNIT
+
+
+def below_array(bits: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+    return (((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)

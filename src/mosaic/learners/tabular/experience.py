@@ -1,0 +1,52 @@
+"""What happened in one step, and what an algorithm remembers of the steps before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Legal: TypeAlias = NDArray[np.bool_] | Sequence[bool]  # one entry per action
+
+NOWHERE = -1
+TRACE_FLOOR = 1e-6  # a trace that has faded below this is forgotten
+
+
+class Experience(NamedTuple):
+    state: int
+    action: int
+    reward: float
+    next_state: int
+    terminated: bool  # nothing comes after: the next state is worth 0
+    truncated: bool  # the episode is cut, yet the next state keeps its worth
+    next_legal: Legal
+
+    @property
+    def ended(self) -> bool:
+        return self.terminated or self.truncated
+
+
+@dataclass(slots=True)
+class Trail:
+    """The pairs of the running episode that still wait for a share of what comes, oldest first."""
+
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)  # q_lambda: weight of the trace; others: reward
+    next_state: int = NOWHERE  # where the last step led, and what was legal there
+    next_legal: Legal = ()
+
+    def clear(self) -> None:
+        self.pairs.clear()
+        self.numbers.clear()
+        self.next_state = NOWHERE
+
+    def add(self, x: Experience, number: float) -> None:
+        self.pairs.append((x.state, x.action))
+        self.numbers.append(number)
+        self.next_state, self.next_legal = x.next_state, x.next_legal
+
+    def drop_oldest(self) -> None:
+        del self.pairs[0], self.numbers[0]

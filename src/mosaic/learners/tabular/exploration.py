@@ -1,0 +1,104 @@
+"""Which action to try, in plain Python: the reference.
+
+Every decision is given two draws, whether it needs them or not, so that all engines stay in step:
+  epsilon_greedy  the first decides whether to explore, the second picks the random legal action or breaks the tie
+  softmax         the first picks the action by its probability, the second is unused
+  ucb             the first is unused, the second breaks the tie
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
+
+from mosaic.learners.tabular.chance import below, uniform
+from mosaic.learners.tabular.experience import Legal
+from mosaic.learners.tabular.settings import Exploration
+
+
+class Rule(NamedTuple):
+    kind: Exploration
+    epsilon: float
+    temperature: float
+    ucb_c: float
+
+
+def choose(values: Sequence[float], visits: Sequence[int], legal: Legal, rule: Rule, first: int, second: int) -> int:
+    allowed = [action for action in range(len(values)) if legal[action]]
+    match rule.kind:
+        case "epsilon_greedy":
+            if uniform(first) < rule.epsilon:
+                return allowed[below(second, len(allowed))]
+            return _any_best([values[action] for action in allowed], allowed, second)
+        case "softmax":
+            return _by_weight(_weights(values, allowed, rule.temperature), allowed, uniform(first))
+        case "ucb":
+            return _any_best(_hopes(values, visits, allowed, rule.ucb_c), allowed, second)
+    assert_never(rule.kind)
+
+
+def expected(values: Sequence[float], visits: Sequence[int], legal: Legal, rule: Rule) -> float:
+    """What the state is worth to someone who explores by this rule."""
+    allowed = [action for action in range(len(values)) if legal[action]]
+    match rule.kind:
+        case "epsilon_greedy":
+            total = 0.0
+            for action in allowed:
+                total += values[action]
+            best = max(values[action] for action in allowed)
+            return rule.epsilon * (total / len(allowed)) + (1.0 - rule.epsilon) * best
+        case "softmax":
+            return _mean(values, allowed, _weights(values, allowed, rule.temperature))
+        case "ucb":
+            hopes = _hopes(values, visits, allowed, rule.ucb_c)
+            return _mean(values, allowed, [1.0 if hope == max(hopes) else 0.0 for hope in hopes])
+    assert_never(rule.kind)
+
+
+def best_action(values: Sequence[float], legal: Legal) -> int:
+    """The best legal action; of equal ones the lowest."""
+    return max((action for action in range(len(values)) if legal[action]), key=values.__getitem__)
+
+
+def _any_best(scores: Sequence[float], allowed: Sequence[int], bits: int) -> int:
+    best = max(scores)
+    ties = [action for score, action in zip(scores, allowed, strict=True) if score == best]
+    return ties[below(bits, len(ties))]
+
+
+def _weights(values: Sequence[float], allowed: Sequence[int], temperature: float) -> list[float]:
+    best = max(values[action] for action in allowed)  # subtracted, or large values would overflow
+    return [math.exp((values[action] - best) / temperature) for action in allowed]
+
+
+def _by_weight(weights: Sequence[float], allowed: Sequence[int], chance: float) -> int:
+    whole = 0.0
+    for weight in weights:  # one after the other: sum() rounds otherwise in newer Pythons
+        whole += weight
+    threshold, reached = chance * whole, 0.0
+    chosen = allowed[0]
+    for weight, action in zip(weights, allowed, strict=True):
+        reached += weight
+        if weight > 0.0:  # the last one that can be meant, should rounding carry the threshold past the end
+            chosen = action
+        if reached > threshold:
+            break
+    return chosen
+
+
+def _hopes(values: Sequence[float], visits: Sequence[int], allowed: Sequence[int], c: float) -> list[float]:
+    """Upper confidence bounds; an action never tried could be anything."""
+    total = sum(visits)
+    return [
+        values[action] + c * math.sqrt(math.log(total) / visits[action]) if visits[action] else math.inf
+        for action in allowed
+    ]
+
+
+def _mean(values: Sequence[float], allowed: Sequence[int], weights: Sequence[float]) -> float:
+    share = whole = 0.0
+    for weight, action in zip(weights, allowed, strict=True):
+        share += weight * values[action]
+        whole += weight
+    return share / whole

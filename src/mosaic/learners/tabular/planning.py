@@ -1,0 +1,117 @@
+"""What states are worth to someone who knows the rules: exact answers to compare learners with."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.mdp import Mdp, probabilities
+
+Floats = NDArray[np.float64]
+
+
+class Plan(NamedTuple):
+    """Illegal actions are worth -inf; a state without a legal action is worth 0. Time limits are not part of a plan."""
+
+    values: Floats  # [state]
+    action_values: Floats  # [state, action]
+    policy: NDArray[np.int64]  # [state] best action, of equal ones the lowest
+
+
+def value_iteration(
+    mdp: Mdp, discount_factor: float = 0.99, *, tolerance: float = 1e-12, most_sweeps: int = 1_000_000
+) -> Plan:
+    """Sweeps until no value moves by more than `tolerance`."""
+    chances, goes_on = probabilities(mdp.threshold), discount_factor * (mdp.terminated == 0).astype(np.float64)
+    values = np.zeros(len(mdp.legal))
+    for _ in range(most_sweeps):
+        after = _worth(_look_ahead(mdp, chances, goes_on, values))
+        moved = float(np.abs(after - values).max())
+        values = after
+        if moved <= tolerance:
+            return _plan(mdp, chances, goes_on, values)
+    raise InputError(
+        f"Values still move by {moved:g} after {most_sweeps:,} sweeps: with discount_factor={discount_factor} "
+        "they may have no limit. Use a discount_factor below 1."
+    )
+
+
+def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
+    """Solve for the values of a policy, improve it, until nothing is left to improve; discount_factor below 1."""
+    if not 0.0 <= discount_factor < 1.0:
+        raise InputError(
+            f"discount_factor is {discount_factor}; policy iteration solves equations that may have no solution at 1. "
+            "Use one below 1, or value_iteration."
+        )
+    chances, goes_on = probabilities(mdp.threshold), discount_factor * (mdp.terminated == 0).astype(np.float64)
+    everywhere = np.arange(len(mdp.legal))
+    policy = np.where(mdp.legal, 0.0, -np.inf).argmax(axis=1)
+    while True:
+        values = _values_of(mdp, chances, goes_on, policy)
+        action_values = _look_ahead(mdp, chances, goes_on, values)
+        mine, best = action_values[everywhere, policy], _worth(action_values)
+        better = best > mine + 1e-12 * np.maximum(1.0, np.abs(best))  # rounding alone must not turn a policy round
+        better &= mdp.legal.any(axis=1)
+        if not better.any():
+            return _plan(mdp, chances, goes_on, values)
+        policy = np.where(better, action_values.argmax(axis=1), policy)
+
+
+def game_values(game: Game) -> tuple[Floats, Floats]:
+    """What positions are worth to their mover [S], and moves [S, A] (illegal -inf), under perfect play on both sides.
+
+    Backwards from the ends: a position is settled once all its moves are. Positions that cannot be settled so lie on
+    circles; no finite game has any.
+    """
+    states = len(game.legal)
+    legal, goes_on = game.legal != 0, (game.legal != 0) & (game.over == 0)
+    moves = np.where(legal, game.reward.astype(np.float64), -np.inf)
+    open_moves = goes_on.sum(axis=1)
+    state_of, action_of = np.nonzero(goes_on)
+    order = np.argsort(game.next_state[goes_on], kind="stable")
+    state_of, action_of = state_of[order], action_of[order]
+    first = np.searchsorted(game.next_state[state_of, action_of], np.arange(states + 1))
+    values, settled = np.zeros(states), 0
+    front = np.flatnonzero(open_moves == 0)
+    while len(front):
+        settled += len(front)
+        values[front] = _worth(moves[front])
+        into = np.concatenate([np.arange(first[s], first[s + 1]) for s in front])
+        s, a = state_of[into], action_of[into]
+        moves[s, a] -= values[game.next_state[s, a]]
+        np.subtract.at(open_moves, s, 1)
+        touched = np.unique(s)
+        front = touched[open_moves[touched] == 0]
+    if settled < states:
+        raise InputError(f"{states - settled:,} of {states:,} positions repeat for ever: the game has no end.")
+    return values, moves
+
+
+def _look_ahead(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> Floats:
+    """[state, action]: reward and what comes after it, on average."""
+    each = mdp.reward + goes_on * values[mdp.next_state]
+    return np.where(mdp.legal != 0, np.where(chances > 0, chances * each, 0.0).sum(axis=2), -np.inf)
+
+
+def _worth(action_values: Floats) -> Floats:
+    best = action_values.max(axis=1)
+    return np.where(np.isneginf(best), 0.0, best)
+
+
+def _values_of(mdp: Mdp, chances: Floats, goes_on: Floats, policy: NDArray[np.int64]) -> Floats:
+    everywhere = np.arange(len(policy))
+    acts = mdp.legal[everywhere, policy] != 0
+    chance = np.where(acts[:, None], chances[everywhere, policy], 0.0)
+    matrix = np.eye(len(policy))
+    follow = chance * goes_on[everywhere, policy]
+    np.subtract.at(matrix, (everywhere[:, None], mdp.next_state[everywhere, policy]), follow)
+    return np.asarray(np.linalg.solve(matrix, (chance * mdp.reward[everywhere, policy]).sum(axis=1)))
+
+
+def _plan(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> Plan:
+    action_values = _look_ahead(mdp, chances, goes_on, values)
+    return Plan(values, action_values, action_values.argmax(axis=1))

@@ -1,0 +1,64 @@
+"""How training went, in a few numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TrainingStatistics:
+    """Fed one episode at a time; keeps sums, not episodes."""
+
+    total_episodes: int = 0
+    total_steps: int = 0  # of episodes that ended, and of one that was left
+    total_training_time: float = 0.0  # seconds
+    min_reward: float = math.nan
+    max_reward: float = math.nan
+    _mean: float = field(default=0.0, repr=False)
+    _squares: float = field(default=0.0, repr=False)  # sum of squared distances from the mean (Welford)
+    _episode_steps: int = field(default=0, repr=False)
+
+    def add_episode(self, reward: float, steps: int) -> None:
+        self.total_episodes += 1
+        self._episode_steps += steps
+        self.min_reward = reward if self.total_episodes == 1 else min(self.min_reward, reward)
+        self.max_reward = reward if self.total_episodes == 1 else max(self.max_reward, reward)
+        distance = reward - self._mean
+        self._mean += distance / self.total_episodes
+        self._squares += distance * (reward - self._mean)
+
+    def add_time(self, steps: int, seconds: float) -> None:
+        self.total_steps += steps
+        self.total_training_time += seconds
+
+    @property
+    def mean_reward(self) -> float:
+        return self._mean if self.total_episodes else math.nan
+
+    @property
+    def std_reward(self) -> float:
+        """Of the episodes themselves, not an estimate for others: one episode has 0."""
+        return math.sqrt(self._squares / self.total_episodes) if self.total_episodes else math.nan
+
+    @property
+    def mean_episode_length(self) -> float:
+        return self._episode_steps / self.total_episodes if self.total_episodes else math.nan
+
+    @property
+    def mean_step_time(self) -> float:
+        """Seconds."""
+        return self.total_training_time / self.total_steps if self.total_steps else math.nan
+
+    def summary(self) -> dict[str, float]:
+        """Not-a-number where no episode has ended yet."""
+        return {
+            "total_episodes": self.total_episodes,
+            "mean_reward": self.mean_reward,
+            "std_reward": self.std_reward,
+            "min_reward": self.min_reward,
+            "max_reward": self.max_reward,
+            "mean_episode_length": self.mean_episode_length,
+            "total_training_time": self.total_training_time,
+            "mean_step_time": self.mean_step_time,
+        }

@@ -1,0 +1,137 @@
+"""Training on a compiled twin: tables, progress and the loop that fits, left and taken up again at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from mosaic.core.errors import InputError
+from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.mdp import Mdp
+from mosaic.learners.tabular import kernels
+from mosaic.learners.tabular.chance import stream
+from mosaic.learners.tabular.settings import TabularOptions
+
+Twin: TypeAlias = Mdp | Game
+FILE = "table.safetensors"
+Opponent: TypeAlias = Literal["self", "random"]
+
+
+def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, folder / FILE)
+
+
+class Statistics(NamedTuple):
+    """Of the episodes that ended since the last look; None where none did."""
+
+    episodes: int
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    length_mean: float | None
+    td_error_mean: float | None
+    epsilon: float
+
+
+class TwinTraining:
+    """One learner, one table, one stream of chance."""
+
+    def __init__(
+        self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
+    ) -> None:
+        if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
+            raise InputError(
+                f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
+                f"not {algorithm} with {options.exploration}."
+            )
+        if isinstance(twin, Game) and algorithm != "q_learning":
+            raise InputError(f"Games are trained with q_learning, not {algorithm}.")
+        self.twin, self.opponent = twin, opponent
+        self._moves = kernels.list_moves(twin.legal)
+        self._knobs = kernels.Knobs(
+            algorithm=kernels.ALGORITHMS[algorithm],
+            learning_rate=options.learning_rate,
+            discount_factor=options.discount_factor,
+            epsilon=options.epsilon,
+            epsilon_min=min(options.epsilon_min, options.epsilon),
+            epsilon_decay=options.epsilon_decay if options.epsilon_schedule == "exponential" else 1.0,
+            epsilon_episodes=options.epsilon_episodes if options.epsilon_schedule == "linear" else 0,
+            by_visits=options.learning_rate_schedule == "visits",
+            learning_rate_min=options.learning_rate_min,
+        )
+        states, actions = twin.legal.shape
+        self.values: NDArray[Any] = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
+        self.visits = kernels.new_visits(states, actions)
+        self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
+
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        """So many agent steps, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
+        arguments = (self.twin, self._moves, self.values, self.visits, self._knobs, self.progress, steps, episodes)
+        if isinstance(self.twin, Mdp):
+            kernels.train_mdp(*arguments)
+        elif self.opponent == "self":
+            kernels.train_self_play(*arguments)
+        else:
+            kernels.train_against_random(*arguments)
+
+    @property
+    def env_steps(self) -> int:
+        return int(self.progress.counts[kernels.STEPS])
+
+    @property
+    def agent_steps(self) -> int:
+        return int(self.progress.counts[kernels.AGENT_STEPS])
+
+    @property
+    def episodes(self) -> int:
+        return int(self.progress.counts[kernels.EPISODES])
+
+    @property
+    def coverage(self) -> float:
+        """The share of legal (state, action) pairs that were ever tried."""
+        return float(np.count_nonzero(self.visits) / np.count_nonzero(self.twin.legal))
+
+    def read_statistics(self) -> Statistics:
+        """And begin new ones."""
+        sums = self.progress.sums
+        ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
+        statistics = Statistics(
+            ended,
+            float(sums[kernels.RETURNS] / ended) if ended else None,
+            float(sums[kernels.LEAST]) if ended else None,
+            float(sums[kernels.MOST]) if ended else None,
+            float(sums[kernels.LENGTHS] / ended) if ended else None,
+            float(sums[kernels.TD_ERRORS] / updates) if updates else None,
+            float(sums[kernels.EPSILON]),
+        )
+        kernels.clear(self.progress)
+        return statistics
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """All that training needs to go on, bit by bit."""
+        return {
+            "values": self.values,
+            "visits": self.visits,
+            "counts": self.progress.counts,
+            "sums": self.progress.sums,
+        }
+
+    def save(self, folder: Path) -> None:
+        save_tensors(folder, self.tensors())
+
+    def restore(self, folder: Path, env_steps: int) -> None:
+        self.load(load_file(folder / FILE))
+
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        for name, array in self.tensors().items():
+            saved = tensors[name]
+            if saved.shape != array.shape or saved.dtype != array.dtype:
+                raise InputError(
+                    f"The saved '{name}' is {saved.dtype} {saved.shape}, but this run's is {array.dtype} {array.shape}."
+                )
+            array[:] = saved

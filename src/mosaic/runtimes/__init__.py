@@ -1,0 +1,1 @@
+"""Where a learner runs: one core, all cores, MPI ranks, a Ray cluster."""

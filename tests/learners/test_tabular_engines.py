@@ -1,0 +1,144 @@
+"""The three engines are one: the same decisions, errors, tables and draws after every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mosaic.learners.tabular.engine import Batch, Engine, first_snapshot, open_engine
+from mosaic.learners.tabular.experience import Experience
+from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, Exploration, TabularOptions
+
+STATES, ACTIONS = 4, 3
+ENGINES = ("fused", "numpy", "list")
+
+masks = st.lists(st.booleans(), min_size=ACTIONS, max_size=ACTIONS).map(lambda m: m if any(m) else [True] * ACTIONS)
+rewards = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-100, 100, allow_subnormal=False))
+steps = st.tuples(
+    masks,  # of the state
+    st.sampled_from(["policy", "policy", "policy", 0, 1, 2]),  # who acts: mostly the policy, at times somebody else
+    rewards,
+    st.integers(0, STATES - 1),
+    st.sampled_from(["goes on"] * 5 + ["terminated", "truncated"]),
+    masks,  # of the next state
+)
+knobs = st.fixed_dictionaries(
+    {
+        "learning_rate": st.sampled_from([0.1, 1.0, 0.37]),
+        "discount_factor": st.sampled_from([0.0, 0.9, 1.0]),
+        "epsilon": st.sampled_from([0.0, 0.3, 1.0]),
+        "temperature": st.sampled_from([0.05, 1.0]),
+        "ucb_c": st.sampled_from([0.0, 1.5]),
+        "lambda_": st.sampled_from([0.0, 0.05, 0.8, 1.0]),
+        "n_step": st.integers(1, 4),
+        "initial_value": st.sampled_from([0.0, 5.3]),
+        "learning_rate_schedule": st.sampled_from(["constant", "visits"]),
+        "learning_rate_min": st.sampled_from([0.0, 0.4]),
+        "dtype": st.sampled_from(["float32", "float64"]),
+    }
+)
+
+
+def engines(algorithm: Algorithm, options: dict[str, object]) -> list[Engine]:
+    made = []
+    for name in ENGINES:
+        each = TabularOptions.model_validate({**options, "table_engine": name})
+        made.append(open_engine(first_snapshot(STATES, ACTIONS, algorithm, each, key=99), algorithm, each))
+    return made
+
+
+def assert_equal(parts: list[Engine]) -> None:
+    fused, *others = (part.snapshot() for part in parts)
+    for other in others:
+        for name, mine, theirs in zip(fused._fields, fused, other, strict=True):
+            if name != "trail_legal" or len(fused.trail_numbers):
+                assert np.array_equal(mine, theirs), name
+            assert mine.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("exploration", EXPLORATIONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(knobs, st.lists(steps, min_size=1, max_size=25))
+@settings(max_examples=40, deadline=None)
+def test_engines_are_equal_step_by_step(
+    algorithm: Algorithm, exploration: Exploration, options: dict[str, object], played: list[tuple[object, ...]]
+) -> None:
+    parts = engines(algorithm, {**options, "exploration": exploration})
+    state, legal = 0, np.ones(ACTIONS, np.bool_)
+    for mask, actor, reward, next_state, end, next_mask in played:
+        here = np.array(mask, np.bool_) if actor == "policy" else legal
+        chosen = {part.select(state, here) for part in parts}
+        assert len(chosen) == 1
+        (action,) = chosen
+        assert here[action]
+        if actor != "policy":
+            action = int(actor)  # type: ignore[call-overload]
+        legal = np.array(next_mask, np.bool_)
+        x = Experience(state, action, reward, next_state, end == "terminated", end == "truncated", legal)  # type: ignore[arg-type]
+        errors = {part.learn(*x) for part in parts}
+        assert len(errors) == 1
+        assert_equal(parts)
+        state = next_state  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), rewards, st.integers(0, 1), st.booleans(), masks),
+        min_size=1,
+        max_size=12,
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_a_batch_is_a_sequence(algorithm: Algorithm, rows: list[tuple[int, int, float, int, bool, list[bool]]]) -> None:
+    """Two states and two actions: most batches hold a pair twice."""
+    options = {"epsilon": 0.3, "learning_rate_schedule": "visits"}
+    for whole, single in zip(engines(algorithm, options), engines(algorithm, options), strict=True):
+        columns = list(zip(*rows, strict=True))
+        batch = Batch(
+            np.array(columns[0]),
+            np.array(columns[1]),
+            np.array(columns[2]),
+            np.array(columns[3]),
+            np.array(columns[4]),
+            np.zeros(len(rows), np.bool_),
+            np.array(columns[5]),
+        )
+        errors = whole.learn_batch(batch)
+        one_by_one = [single.learn(*Experience(*row[:5], False, np.array(row[5]))) for row in rows]
+        assert errors.tolist() == one_by_one
+        assert_equal([whole, single])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_where_nothing_is_legal_nothing_changes(algorithm: Algorithm) -> None:
+    nothing = np.zeros(ACTIONS, np.bool_)
+    parts = engines(algorithm, {})
+    before = engines(algorithm, {})
+    for part in parts:
+        assert part.select(0, nothing) == -1
+        assert np.isnan(part.learn(*Experience(0, 1, 1.0, 2, False, False, nothing)))
+    assert_equal([*parts, *before])
+
+
+def test_visits_stay_at_the_largest_count() -> None:
+    for name in ENGINES:
+        options = TabularOptions(table_engine=name, learning_rate_schedule="visits")  # type: ignore[arg-type]
+        start = first_snapshot(STATES, ACTIONS, "q_learning", options, key=1)
+        start.visits[0, 0] = 2**31 - 2
+        engine = open_engine(start, "q_learning", options)
+        for _ in range(3):
+            engine.learn(*Experience(0, 0, 1.0, 1, True, False, np.ones(ACTIONS, np.bool_)))
+        assert engine.snapshot().visits[0, 0] == 2**31 - 1
+
+
+def test_a_long_trail_outgrows_its_arrays() -> None:
+    parts = engines("monte_carlo", {"discount_factor": 1.0})
+    legal = np.ones(ACTIONS, np.bool_)
+    for step in range(500):
+        x = Experience(step % STATES, 0, 1.0, (step + 1) % STATES, step == 499, False, legal)
+        assert len({part.learn(*x) for part in parts}) == 1
+    assert_equal(parts)
+    assert parts[0].snapshot().visits.sum() == 500
