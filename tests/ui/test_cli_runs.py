@@ -133,6 +133,18 @@ def test_a_trained_policy_takes_an_agents_place(mosaic):
     assert json.loads(answer.out)["agents"]["player_2"]["losses"] == 0
 
 
+def test_mosaic_picks_the_worker_and_the_policy_configuration_and_says_so(mosaic):
+    answer = mosaic("train", "classic/tictactoe_v3", "--dry-run", "--json")
+    document = json.loads(answer.out)
+    assert document["training"]["worker"] == "tabular"
+    assert document["policy_configuration"] == "self_play"
+    assert "has a compiled twin" in answer.err
+    assert (
+        json.loads(mosaic("train", "gym/Taxi-v3", "--dry-run", "--json").out)["policy_configuration"]
+        == "parameter_sharing"
+    )
+
+
 def test_workers_and_their_schemas(mosaic):
     rows = json.loads(mosaic("workers", "--json").out)
     assert {"toy", "script"} <= {row["id"] for row in rows}
@@ -143,7 +155,7 @@ def test_workers_and_their_schemas(mosaic):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("train", "gym/CartPole-v1"), "Say which worker trains: --worker"),
+        (("train", "gym/CartPole-v1"), "No worker offers itself for gym/CartPole-v1. Say which one trains: --worker"),
         (("train", "gym/CartPole-v1", "--worker", "toi"), "There is no worker named 'toi'. Did you mean 'toy'?"),
         (("train", "--worker", "toy"), "Say what to train in"),
         ((*TOY, "--algo", "wolk"), "Did you mean 'walk'?"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,6 +11,9 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
 from mosaic.workers.api import Worker
+
+if TYPE_CHECKING:
+    from mosaic.envs.env import EnvFacts
 
 
 def load_worker(name: str) -> Worker:
@@ -35,9 +38,7 @@ def parse_params(worker: Worker, algorithm: str, params: dict[str, Any]) -> Base
 
 def resolve(config: RunConfig) -> RunConfig:
     """The configuration with worker, algorithm and policy configuration filled in and checked."""
-    name = config.training.worker
-    if name is None:
-        raise InputError(f"Say which worker trains: --worker {' | '.join(plugins('mosaic.workers'))}.")
+    name = config.training.worker or _pick_worker(config)
     worker = load_worker(name)
     info = worker.info
     algorithm = config.training.algorithm or info.algorithms[0]
@@ -48,28 +49,42 @@ def resolve(config: RunConfig) -> RunConfig:
             f"The worker {name} cannot train {config.environment.id}: it knows the families "
             f"{', '.join(info.env_families)}. Type: mosaic workers"
         )
+    facts = _checked_facts(config, worker)
     paradigm = config.policy_configuration
     if paradigm is None and info.paradigms:
-        paradigm = info.paradigms[0]
+        plays_itself = "self_play" in info.paradigms and facts is not None and facts.turn_based and facts.competitive
+        paradigm = "self_play" if plays_itself else info.paradigms[0]
     if paradigm is not None and paradigm not in info.paradigms:
         raise InputError(
             f"The worker {name} has no policy configuration '{paradigm}'. "
             f"It has: {', '.join(info.paradigms) or 'none'}."
         )
-    _check_env(config, worker)
-    training = config.training.model_copy(update={"algorithm": algorithm})
+    training = config.training.model_copy(update={"worker": name, "algorithm": algorithm})
     return config.model_copy(update={"training": training, "policy_configuration": paradigm})
 
 
-def _check_env(config: RunConfig, worker: Worker) -> None:
-    """Makes the env once: its agents and spaces are known only then."""
+def _pick_worker(config: RunConfig) -> str:
+    """Small spaces that are compiled already belong to a table."""
+    from mosaic.envs.compiled.twins import find_twin
+
+    if "tabular" in plugins("mosaic.workers") and find_twin(config.environment) is not None:
+        return "tabular"
+    raise InputError(
+        f"No worker offers itself for {config.environment.id}. Say which one trains: "
+        f"--worker {' | '.join(plugins('mosaic.workers'))}."
+    )
+
+
+def _checked_facts(config: RunConfig, worker: Worker) -> EnvFacts | None:
+    """Makes the env once: its agents and spaces are known only then. None where the worker takes any env."""
     from mosaic.envs.catalog import make_env
     from mosaic.workers.fit import cares, check_fit
 
     if not cares(worker.info):
-        return
+        return None
     env = make_env(config.environment)
     try:
         check_fit(worker.info, env.spec)
+        return env.spec.facts
     finally:
         env.close()

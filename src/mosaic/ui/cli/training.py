@@ -18,6 +18,7 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str]) -
     from mosaic.config.loading import parse_run_config
     from mosaic.config.upgrade import upgrade
     from mosaic.core.errors import InputError
+    from mosaic.ui.cli.screen import note
     from mosaic.workers.registry import resolve
 
     document = dict(upgrade(read_document(file))) if file else {}
@@ -33,7 +34,13 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str]) -
     document.update({key: value for key, value in asked["top"].items() if value is not None})
     if "environment" not in document:
         raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
-    return resolve(parse_run_config(document, settings))
+    config = parse_run_config(document, settings)
+    chosen = resolve(config)
+    if config.training.worker is None:
+        note(
+            f"Worker {chosen.training.worker}, {chosen.training.algorithm}: {chosen.environment.id} has a compiled twin."
+        )
+    return chosen
 
 
 def result(run: PlacedRun) -> dict[str, Any]:
