@@ -138,7 +138,8 @@ def test_mosaic_picks_the_worker_and_the_policy_configuration_and_says_so(mosaic
     document = json.loads(answer.out)
     assert document["training"]["worker"] == "tabular"
     assert document["policy_configuration"] == "self_play"
-    assert "has a compiled twin" in answer.err
+    assert answer.err == ""
+    assert "Picked tabular q_learning" in mosaic("train", "classic/tictactoe_v3", "--dry-run").err
     assert (
         json.loads(mosaic("train", "gym/Taxi-v3", "--dry-run", "--json").out)["policy_configuration"]
         == "parameter_sharing"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
 
 
-def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str]) -> RunConfig:
+def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> RunConfig:
     """The file's settings, then what was typed as options, then `--set`; worker and algorithm filled in."""
     from mosaic.config.documents import read_document
     from mosaic.config.loading import parse_run_config
@@ -36,10 +36,9 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str]) -
         raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
     config = parse_run_config(document, settings)
     chosen = resolve(config)
-    if config.training.worker is None:
-        note(
-            f"Worker {chosen.training.worker}, {chosen.training.algorithm}: {chosen.environment.id} has a compiled twin."
-        )
+    if config.training.worker is None and not quiet:
+        picked = f"{chosen.training.worker} {chosen.training.algorithm}"
+        note(f"Picked {picked}, because {chosen.environment.id} has a compiled twin.")
     return chosen
 
 

@@ -71,7 +71,7 @@ def train(
             "tags": tag or None,
         },
     }
-    run_config = resolved(asked, config, settings)
+    run_config = resolved(asked, config, settings, quiet=json)
     if dry_run:
         _show_dry(run_config, json)
         return

@@ -1,0 +1,118 @@
+"""How work is spread over MPI ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.runtimes.mpi_notes import PLACE, first_failure, rank_of
+
+OnLine = Callable[[int | None, str], None]
+
+_INSTALL = "Type: pip install 'mosaic-rl[mpi]'"
+_FROM_RANK = re.compile(r"\[(\d+)\] (.*)", re.DOTALL)
+_LOST_PID = re.compile(r"=\s+PID (\d+) RUNNING AT")
+_HOW_LOST = re.compile(r"EXIT STRING: (.+)")
+
+
+class RankError(MosaicError):
+    """A rank failed, and all others were ended with it."""
+
+    def __init__(self, rank: int | None, ranks: int, reason: str) -> None:
+        who = f"Rank {rank} of {ranks}" if rank is not None else f"One of {ranks} ranks"
+        rest = " The other ranks were ended." if ranks > 1 else ""
+        super().__init__(f"{who} failed: {reason}.{rest}")
+        self.rank = rank
+
+
+def mpiexec_path() -> Path:
+    """The program that came with the `mpich` wheel, and no other: ranks must be of one MPI with their starter."""
+    try:
+        files = distribution("mpich").files or []
+    except PackageNotFoundError:
+        raise MissingExtraError(f"MPI is not installed: there is no package 'mpich'. {_INSTALL}") from None
+    for file in files:
+        if file.name == "mpiexec" and (path := Path(str(file.locate())).resolve()).is_file():
+            return path
+    raise MissingExtraError(f"The package 'mpich' is installed without its program 'mpiexec'. {_INSTALL}")
+
+
+def check_installed() -> None:
+    if find_spec("mpi4py") is None:
+        raise MissingExtraError(f"MPI is not installed: there is no package 'mpi4py'. {_INSTALL}")
+
+
+def run_ranks(
+    module: str,
+    args: Sequence[str],
+    ranks: int,
+    *,
+    on_line: OnLine | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a module on so many ranks until all are done; RankError when one fails.
+
+    `on_line` gets every line with its rank (None: from MPI itself) and prints it unless told otherwise. What it raises
+    ends all ranks.
+    """
+    if ranks < 1:
+        raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
+    check_installed()
+    rank_command = [sys.executable, "-m", "mosaic.runtimes.mpi_rank", module, *args]
+    starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
+    tied = [sys.executable, "-m", "mosaic.runtimes.tied", str(os.getpid())]  # ranks must not compute on for nobody
+    said_by_mpi: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
+        process = subprocess.Popen(
+            [*tied, *starter, *rank_command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {}), PLACE: notes},
+            text=True,
+            errors="replace",
+        )
+        with process:
+            try:
+                _listen(process, on_line or _print_line, said_by_mpi)
+            except BaseException:
+                process.kill()  # the ranks end with mpiexec, however it ends
+                raise
+        if process.returncode != 0:
+            raise _verdict(Path(notes), ranks, process.returncode, "\n".join(said_by_mpi), on_line or _print_line)
+
+
+def _listen(process: subprocess.Popen[str], on_line: OnLine, said_by_mpi: list[str]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = _FROM_RANK.fullmatch(line.rstrip("\n"))
+        if found:
+            on_line(int(found[1]), found[2])
+        else:
+            said_by_mpi.append(line.rstrip("\n"))
+            on_line(None, said_by_mpi[-1])
+    process.wait()
+
+
+def _verdict(notes: Path, ranks: int, code: int, said_by_mpi: str, on_line: OnLine) -> RankError:
+    if failure := first_failure(notes):
+        for line in failure.traceback.splitlines():
+            on_line(failure.rank, line)
+        return RankError(failure.rank, ranks, failure.reason.rstrip("."))
+    if ranks == 1:
+        return RankError(0, ranks, f"signal {-code}" if code < 0 else f"exit code {code}")
+    lost, how = _LOST_PID.search(said_by_mpi), _HOW_LOST.search(said_by_mpi)
+    rank = rank_of(notes, int(lost[1])) if lost else None
+    return RankError(rank, ranks, how[1].strip() if how else f"exit code {code}")
+
+
+def _print_line(rank: int | None, text: str) -> None:
+    print(text if rank is None else f"[{rank}] {text}", flush=True)

@@ -1,0 +1,84 @@
+"""What one MPI rank does around its work: says who speaks, and ends all ranks when it fails.
+
+`python -m mosaic.runtimes.mpi_rank MODULE ARGUMENT…` runs MODULE as a script. A rank that merely dies of an exception
+would leave the others waiting for it for ever.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from mosaic.runtimes.mpi_exchange import world
+from mosaic.runtimes.mpi_notes import note_failure, note_pid
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+class RankLines(io.TextIOBase):
+    """A stream that passes on whole lines only, each with its rank in front: ranks must not cut into each other."""
+
+    def __init__(self, fd: int, rank: int) -> None:
+        self._fd, self._rank, self._begun = fd, rank, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        if lines:
+            self._send("".join(f"[{self._rank}] {line}\n" for line in lines))
+        return len(text)
+
+    def finish(self) -> None:
+        """A last line without its end is a line too."""
+        if self._begun:
+            self.write("\n")
+
+    def _send(self, text: str) -> None:
+        data = text.encode(errors="backslashreplace")
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def main(module: str, *arguments: str) -> None:
+    comm = world()
+    lines = RankLines(sys.__stdout__.fileno() if sys.__stdout__ else 1, comm.Get_rank())
+    sys.stdout = sys.stderr = lines
+    note_pid(comm.Get_rank())
+    sys.argv = [module, *arguments]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            return
+        _end_all(comm, error)
+        raise
+    finally:
+        lines.finish()
+
+
+def _end_all(comm: MPI.Intracomm, error: BaseException) -> None:
+    story = "" if isinstance(error, SystemExit) else traceback.format_exc()
+    if not note_failure(comm.Get_rank(), _in_one_line(error), story):
+        print(story or _in_one_line(error))
+    comm.Abort(1)
+    os._exit(1)  # MPICH asks for our end and may return before it comes: nothing must be said twice
+
+
+def _in_one_line(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"exit code {error.code}" if isinstance(error.code, int) else str(error.code)
+    return " ".join("".join(traceback.format_exception_only(error)).split())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

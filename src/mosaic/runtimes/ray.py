@@ -1,0 +1,256 @@
+"""How Ray is started, checked for what it can give, and removed without a trace.
+
+Ray leaves processes and files behind by itself: agents outlive a killed driver by a minute, an idle worker outlives
+`shutdown`, and its directory is never removed. So an embedded session has a directory of its own, is recorded before
+its first process starts, and ends with `clean_up`, which anybody who holds the record can also do for a driver that
+was killed. `ray stop` is never used: it ends every Ray on the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
+
+Record = dict[str, Any]  # JSON: {"temp_dir": str | None, "address": str | None, "processes": [{"pid", "start_time"}]}
+
+_PREFIX = "mosaic-ray-"
+# Ray puts "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store" below it and refuses more than 107 bytes
+_LONGEST_TEMP_DIR = 107 - 72
+_SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
+_LARGEST_STORE = 8 * 2**30
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no call home, no warning
+_SHARED_MEMORY = Path("/dev/shm")
+_REACH_TIMEOUT_S = 5.0
+_CLEAN_UP_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RaySession:
+    """A Ray that is up, with the CPUs that were asked for."""
+
+    address: str  # of its control service, host:port
+    cpus: int
+    temp_dir: Path | None  # None on a cluster that is not ours
+
+
+@contextmanager
+def ray_session(
+    cpus: int, address: str | None = None, record: Callable[[Record], None] | None = None
+) -> Iterator[RaySession]:
+    """Ray on this machine, or the cluster at `address`, until the block is left.
+
+    `record` is told what `clean_up` needs: once before anything is started, once when everything is. Enter it in the
+    thread that stays to the end: the kernel ends Ray's processes with the thread that started them.
+    """
+    if find_spec("ray") is None:
+        raise MissingExtraError("Ray is not installed. Type: pip install 'mosaic-rl[rllib]'")
+    if cpus < 1:
+        raise InputError(f"A Ray session needs at least 1 CPU, not {cpus}.")
+    import ray
+
+    if ray.is_initialized():
+        raise MosaicError("Ray is already running in this process: leave that session first.")
+    tell = record if record is not None else _keep_to_yourself
+    session = _embedded(cpus, tell) if address is None else _connected(cpus, address, tell)
+    with session as handle:
+        yield handle
+
+
+def clean_up(record: Mapping[str, Any]) -> None:
+    """Ends every process of a recorded session and removes its directory; does nothing where nothing is left.
+
+    The driver itself is left alone: whoever started it ends it, before this.
+    """
+    if record.get("temp_dir") is None:
+        return
+    directory = Path(record["temp_dir"])
+    if not directory.is_absolute() or not directory.name.startswith(_PREFIX) or directory.is_symlink():
+        raise MosaicError(f"'{directory}' is not a directory that Mosaic made for Ray. Nothing was removed.")
+    known = [Process(int(row["pid"]), float(row["start_time"])) for row in record.get("processes", ())]
+    rounds = 0
+    while left := processes_of(directory, known):  # what is killed may just have started something
+        rounds += 1
+        if rounds > 20:
+            numbers = ", ".join(str(process.pid) for process in sorted(left))
+            raise MosaicError(f"Processes of the Ray session in {directory} would not end: {numbers}.")
+        kill(left, _CLEAN_UP_TIMEOUT_S)
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+def object_store_bytes(available: int) -> int:
+    """A tenth of what is free: our objects are tables and weights, and the rest of the memory is the learner's."""
+    return max(_SMALLEST_STORE, min(available // 10, _LARGEST_STORE))
+
+
+def short_temp_dir(preferred: Path) -> Path:
+    """A new directory, in the preferred place if sockets below it have names that the kernel takes."""
+    longest = len(os.fsencode(preferred)) + len(f"/{_PREFIX}12345678")
+    parent = preferred if longest <= _LONGEST_TEMP_DIR else Path("/tmp")
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+
+
+@contextmanager
+def _embedded(cpus: int, tell: Callable[[Record], None]) -> Iterator[RaySession]:
+    import ray
+
+    there = len(os.sched_getaffinity(0))
+    if cpus > there:
+        raise InputError(
+            f"The run asks Ray for {cpus} CPUs and this machine gives it {there}. "
+            f"Ask for at most {there}, or name a larger cluster: ray_address=HOST:PORT."
+        )
+    temp_dir = short_temp_dir(Path(tempfile.gettempdir()))
+    record: Record = {"temp_dir": str(temp_dir), "address": None, "processes": []}
+    try:
+        tell(record)
+        with _environment(**_QUIET, **_authentication()):
+            try:
+                address = _start(cpus, temp_dir)
+                started = [process._asdict() for process in sorted(processes_of(temp_dir))]
+                record = {"temp_dir": str(temp_dir), "address": address, "processes": started}
+                tell(record)
+                yield RaySession(address, cpus, temp_dir)
+            finally:
+                ray.shutdown()
+    finally:
+        clean_up(record)
+
+
+def _start(cpus: int, temp_dir: Path) -> str:
+    """The mark goes to what Ray starts from now on, not to what the driver starts later.
+
+    Ray opens its directory to every user of the machine: it lies inside ours, which is closed to them.
+    """
+    with _environment(**{MARK: str(temp_dir)}):
+        context = _init(
+            num_cpus=cpus,
+            include_dashboard=False,
+            _temp_dir=str(temp_dir / "r"),
+            **_store(temp_dir),
+        )
+    return str(context.address_info["gcs_address"])
+
+
+@contextmanager
+def _connected(cpus: int, address: str, tell: Callable[[Record], None]) -> Iterator[RaySession]:
+    import ray
+
+    _check_reachable(address)
+    tell({"temp_dir": None, "address": address, "processes": []})
+    with _environment(**_QUIET):
+        try:
+            try:
+                _init(address=address)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise MosaicError(f"Ray at {address} cannot be joined: {error}") from error
+            total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
+            _check_cluster(cpus, address, total, free)
+            yield RaySession(address, cpus, None)
+        finally:
+            ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for a minute."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(
+            f"'{address}' is no address of a Ray cluster. Write HOST:PORT, as `ray start --head` shows it."
+        )
+    try:
+        socket.create_connection((host, int(port)), _REACH_TIMEOUT_S).close()
+    except OSError as error:
+        raise InputError(
+            f"No Ray cluster answers at {address} ({error}). "
+            f"Start one with `ray start --head --port={port}`, or leave ray_address out to run on this machine."
+        ) from error
+
+
+def _check_cluster(cpus: int, address: str, total: Mapping[str, float], free: Mapping[str, float]) -> None:
+    """Ray itself would wait for missing CPUs for ever, in silence."""
+    there, left = int(total.get("CPU", 0)), int(free.get("CPU", 0))
+    if cpus > left:
+        raise InputError(
+            f"The run asks for {cpus} CPUs and the Ray cluster at {address} has {there}, {left} of them free. "
+            f"Ask for at most {left}, or wait until other work has ended."
+        )
+
+
+def _init(**options: Any) -> Any:
+    """`ray.init` without its habit of taking over SIGTERM and `breakpoint()`: stopping is the worker's business."""
+    import ray
+
+    with _restored("PYTHONBREAKPOINT"):
+        if threading.current_thread() is not threading.main_thread():
+            return ray.init(logging_level=logging.WARNING, **options)
+        ours = signal.getsignal(signal.SIGTERM)
+        try:
+            return ray.init(logging_level=logging.WARNING, **options)
+        finally:
+            signal.signal(signal.SIGTERM, ours)
+
+
+def _store(temp_dir: Path) -> dict[str, Any]:
+    """The object store lives in shared memory, in a file where that is too small (containers often give 64 MB)."""
+    size = object_store_bytes(psutil.virtual_memory().available)
+    roomy = _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free >= size
+    return {"object_store_memory": size} | ({} if roomy else {"_plasma_directory": str(temp_dir)})
+
+
+def _authentication() -> dict[str, str]:
+    """Ray listens on every interface and runs whatever it is sent: only those who hold our token may send."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token()}
+
+
+@cache
+def _token() -> str:
+    """The user's own, else one per process, since Ray reads it once; never written down."""
+    return os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Ray reads its environment when it is imported, which may be long ago: it is told to look again."""
+    from ray._raylet import Config  # type: ignore[attr-defined]
+
+    with _restored(*variables):
+        os.environ.update(variables)
+        Config.initialize("")
+        yield
+    Config.initialize("")
+
+
+@contextmanager
+def _restored(*names: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _keep_to_yourself(record: Record) -> None:
+    del record

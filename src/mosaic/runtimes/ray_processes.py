@@ -1,0 +1,133 @@
+"""Which processes belong to a Ray session, and how all of them are ended.
+
+Ray's agents rewrite their command line and lose their environment with it, and outlive a killed driver by a minute;
+what they cannot hide is that their log files lie open in the session's directory. What an actor started and left
+behind shows neither, but carries the session's mark.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+MARK = "MOSAIC_RAY_SESSION"  # in the environment of everything that a session starts: its directory
+
+_PROC = Path("/proc")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_NOT_TO_BE_READ = (FileNotFoundError, ProcessLookupError, PermissionError)  # gone meanwhile, or somebody else's
+
+
+class Process(NamedTuple):
+    """One that is alive, and cannot be taken for a later one with the same number."""
+
+    pid: int
+    start_time: float  # seconds since boot: no change of the clock moves it
+
+
+def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]:
+    """Whatever works in the directory or is already known to belong to it, and everything below those.
+
+    Never the process that asks.
+    """
+    parents = _parents()
+    roots = {process.pid for process in known if process in parents}
+    roots |= {process.pid for process in parents if process.pid != os.getpid() and _works_in(process.pid, directory)}
+    children: dict[int, list[Process]] = {}
+    for process, parent in parents.items():
+        children.setdefault(parent, []).append(process)
+    found = {process for process in parents if process.pid in roots}
+    for root in roots:
+        found.update(_below(root, children))
+    return {process for process in found if process.pid != os.getpid()}
+
+
+def kill(processes: Iterable[Process], timeout_s: float) -> None:
+    """Returns when all are gone, or when the time is over."""
+    deadline_s = monotonic() + timeout_s
+    with ExitStack() as stack:
+        handles = [handle for process in processes if (handle := _open(process, stack)) is not None]
+        for handle in handles:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        for handle in handles:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            poll.poll(max(0.0, deadline_s - monotonic()) * 1000)
+
+
+def _open(process: Process, stack: ExitStack) -> int | None:
+    """A handle that can never come to mean another process, as a number can."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    stack.callback(os.close, handle)
+    looked = _look(process.pid)
+    return handle if looked is not None and looked[0] == process else None
+
+
+def _parents() -> dict[Process, int]:
+    """Every living process and its parent's number."""
+    looked = (_look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    return dict(row for row in looked if row is not None)
+
+
+def _look(pid: int) -> tuple[Process, int] | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except _NOT_TO_BE_READ:
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
+    if fields[0] in "ZX":
+        return None  # a zombie holds nothing but its number
+    return Process(pid, int(fields[19]) / _TICKS_PER_S), int(fields[1])
+
+
+def _below(pid: int, children: dict[int, list[Process]]) -> Iterator[Process]:
+    for child in children.get(pid, ()):
+        yield child
+        yield from _below(child.pid, children)
+
+
+def _works_in(pid: int, directory: Path) -> bool:
+    return _is_marked(pid, directory) or _is_rays_own(pid, directory)
+
+
+def _is_marked(pid: int, directory: Path) -> bool:
+    try:
+        return f"{MARK}={directory}".encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except _NOT_TO_BE_READ:
+        return False
+
+
+def _is_rays_own(pid: int, directory: Path) -> bool:
+    """Not its driver, nor somebody reading the logs: they have files open there too."""
+    command = _command_line(pid)
+    elsewhere = command.replace(str(directory), "")
+    if "ray/" not in elsewhere and "ray::" not in elsewhere:
+        return False
+    inside = f"{directory}/"
+    return str(directory) in command or any(opened.startswith(inside) for opened in _open_files(pid))
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return (_PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ")
+    except _NOT_TO_BE_READ:
+        return ""
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    folder = _PROC / str(pid) / "fd"
+    try:
+        names = os.listdir(folder)
+    except _NOT_TO_BE_READ:
+        return
+    for name in names:
+        with suppress(*_NOT_TO_BE_READ):
+            yield os.readlink(folder / name)
