@@ -8,10 +8,34 @@ from time import perf_counter
 def warm() -> float:
     """Seconds it took; next to nothing when the caches are warm."""
     start = perf_counter()
+    _search()
+    _tables()
+    return perf_counter() - start
+
+
+def _search() -> None:
     from mosaic.policies.minimax.connect_four import EMPTY, best_moves
 
     best_moves(EMPTY, depth=1)
-    return perf_counter() - start
+
+
+def _tables() -> None:
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.envs.compiled.tictactoe import tictactoe_game
+    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.learners.tabular.learner import TabularLearner
+    from mosaic.learners.tabular.settings import TabularOptions
+    from mosaic.learners.tabular.twin_training import TwinTraining
+
+    options, game = TabularOptions(), tictactoe_game()
+    TwinTraining(game, "q_learning", options, 0).advance(10)
+    TwinTraining(game, "q_learning", options, 0, "random").advance(10)
+    for name in ("gym/FrozenLake-v1", "gym/Taxi-v3"):
+        lake = find_twin(EnvironmentConfig.model_validate({"env_id": name}))
+        assert lake is not None
+        TwinTraining(lake, "q_learning", options, 0).advance(10)
+    learner = TabularLearner(4, 2)
+    learner.update(0, learner.select_action(0), 1.0, 1, False)
 
 
 if __name__ == "__main__":

@@ -177,3 +177,43 @@ def test_bad_input_says_what_to_type(mosaic, words, text):
     assert answer.code in (1, 2)
     assert text in " ".join(answer.err.split())
     assert "Traceback" not in answer.err
+
+
+def test_a_grid_worlds_values_are_shown_and_drawn(mosaic, tmp_path):
+    words = (
+        "train",
+        "mosaic/gridworld",
+        "--worker",
+        "tabular",
+        "--steps",
+        "50000",
+        "--set",
+        "training.params.epsilon=1",
+    )
+    assert mosaic(*words, "--json").code == 0
+    shown = mosaic("runs", "values", "latest")
+    assert shown.code == 0
+    assert shown.out.splitlines()[1].split()[0] == "S↓"
+    drawn = mosaic("runs", "values", "latest", "--out", "values.png", "--json")
+    document = json.loads(drawn.out)
+    assert document["map"][0] == "S...."
+    assert document["arrows"][4] == ["", "→", "→", "→", ""]
+    assert document["path"] == "values.png"
+    assert (tmp_path / "values.png").read_bytes().startswith(b"\x89PNG")
+    refused = mosaic("runs", "values", "latest", "--out", "values.jpg")
+    assert refused.code == 2
+    assert "its name should end with .png" in refused.err
+    lost = mosaic("runs", "values", "latest", "--out", "nowhere/values.png")
+    assert lost.code == 2
+    assert "nowhere/values.png cannot be written: No such file or directory" in lost.err
+
+
+def test_values_of_what_is_no_grid_are_refused(mosaic):
+    assert mosaic("train", "gym/Taxi-v3", "--worker", "tabular", "--steps", "1000", "--json").code == 0
+    refused = mosaic("runs", "values", "latest")
+    assert refused.code == 2
+    assert "gym/Taxi-v3 is no grid whose cells are states. Grids: gym/CliffWalking" in refused.err
+    assert mosaic(*TOY, "--steps", "200", "--json").code == 0
+    refused = mosaic("runs", "values", "latest")
+    assert refused.code == 2
+    assert "was trained by the worker 'toy', which keeps no table of values" in refused.err

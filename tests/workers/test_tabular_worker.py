@@ -16,6 +16,7 @@ from mosaic.testing import check_worker
 
 FULL_SPEED = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 GAME = {"env_id": "classic/tictactoe_v3"}
+FOUR = {"env_id": "classic/connect_four_v3"}
 
 
 def crowd(agents):
@@ -55,7 +56,32 @@ def test_self_play_gives_a_policy_that_cannot_be_beaten(tmp_path):
     assert prove(game, load_file(run.checkpoints()[-1].path / "table.safetensors")["values"]).unbeatable
     last = list(run.events())[-3]
     assert last["env_steps"] == last["agent_steps"] == 1_500_000
-    assert set(last["custom_metrics"]) == {"epsilon", "coverage", "td_error"}
+    assert set(last["custom_metrics"]) == {"epsilon", "coverage", "td_error", "value_error"}
+    assert last["custom_metrics"]["value_error"] < 0.02
+
+
+def test_each_seat_may_have_its_own_table_and_plays_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    from mosaic import evaluate
+
+    run = finished(
+        tmp_path,
+        run_config("tabular", {**FULL_SPEED, "tables": "two"}, environment=GAME, policy_configuration="self_play",
+                   training={"total_timesteps": 1_500_000}),
+    )  # fmt: skip
+    checkpoint = run.checkpoints()[-1]
+    assert {name: entry.agents for name, entry in checkpoint.manifest.policies.items()} == {
+        "first": ("player_1",),
+        "second": ("player_2",),
+    }
+    tensors = load_file(checkpoint.path / "table.safetensors")
+    assert not (tensors["visits"].any(axis=1) & tensors["visits_second"].any(axis=1)).any()
+    for seat, other in (("player_1", "player_2"), ("player_2", "player_1")):
+        result = evaluate(GAME["env_id"], {seat: f"run:{run.id}", other: "random"}, episodes=200, seed=1).to_json()
+        assert result["agents"][seat]["losses"] == 0
+    last = [event for event in run.events() if event["kind"] == "iteration"][-1]
+    assert last["policies"]["first"]["reward_mean"] == -last["policies"]["second"]["reward_mean"]
+    assert last["custom_metrics"]["value_error"] < 0.02
 
 
 def test_all_cores_learn_as_well_and_lose_no_step(tmp_path):
@@ -124,19 +150,59 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
     ("settings", "text"),
     [
         ({"environment": {"env_id": "gym/CartPole-v1"}}, "training.params.bins="),
-        ({"environment": {"env_id": "classic/connect_four_v3"}}, "has 2 agents and no compiled twin"),
+        ({"environment": {"env_id": "classic/leduc_holdem_v4"}}, "has 2 agents and no compiled twin"),
+        (
+            {"environment": FOUR, "resources": {"runtime": "parallel"}},
+            "cannot be shared: the runtime is parallel, it should be single",
+        ),
+        ({"environment": FOUR, "params": {"opponent": "random"}}, "by self-play alone, not against opponent=random"),
+        ({"environment": FOUR, "params": {"table_memory_mb": 1}}, "65,536 places × 7 actions needs 4,194,304 bytes"),
+        ({"environment": FOUR, "training": {"algorithm": "sarsa"}}, "Games are trained with q_learning, not sarsa"),
         (
             {"environment": {"env_id": "gym/Blackjack-v1"}, "resources": {"runtime": "parallel"},
              "training": {"algorithm": "monte_carlo"}},
             "The runtime parallel needs a compiled loop",
         ),
+        (
+            {"environment": {"env_id": "gym/Taxi-v3"}, "params": {"tables": "two"}},
+            "tables=two is for turn-based games with a compiled twin, and gym/Taxi-v3 is none",
+        ),
+        (
+            {"environment": {"env_id": "classic/connect_four_v3"}, "params": {"tables": "two"}},
+            "tables=two is for turn-based games with a compiled twin, and classic/connect_four_v3 is none",
+        ),
+        (
+            {"environment": GAME, "params": {"tables": "two", "opponent": "random"}},
+            "tables=two needs self-play, but the opponent is random",
+        ),
+        (
+            {"environment": GAME, "params": {"tables": "two"}, "resources": {"runtime": "parallel"}},
+            "tables=two runs on one thread, not with the runtime parallel",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_said(tmp_path, settings, text):
     settings = {**settings, "training": {"total_timesteps": 100, **settings.get("training", {})}}
-    run = Trainer(tmp_path).submit(run_config("tabular", **settings))
+    run = Trainer(tmp_path).submit(run_config("tabular", settings.pop("params", {}), **settings))
     assert run.wait(60) == "failed"
     assert text in run.reason
+
+
+def test_connect_four_is_learned_in_a_hashed_table_and_played_on_the_reference_env(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    from mosaic import evaluate
+
+    run = finished(
+        tmp_path,
+        run_config("tabular", {"epsilon": 0.3}, environment=FOUR, training={"total_timesteps": 60_000}),
+    )
+    tensors = load_file(run.checkpoints()[-1].path / "hashed.safetensors")
+    assert set(tensors) == {"keys", "values", "visits", "new_row", "counts", "sums"}
+    assert tensors["visits"].sum() == 60_000
+    assert "q_learning in a hashed table of classic/connect_four_v3" in run.log()
+    result = evaluate("classic/connect_four_v3", {"*": f"run:{run.id}"}, episodes=4, seed=1).to_json()
+    returns = [result["agents"][agent]["return_mean"] for agent in ("player_0", "player_1")]
+    assert returns[0] == -returns[1]
 
 
 def test_the_facts_of_a_checkpoint_are_json(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
 from mosaic.envs.chess_moves import uci_of
 from mosaic.envs.env import EnvSpec
@@ -20,12 +20,18 @@ _NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the
     "gym/Blackjack": ("stick", "hit"),
     "gym/CartPole": ("left", "right"),
     "gym/CliffWalking": ("up", "right", "down", "left"),
+    "gym/CliffWalkingSlippery": ("up", "right", "down", "left"),
     "gym/FrozenLake": ("left", "down", "right", "up"),
     "gym/FrozenLake8x8": ("left", "down", "right", "up"),
     "gym/MountainCar": ("left", "wait", "right"),
     "mosaic/gridworld": ("left", "down", "right", "up"),
     "gym/Taxi": ("south", "north", "east", "west", "pick-up", "drop-off"),
 }
+
+
+def names_by_action(env_id: EnvID) -> tuple[str, ...]:
+    """The place in the list is the action; empty where actions have no fixed names."""
+    return _NAMES.get(split_version(env_id)[0], ())
 
 
 def action_names(spec: EnvSpec, turn: Turn, agent: AgentID) -> Mapping[str, int]:

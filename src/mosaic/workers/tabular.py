@@ -1,9 +1,10 @@
-"""The worker that trains tables: on a compiled twin where there is one, else step by step on any small env."""
+"""The worker that trains tables: on a compiled twin or in a hashed table where there is one, else step by step."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +12,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, Field
-from safetensors.numpy import load_file
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
@@ -19,6 +19,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
+from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.twins import encode_observation, find_twin
 from mosaic.envs.family import split_version
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
@@ -27,12 +28,17 @@ from mosaic.policies.tabular import TabularPolicyController
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
+from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, is_hashed, make_hashed_training
+from mosaic.workers.tabular_spread import ended_after, make_spread_training
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics, TwinTraining
+    from mosaic.learners.tabular.value_error import ValueGauge
 
 POLICY = "table"
 FACTS = "facts.json"
+SEATS = {"first": "player_1", "second": "player_2"}  # policies where each seat has its own table
 
 
 class TabularWorkerOptions(TabularOptions):
@@ -41,6 +47,9 @@ class TabularWorkerOptions(TabularOptions):
     opponent: Literal["self", "random"] = Field(
         "self", description="In turn-based games: who plays the other seat while the table learns."
     )
+    tables: Literal["one", "two"] = Field(
+        "one", description="In self-play: one table that both seats share, or one for each seat."
+    )
     report_every_steps: int | None = Field(
         None, ge=1, description="Agent steps between two metric events; None: about fifty events in all."
     )
@@ -48,7 +57,10 @@ class TabularWorkerOptions(TabularOptions):
         None, description="How Box observations are cut: 8, or one entry per number such as [8, '8@-3..3']."
     )
     merge_every_steps: int = Field(
-        1_000_000, ge=1, description="Agent steps of each thread between two merges (runtime parallel)."
+        1_000_000, ge=1, description="Agent steps of each learner between two merges (runtimes parallel, ray and mpi)."
+    )
+    table_memory_mb: int | None = Field(
+        None, ge=1, description="Megabytes that a hashed table may grow to (connect four); None: what is free."
     )
 
     def of_the_table(self) -> TabularOptions:
@@ -111,7 +123,14 @@ class TabularWorker:
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, TabularWorkerOptions)
-        training = make_training(context.config, options)
+        with (
+            ray_of_run(context.folder) as start_ray,
+            ended_after(make_training(context.config, options, start_ray)) as training,
+        ):
+            self._train(context, options, training)
+
+    def _train(self, context: WorkerContext, options: TabularWorkerOptions, training: Training) -> None:
+        gauge = _gauge(training, options)
         standing = _load(context.resume_from, training) if context.resume_from else Standing()
 
         def save() -> None:
@@ -128,16 +147,14 @@ class TabularWorker:
             standing.iteration += 1
             standing.reward = statistics.return_mean if statistics.episodes else standing.reward
             speed = (training.env_steps - before) / (perf_counter() - started)
-            _report(context, training, statistics, standing.iteration, speed)
+            _report(context, training, statistics, standing.iteration, speed, gauge.error() if gauge else None)
             if context.checkpoint_due(training.env_steps):
                 save()
         if context.config.checkpoint.at_end:
             save()
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.learners.tabular.learner import TabularLearner
-        from mosaic.learners.tabular.played_training import FILE as LEARNER
-        from mosaic.learners.tabular.twin_training import FILE as TABLE
+        from mosaic.learners.tabular.saved_values import on_twin, read_values
 
         spec = request.spec
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
@@ -145,21 +162,26 @@ class TabularWorker:
             raise InputError(f"'{request.reference}' was trained in {trained_in} and cannot play {spec.env_id}.")
         agent = spec.possible_agents[0]
         space, actions = spec.observation_spaces[agent], space_code(spec.action_spaces[agent])
-        if (checkpoint.path / TABLE).exists():
-            values = load_file(checkpoint.path / TABLE)["values"]
+        if in_hashed_table(checkpoint.path):
+            return hashed_controller(checkpoint.path, actions.decode)
+        values = read_values(checkpoint.path, policy)
+        if on_twin(checkpoint.path):
             return TabularPolicyController(values, encode_observation(trained_in, space), actions.decode)
-        values = TabularLearner.load(checkpoint.path / LEARNER).values
         bins = json.loads((checkpoint.path / FACTS).read_text())["bins"]
         return TabularPolicyController(values, space_code(space, bins).encode, actions.decode)
 
 
-def make_training(config: RunConfig, options: TabularWorkerOptions) -> Training:
+def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> Training:
     """The way to train that fits the env; which one, and why, is said on the log."""
     from mosaic.learners.tabular import kernels
     from mosaic.learners.tabular.twin_training import TwinTraining
     from mosaic.runtimes.parallel import ParallelTraining
 
     algorithm = config.training.algorithm or ALGORITHMS[0]
+    if options.tables == "two":
+        return _two_tables(config, algorithm, options)
+    if is_hashed(config.environment):
+        return make_hashed_training(config, algorithm, options)
     twin = find_twin(config.environment)
     if twin is None or algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
         asked = f"{algorithm} with {options.exploration}"
@@ -174,15 +196,42 @@ def make_training(config: RunConfig, options: TabularWorkerOptions) -> Training:
         threads = max(1, min(config.resources.num_workers, _cores()))
         print(f"{algorithm} on the compiled twin of {config.environment.id}, {threads} threads")
         return ParallelTraining(make, threads, options.merge_every_steps)
+    if config.resources.runtime not in (None, "single"):
+        table, every = options.of_the_table(), options.merge_every_steps
+        return make_spread_training(config, twin, algorithm, table, options.opponent, every, start_ray)
     print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread")
     return make(0)
+
+
+def _two_tables(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> Training:
+    from mosaic.learners.tabular.two_tables import TwoTableTraining
+
+    twin, env_id = find_twin(config.environment), config.environment.id
+    if not isinstance(twin, Game):
+        raise InputError(f"tables=two is for turn-based games with a compiled twin, and {env_id} is none.")
+    if options.opponent != "self":
+        raise InputError(f"tables=two needs self-play, but the opponent is {options.opponent}. Use opponent=self.")
+    if config.resources.runtime not in (None, "single"):
+        raise InputError(f"tables=two runs on one thread, not with the runtime {config.resources.runtime}.")
+    print(f"{algorithm} on the compiled twin of {env_id}, one thread, a table for each seat")
+    return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
+
+
+def _gauge(training: Training, options: TabularWorkerOptions) -> ValueGauge | None:
+    """None where the true values cannot be known: only a table with a row for each state of a twin shows the rules."""
+    from mosaic.learners.tabular.value_error import Tabled, ValueGauge
+
+    if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
+        return None
+    return ValueGauge(training, options.discount_factor, options.opponent)
 
 
 def _played(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> Training:
     from mosaic.learners.tabular.played_training import PlayedTraining
 
-    if config.resources.runtime == "parallel":
-        raise InputError(f"The runtime parallel needs a compiled loop, but for {config.environment.id} {why}.")
+    if config.resources.runtime not in (None, "single"):
+        runtime = config.resources.runtime
+        raise InputError(f"The runtime {runtime} needs a compiled loop, but for {config.environment.id} {why}.")
     environment = config.environment
     if options.bins is not None:
         bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
@@ -211,7 +260,12 @@ def _ask(context: WorkerContext, training: Training, chunk: int) -> int:
 
 
 def _report(
-    context: WorkerContext, training: Training, statistics: Statistics, iteration: int, per_second: float
+    context: WorkerContext,
+    training: Training,
+    statistics: Statistics,
+    iteration: int,
+    per_second: float,
+    value_error: float | None,
 ) -> None:
     context.report(
         kind="iteration",
@@ -224,13 +278,27 @@ def _report(
         episode_reward_max=statistics.return_max,
         episode_len_mean=statistics.length_mean,
         env_steps_per_s=per_second,
-        policies={POLICY: {"reward_mean": statistics.return_mean}},
+        policies={name: {"reward_mean": mean} for name, mean in _returns(context, statistics.return_mean).items()},
         custom_metrics={
             "epsilon": statistics.epsilon,
             "coverage": training.coverage,
             "td_error": statistics.td_error_mean,
+            "value_error": value_error,
         },
     )
+
+
+def _policies(context: WorkerContext) -> Mapping[str, str]:
+    """The agents that each policy plays for, as a pattern."""
+    options = context.options
+    assert isinstance(options, TabularWorkerOptions)
+    return SEATS if options.tables == "two" else {POLICY: "*"}
+
+
+def _returns(context: WorkerContext, mean: float | None) -> Mapping[str, float | None]:
+    """A game's return is that of the seat that begins, and the game is zero-sum."""
+    first, *others = _policies(context)
+    return {first: mean, **dict.fromkeys(others, None if mean is None else 0.0 - mean)}
 
 
 def _save(context: WorkerContext, training: Training, standing: Standing) -> None:
@@ -245,7 +313,7 @@ def _save(context: WorkerContext, training: Training, standing: Standing) -> Non
     context.checkpoint(
         save,
         env_steps=training.env_steps,
-        policies={POLICY: PolicyEntry(files=(FACTS,), agents=("*",))},
+        policies={name: PolicyEntry(files=(FACTS,), agents=(seat,)) for name, seat in _policies(context).items()},
         reward=standing.reward,
         pickles=False,
     )

@@ -18,8 +18,24 @@ _ONE, _TWO, _SIX = np.uint64(1), np.uint64(2), np.uint64(ROWS)
 _PITCH_BITS = np.uint64(_PITCH)
 _STEPS = (np.uint64(1), np.uint64(_PITCH), np.uint64(_PITCH + 1), np.uint64(_PITCH - 1))
 _FULL = np.uint64(sum(((1 << ROWS) - 1) << _PITCH * column for column in range(COLUMNS)))
+_COLUMN = np.uint64((1 << _PITCH) - 1)
+_BOTTOM = np.uint64(sum(1 << _PITCH * column for column in range(COLUMNS)))
 
 Words = NDArray[np.uint64]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def drop_stone(mine: np.uint64, taken: np.uint64, column: int) -> tuple[np.uint64, np.uint64, bool, bool]:
+    """What the next mover sees (mine, taken), whether the mover has won, and whether the game is over."""
+    bottom = _ONE << (np.uint64(column) * _PITCH_BITS)
+    after = taken | (taken + bottom)
+    stones = mine | (after ^ taken)
+    four = np.uint64(0)
+    for step in _STEPS:
+        pairs = stones & (stones >> step)
+        four |= pairs & (pairs >> (step * _TWO))
+    won = four != np.uint64(0)
+    return after ^ stones, after, won, won or after == _FULL
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -31,17 +47,9 @@ def step_games(
     `reward` is the mover's, 1 for a win; the other gets its negative. The columns must have room.
     """
     for game in range(mine.shape[0]):
-        bottom = _ONE << (np.uint64(columns[game]) * _PITCH_BITS)
-        after = taken[game] | (taken[game] + bottom)
-        stones = mine[game] | (after ^ taken[game])
-        four = np.uint64(0)
-        for step in _STEPS:
-            pairs = stones & (stones >> step)
-            four |= pairs & (pairs >> (step * _TWO))
-        mine[game] = after ^ stones
-        taken[game] = after
-        reward[game] = 1.0 if four else 0.0
-        over[game] = 1 if four or after == _FULL else 0
+        mine[game], taken[game], won, done = drop_stone(mine[game], taken[game], columns[game])
+        reward[game] = 1.0 if won else 0.0
+        over[game] = 1 if done else 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -56,6 +64,40 @@ def show_games(mine: Words, taken: Words, observation: NDArray[np.int8], legal: 
                 own = (mine[game] >> place) & _ONE
                 observation[game, row, column, 0] = own
                 observation[game, row, column, 1] = ((taken[game] >> place) & _ONE) - own
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def open_columns(taken: np.uint64) -> int:
+    """Bit c is set where column c has room."""
+    columns = 0
+    for column in range(COLUMNS):
+        top = (taken >> (np.uint64(column) * _PITCH_BITS + _SIX - _ONE)) & _ONE
+        columns |= (1 - int(top)) << column
+    return columns
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def key_of(mine: np.uint64, taken: np.uint64) -> np.uint64:
+    """A number of 49 bits that no other position has; never 0.
+
+    In every column the highest bit says how many stones there are, the bits below it which of them are mine.
+    """
+    return mine + taken + _BOTTOM
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def position_of_key(key: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """(mine, taken) of a key."""
+    taken = np.uint64(0)
+    for column in range(COLUMNS):
+        low = np.uint64(column) * _PITCH_BITS
+        stones = (key >> low) & _COLUMN
+        filled = np.uint64(0)
+        while stones > _ONE:
+            stones >>= _ONE
+            filled = (filled << _ONE) | _ONE
+        taken |= filled << low
+    return key - taken - _BOTTOM, taken
 
 
 def read_position(observation: NDArray[Any]) -> tuple[np.uint64, np.uint64]:

@@ -81,26 +81,29 @@ def clear(progress: Progress) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _choose(q, moves, state, epsilon, key, counter):  # type: ignore[no-untyped-def]
-    """One decision takes two draws, needed or not: the first whether to explore, the second which action."""
+def choose(q, row, moves, state, epsilon, key, counter):  # type: ignore[no-untyped-def]
+    """One decision takes two draws, needed or not: the first whether to explore, the second which action.
+
+    `row` is the state's place in `q`, `state` its place in `moves`: the same, unless the table is hashed.
+    """
     second = draw(key, counter + np.uint64(1))
     count = moves.number[state]
     if uniform(draw(key, counter)) < epsilon:
         return np.int64(moves.action[state, below(second, count)])
     chosen = np.int64(moves.action[state, 0])
-    best, ties = q[state, chosen], 1
+    most, ties = q[row, chosen], 1
     for place in range(1, count):
         action = np.int64(moves.action[state, place])
-        value = q[state, action]
-        if value > best:
-            best, ties, chosen = value, 1, action
-        elif value == best:
+        value = q[row, action]
+        if value > most:
+            most, ties, chosen = value, 1, action
+        elif value == most:
             ties += 1
     if ties > 1:
         skip = below(second, ties)
         for place in range(count):
             action = np.int64(moves.action[state, place])
-            if q[state, action] == best:
+            if q[row, action] == most:
                 if skip == 0:
                     return action
                 skip -= 1
@@ -108,26 +111,26 @@ def _choose(q, moves, state, epsilon, key, counter):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _best(q, moves, state):  # type: ignore[no-untyped-def]
-    best = q[state, moves.action[state, 0]]
+def best(q, row, moves, state):  # type: ignore[no-untyped-def]
+    most = q[row, moves.action[state, 0]]
     for place in range(1, moves.number[state]):
-        value = q[state, moves.action[state, place]]
-        if value > best:
-            best = value
-    return np.float64(best)
+        value = q[row, moves.action[state, place]]
+        if value > most:
+            most = value
+    return np.float64(most)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _expected(q, moves, state, epsilon):  # type: ignore[no-untyped-def]
+def expected(q, moves, state, epsilon):  # type: ignore[no-untyped-def]
     """What the epsilon-greedy policy is worth."""
     total, count = 0.0, moves.number[state]
     for place in range(count):
         total += q[state, moves.action[state, place]]
-    return epsilon * (total / count) + (1.0 - epsilon) * _best(q, moves, state)
+    return epsilon * (total / count) + (1.0 - epsilon) * best(q, state, moves, state)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _learn(q, visits, state, action, target, knobs):  # type: ignore[no-untyped-def]
+def learn(q, visits, state, action, target, knobs):  # type: ignore[no-untyped-def]
     """One update; the error before it."""
     visits[state, action] += 1
     rate = knobs.learning_rate
@@ -139,7 +142,7 @@ def _learn(q, visits, state, action, target, knobs):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _end(sums, total, length, knobs, episode):  # type: ignore[no-untyped-def]
+def end(sums, total, length, knobs, episode):  # type: ignore[no-untyped-def]
     """The episode of this number is over; the epsilon of the next."""
     sums[RETURNS] += total
     sums[ENDED] += 1.0
@@ -157,7 +160,7 @@ def _end(sums, total, length, knobs, episode):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _store(counts, sums, state, length, decisions, chances, follower, total, errors, updates):  # type: ignore[no-untyped-def]
+def store(counts, sums, state, length, decisions, chances, follower, total, errors, updates):  # type: ignore[no-untyped-def]
     """What the loop kept in registers goes back into the arrays."""
     counts[STATE], counts[STEP_IN_EPISODE], counts[NEXT_ACTION] = state, length, follower
     counts[DECISIONS], counts[CHANCES] = np.int64(decisions), np.int64(chances)
@@ -184,7 +187,7 @@ def train_mdp(mdp, moves, q, visits, knobs, progress, steps, episodes):  # type:
             state = np.int64(mdp.start_state[place])
         action = follower
         if action == NOWHERE:
-            action = _choose(q, moves, state, epsilon, key, decisions)
+            action = choose(q, state, moves, state, epsilon, key, decisions)
             decisions += np.uint64(2)
         chance = uniform(draw(env_key, chances))
         chances += np.uint64(1)
@@ -199,22 +202,22 @@ def train_mdp(mdp, moves, q, visits, knobs, progress, steps, episodes):  # type:
         future, follower = 0.0, np.int64(NOWHERE)
         if not terminated:
             if knobs.algorithm == SARSA:
-                follower = _choose(q, moves, after, epsilon, key, decisions)
+                follower = choose(q, after, moves, after, epsilon, key, decisions)
                 decisions += np.uint64(2)
                 future = np.float64(q[after, follower])
             elif knobs.algorithm == EXPECTED_SARSA:
-                future = _expected(q, moves, after, epsilon)
+                future = expected(q, moves, after, epsilon)
             else:
-                future = _best(q, moves, after)
-        errors += _learn(q, visits, state, action, reward + knobs.discount_factor * future, knobs)
+                future = best(q, after, moves, after)
+        errors += learn(q, visits, state, action, reward + knobs.discount_factor * future, knobs)
         total += reward
         state = after
         if terminated or (mdp.time_limit > 0 and length >= mdp.time_limit):
             counts[EPISODES] += 1
-            epsilon = _end(sums, total, length, knobs, counts[EPISODES])
+            epsilon = end(sums, total, length, knobs, counts[EPISODES])
             state, follower, length, total = np.int64(NOWHERE), np.int64(NOWHERE), np.int64(0), 0.0
     counts[STEPS] += updates
-    _store(counts, sums, state, length, decisions, chances, follower, total, errors, updates)
+    store(counts, sums, state, length, decisions, chances, follower, total, errors, updates)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -227,23 +230,53 @@ def train_self_play(game, moves, q, visits, knobs, progress, steps, episodes):  
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             state = np.int64(game.start)
-        action = _choose(q, moves, state, epsilon, key, decisions)
+        action = choose(q, state, moves, state, epsilon, key, decisions)
         decisions += np.uint64(2)
         reward = np.float64(game.reward[state, action])
         after = np.int64(game.next_state[state, action])
         over = game.over[state, action] != 0
         updates += 1
         length += 1
-        target = reward if over else reward - knobs.discount_factor * _best(q, moves, after)
-        errors += _learn(q, visits, state, action, target, knobs)
+        target = reward if over else reward - knobs.discount_factor * best(q, after, moves, after)
+        errors += learn(q, visits, state, action, target, knobs)
         state = after
         if over:
             first_player = reward if length % 2 == 1 else -reward
             counts[EPISODES] += 1
-            epsilon = _end(sums, first_player, length, knobs, counts[EPISODES])
+            epsilon = end(sums, first_player, length, knobs, counts[EPISODES])
             state, length = np.int64(NOWHERE), np.int64(0)
     counts[STEPS] += updates
-    _store(counts, sums, state, length, decisions, chances, np.int64(NOWHERE), 0.0, errors, updates)
+    store(counts, sums, state, length, decisions, chances, np.int64(NOWHERE), 0.0, errors, updates)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def train_two_tables(game, moves, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
+    """As `train_self_play`, but each seat learns in its own table and asks the other's what the reply is worth."""
+    counts, sums, key = progress.counts, progress.sums, progress.decisions
+    state, length = counts[STATE], counts[STEP_IN_EPISODE]
+    decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
+    epsilon, errors, updates = sums[EPSILON], 0.0, 0
+    while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
+        if state == NOWHERE:
+            state = np.int64(game.start)
+        seat = length % 2
+        action = choose(q[seat], state, moves, state, epsilon, key, decisions)
+        decisions += np.uint64(2)
+        reward = np.float64(game.reward[state, action])
+        after = np.int64(game.next_state[state, action])
+        over = game.over[state, action] != 0
+        updates += 1
+        length += 1
+        target = reward if over else reward - knobs.discount_factor * best(q[1 - seat], after, moves, after)
+        errors += learn(q[seat], visits[seat], state, action, target, knobs)
+        state = after
+        if over:
+            first_player = reward if seat == 0 else -reward
+            counts[EPISODES] += 1
+            epsilon = end(sums, first_player, length, knobs, counts[EPISODES])
+            state, length = np.int64(NOWHERE), np.int64(0)
+    counts[STEPS] += updates
+    store(counts, sums, state, length, decisions, chances, np.int64(NOWHERE), 0.0, errors, updates)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -263,7 +296,7 @@ def train_against_random(game, moves, q, visits, knobs, progress, steps, episode
                 chances += np.uint64(1)
                 replies += 1
                 state = np.int64(game.next_state[state, move])
-        action = _choose(q, moves, state, epsilon, key, decisions)
+        action = choose(q, state, moves, state, epsilon, key, decisions)
         decisions += np.uint64(2)
         reward = np.float64(game.reward[state, action])
         over = game.over[state, action] != 0
@@ -277,13 +310,13 @@ def train_against_random(game, moves, q, visits, knobs, progress, steps, episode
             reward -= np.float64(game.reward[after, move])
             over = game.over[after, move] != 0
             after = np.int64(game.next_state[after, move])
-        target = reward if over else reward + knobs.discount_factor * _best(q, moves, after)
-        errors += _learn(q, visits, state, action, target, knobs)
+        target = reward if over else reward + knobs.discount_factor * best(q, after, moves, after)
+        errors += learn(q, visits, state, action, target, knobs)
         total += reward
         state = after
         if over:
             counts[EPISODES] += 1
-            epsilon = _end(sums, total, length, knobs, counts[EPISODES])
+            epsilon = end(sums, total, length, knobs, counts[EPISODES])
             state, length, total = np.int64(NOWHERE), np.int64(0), 0.0
     counts[STEPS] += updates + replies
-    _store(counts, sums, state, length, decisions, chances, np.int64(NOWHERE), total, errors, updates)
+    store(counts, sums, state, length, decisions, chances, np.int64(NOWHERE), total, errors, updates)

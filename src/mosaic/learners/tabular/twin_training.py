@@ -38,32 +38,54 @@ class Statistics(NamedTuple):
     epsilon: float
 
 
+def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
+    """What the compiled loops are told, or an error where they do not know it."""
+    if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
+        raise InputError(
+            f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
+            f"not {algorithm} with {options.exploration}."
+        )
+    return kernels.Knobs(
+        algorithm=kernels.ALGORITHMS[algorithm],
+        learning_rate=options.learning_rate,
+        discount_factor=options.discount_factor,
+        epsilon=options.epsilon,
+        epsilon_min=min(options.epsilon_min, options.epsilon),
+        epsilon_decay=options.epsilon_decay if options.epsilon_schedule == "exponential" else 1.0,
+        epsilon_episodes=options.epsilon_episodes if options.epsilon_schedule == "linear" else 0,
+        by_visits=options.learning_rate_schedule == "visits",
+        learning_rate_min=options.learning_rate_min,
+    )
+
+
+def take_statistics(progress: kernels.Progress) -> Statistics:
+    """And begin new ones."""
+    sums = progress.sums
+    ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
+    statistics = Statistics(
+        ended,
+        float(sums[kernels.RETURNS] / ended) if ended else None,
+        float(sums[kernels.LEAST]) if ended else None,
+        float(sums[kernels.MOST]) if ended else None,
+        float(sums[kernels.LENGTHS] / ended) if ended else None,
+        float(sums[kernels.TD_ERRORS] / updates) if updates else None,
+        float(sums[kernels.EPSILON]),
+    )
+    kernels.clear(progress)
+    return statistics
+
+
 class TwinTraining:
     """One learner, one table, one stream of chance."""
 
     def __init__(
         self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
     ) -> None:
-        if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
-            raise InputError(
-                f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
-                f"not {algorithm} with {options.exploration}."
-            )
+        self._knobs = knobs_of(algorithm, options)
         if isinstance(twin, Game) and algorithm != "q_learning":
             raise InputError(f"Games are trained with q_learning, not {algorithm}.")
         self.twin, self.opponent = twin, opponent
         self._moves = kernels.list_moves(twin.legal)
-        self._knobs = kernels.Knobs(
-            algorithm=kernels.ALGORITHMS[algorithm],
-            learning_rate=options.learning_rate,
-            discount_factor=options.discount_factor,
-            epsilon=options.epsilon,
-            epsilon_min=min(options.epsilon_min, options.epsilon),
-            epsilon_decay=options.epsilon_decay if options.epsilon_schedule == "exponential" else 1.0,
-            epsilon_episodes=options.epsilon_episodes if options.epsilon_schedule == "linear" else 0,
-            by_visits=options.learning_rate_schedule == "visits",
-            learning_rate_min=options.learning_rate_min,
-        )
         states, actions = twin.legal.shape
         self.values: NDArray[Any] = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
         self.visits = kernels.new_visits(states, actions)
@@ -98,19 +120,7 @@ class TwinTraining:
 
     def read_statistics(self) -> Statistics:
         """And begin new ones."""
-        sums = self.progress.sums
-        ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
-        statistics = Statistics(
-            ended,
-            float(sums[kernels.RETURNS] / ended) if ended else None,
-            float(sums[kernels.LEAST]) if ended else None,
-            float(sums[kernels.MOST]) if ended else None,
-            float(sums[kernels.LENGTHS] / ended) if ended else None,
-            float(sums[kernels.TD_ERRORS] / updates) if updates else None,
-            float(sums[kernels.EPSILON]),
-        )
-        kernels.clear(self.progress)
-        return statistics
+        return take_statistics(self.progress)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """All that training needs to go on, bit by bit."""

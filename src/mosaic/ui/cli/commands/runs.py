@@ -167,6 +167,30 @@ def log(run: RunArgument) -> None:
 
 
 @app.command()
+def values(
+    run: RunArgument,
+    to: Annotated[Path | None, typer.Option("--out", metavar="FILE.png", help="Draw an image instead.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw what a table learned in a grid world: values and best moves.
+
+    For FrozenLake, CliffWalking and mosaic/gridworld, trained by the worker tabular; the latest checkpoint is read.
+    """
+    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.values import read_run, save_image
+
+    found = read_run(run)
+    if to is not None:
+        save_image(found.cells, to)
+    if json:
+        print_json({**found.document(), "path": None if to is None else str(to)})
+    elif to is not None:
+        out.print(f"The values of {found.run_id} at {found.env_steps:,} env steps are drawn in {to}.", soft_wrap=True)
+    else:
+        found.show(out)
+
+
+@app.command()
 def reindex(json: JsonOption = False) -> None:
     """Build the index anew from the run folders."""
     from mosaic.store.home import Store

@@ -1,0 +1,26 @@
+"""Where the values of a saved table are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.played_training import FILE as LEARNER
+from mosaic.learners.tabular.twin_training import FILE as TABLE
+from mosaic.learners.tabular.two_tables import TENSORS
+
+
+def on_twin(folder: Path) -> bool:
+    """Whether the rows of the table are the states of a compiled twin; else they are codes of the env's own space."""
+    return (folder / TABLE).exists()
+
+
+def read_values(folder: Path, policy: str = "") -> NDArray[Any]:
+    """[state, action]; `policy` names a seat where each has its own table."""
+    if on_twin(folder):
+        return load_file(folder / TABLE)[TENSORS.get(policy, "values")]
+    return TabularLearner.load(folder / LEARNER).values

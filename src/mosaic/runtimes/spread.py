@@ -1,0 +1,145 @@
+"""What the processes that train one table together have come to: the books, kept by the one that drives them.
+
+A round is dealt out as exact shares from one base, and enters the books when all of it is done: the table, and every
+learner's progress with its place in its own stream of chance. Between two rounds the processes hold nothing that the
+books do not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from mosaic.core.errors import InputError
+from mosaic.core.seeding import child_seed
+from mosaic.learners.tabular import kernels
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.twin_training import (
+    FILE,
+    Opponent,
+    Statistics,
+    Twin,
+    TwinTraining,
+    save_tensors,
+    take_statistics,
+)
+from mosaic.runtimes.parallel import shares, together
+
+
+class Share(NamedTuple):
+    """What one learner does in one round."""
+
+    number: int  # of the learner
+    steps: int
+    episodes: int  # that have ended in all; 0: no such limit
+
+
+class SpreadTraining(ABC):
+    """Like ParallelTraining, to the same values, with processes instead of threads. Call `close` at the end."""
+
+    def __init__(
+        self,
+        twin: Twin,
+        algorithm: str,
+        options: TabularOptions,
+        seed: int,
+        opponent: Opponent,
+        learners: int,
+        merge_every: int,
+    ) -> None:
+        self._table = TwinTraining(twin, algorithm, options, seed, opponent)  # never advances; checks what was asked
+        start = self._table.progress
+        self._progress = [start._replace(counts=start.counts.copy(), sums=start.sums.copy()) for _ in range(learners)]
+        self._seeds = [child_seed(seed, "learner", number) for number in range(learners)]
+        self._merge_every = merge_every
+
+    @abstractmethod
+    def _round(self, work: Sequence[Share]) -> None:
+        """Has the shares done from one base, and brings the books up to date."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the processes; a second time does nothing."""
+
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        """So many agent steps of all together, to the last one; or until `episodes` have ended in all."""
+        parts = len(self._progress)
+        while steps > 0:
+            missing = episodes - self.episodes if episodes else 0
+            if episodes and missing <= 0:
+                return
+            before = self.agent_steps
+            ask = shares(min(steps, self._merge_every * parts), parts)
+            ends = shares(missing, parts) if episodes else [0] * parts
+            self._round(
+                [
+                    Share(number, own, _count(self._progress[number], kernels.EPISODES) + end if episodes else 0)
+                    for number, (own, end) in enumerate(zip(ask, ends, strict=True))
+                    if own and (end or not episodes)
+                ]
+            )
+            steps -= self.agent_steps - before
+
+    @property
+    def twin(self) -> Twin:
+        return self._table.twin
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._table.values
+
+    @property
+    def visits(self) -> NDArray[Any]:
+        return self._table.visits
+
+    @property
+    def coverage(self) -> float:
+        return self._table.coverage
+
+    @property
+    def env_steps(self) -> int:
+        return sum(_count(progress, kernels.STEPS) for progress in self._progress)
+
+    @property
+    def agent_steps(self) -> int:
+        return sum(_count(progress, kernels.AGENT_STEPS) for progress in self._progress)
+
+    @property
+    def episodes(self) -> int:
+        return sum(_count(progress, kernels.EPISODES) for progress in self._progress)
+
+    def read_statistics(self) -> Statistics:
+        return together([take_statistics(progress) for progress in self._progress])
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """As ParallelTraining writes them: each goes on from the other's checkpoint."""
+        return {
+            "values": self.values,
+            "visits": self.visits,
+            "counts": np.stack([progress.counts for progress in self._progress]),
+            "sums": np.stack([progress.sums for progress in self._progress]),
+        }
+
+    def save(self, folder: Path) -> None:
+        save_tensors(folder, self.tensors())
+
+    def restore(self, folder: Path, env_steps: int) -> None:
+        tensors = load_file(folder / FILE)
+        if len(tensors["counts"]) != len(self._progress):
+            raise InputError(
+                f"The checkpoint was written by {len(tensors['counts'])} learners; resume it with "
+                f"--set resources.num_workers={len(tensors['counts'])}."
+            )
+        for number, progress in enumerate(self._progress):
+            progress.counts[:], progress.sums[:] = tensors["counts"][number], tensors["sums"][number]
+        self._table.load({**tensors, "counts": tensors["counts"][0], "sums": tensors["sums"][0]})
+
+
+def _count(progress: kernels.Progress, place: int) -> int:
+    return int(progress.counts[place])

@@ -1,0 +1,162 @@
+"""Several learners on MPI ranks, driven round by round from the process that asked for them.
+
+Rank 0 hears the driver on a socket and passes on what it says; every rank does its share of a round, then all agree on
+the table by exchanging what they visited. The table travels to the driver only when somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.twin_training import Opponent, Twin
+from mosaic.runtimes.mpi import check_installed, run_ranks
+from mosaic.runtimes.spread import Share, SpreadTraining
+
+
+class Setup(NamedTuple):
+    """The first thing that ranks hear; answered with True when all are ready."""
+
+    twin: Twin
+    algorithm: str
+    options: TabularOptions
+    seeds: Sequence[int]  # of each rank
+    opponent: Opponent
+
+
+class Round(NamedTuple):
+    """Answered with every rank's counts and sums."""
+
+    shares: dict[int, Share]  # of the ranks that have one
+    counts: Sequence[NDArray[Any]]  # of each rank
+    sums: Sequence[NDArray[Any]]
+    table: tuple[NDArray[Any], NDArray[Any]] | None  # to start from; None: where the last round ended
+
+
+class LookAtTable(NamedTuple):
+    """Answered with values and visits."""
+
+
+class Stop(NamedTuple):
+    """Not answered."""
+
+
+class MpiTraining(SpreadTraining):
+    """On ranks. One that fails ends all, and the next call raises why."""
+
+    def __init__(
+        self,
+        twin: Twin,
+        algorithm: str,
+        options: TabularOptions,
+        seed: int,
+        opponent: Opponent = "self",
+        *,
+        ranks: int,
+        merge_every: int,
+    ) -> None:
+        if ranks < 1:
+            raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
+        check_installed()
+        super().__init__(twin, algorithm, options, seed, opponent, ranks, merge_every)
+        self._newer: Literal["here", "there", "nowhere"] = "nowhere"  # than the other's copy of the table
+        self._error: BaseException | None = None
+        self._closed = False
+        self._place = tempfile.TemporaryDirectory(prefix="mosaic-mpi-")
+        address = str(Path(self._place.name, "driver"))
+        self._ranks = threading.Thread(target=self._run_ranks, args=(address, ranks), name="mpi ranks", daemon=True)
+        atexit.register(self.close)
+        with Listener(address, "AF_UNIX") as listener:
+            self._ranks.start()
+            self._connection = listener.accept()
+        self._say(Setup(twin, algorithm, options, self._seeds, opponent))
+        self._hear()
+
+    def _run_ranks(self, address: str, ranks: int) -> None:
+        try:
+            run_ranks("mosaic.runtimes.mpi_learner", [address], ranks)
+        except BaseException as error:  # noqa: BLE001 - raised where somebody waits for an answer
+            self._error = error
+        finally:
+            with suppress(OSError):  # ranks that ended before they called leave the driver waiting for a call
+                Client(address, "AF_UNIX").close()
+
+    def _round(self, work: Sequence[Share]) -> None:
+        counts = [progress.counts for progress in self._progress]
+        sums = [progress.sums for progress in self._progress]
+        table = (self._table.values, self._table.visits) if self._newer == "here" else None
+        self._say(Round({share.number: share for share in work}, counts, sums, table))
+        for progress, (its_counts, its_sums) in zip(self._progress, self._hear(), strict=True):
+            progress.counts[:], progress.sums[:] = its_counts, its_sums
+        self._newer = "there"
+
+    def _look(self) -> None:
+        if self._newer == "there":
+            self._say(LookAtTable())
+            self._table.values, self._table.visits = self._hear()
+            self._newer = "nowhere"
+
+    @property
+    def values(self) -> NDArray[Any]:
+        self._look()
+        return super().values
+
+    @property
+    def visits(self) -> NDArray[Any]:
+        self._look()
+        return super().visits
+
+    @property
+    def coverage(self) -> float:
+        self._look()
+        return super().coverage
+
+    def restore(self, folder: Path, env_steps: int) -> None:
+        super().restore(folder, env_steps)
+        self._newer = "here"
+
+    def _say(self, message: NamedTuple) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            self._fail()
+
+    def _hear(self) -> Any:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            self._fail()
+
+    def _fail(self) -> NoReturn:
+        self._end()
+        raise self._error or MosaicError("The MPI ranks ended without an answer.")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        with suppress(OSError):  # ranks that are gone already have said why
+            self._connection.send(Stop())
+        self._end()
+        if self._error is not None:
+            raise self._error
+
+    def _end(self) -> None:
+        self._closed = True
+        atexit.unregister(self.close)
+        self._ranks.join()
+        self._connection.close()
+        self._place.cleanup()
+
+
+def call_driver(address: str) -> Connection[Any, Any]:
+    return Client(address, "AF_UNIX")

@@ -1,0 +1,54 @@
+"""How a table is trained by several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from mosaic.config.run import RunConfig
+from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.mdp import Mdp
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.workers.ray_record import StartRay
+
+if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+    from mosaic.runtimes.spread import SpreadTraining
+
+T = TypeVar("T")
+
+
+def make_spread_training(
+    config: RunConfig,
+    twin: Mdp | Game,
+    algorithm: str,
+    options: TabularOptions,
+    opponent: Literal["self", "random"],
+    merge_every: int,
+    start_ray: StartRay,
+) -> SpreadTraining:
+    """With the runtime mpi or ray."""
+    resources, number = config.resources, config.resources.num_workers
+    what = f"{algorithm} on the compiled twin of {config.environment.id}"
+    if resources.runtime == "mpi":
+        from mosaic.runtimes.tabular_mpi import MpiTraining
+
+        print(f"{what}, {number} MPI ranks")
+        return MpiTraining(twin, algorithm, options, config.seed, opponent, ranks=number, merge_every=merge_every)
+    from mosaic.runtimes.tabular_ray import RayTraining
+
+    print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
+    start_ray(number, resources.ray_address)
+    return RayTraining(twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every)
+
+
+@contextmanager
+def ended_after(training: T) -> Iterator[T]:
+    """Leaves none of the processes that a way to train may hold."""
+    from mosaic.runtimes.spread import SpreadTraining
+
+    try:
+        yield training
+    finally:
+        if isinstance(training, SpreadTraining):
+            training.close()
