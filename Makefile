@@ -50,6 +50,7 @@ test-all: setup format lint types imports
 bench:
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/runs.py
+	$(BIN)/python benchmarks/tabular.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

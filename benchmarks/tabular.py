@@ -173,6 +173,35 @@ def cores(repeats: int) -> None:
     row("the same on two threads with merged tables", median(double), "steps/s", median(single), 1.6)
 
 
+def cluster(repeats: int) -> None:
+    """Two MPI ranks and two Ray actors on this machine, each beside a single learner in the same minute."""
+    from mosaic.runtimes.tabular_mpi import MpiTraining
+    from mosaic.runtimes.tabular_ray import RayTraining
+
+    def spread(name: str) -> Any:
+        where = (GAME, "q_learning", AGAINST_RANDOM, 7, "random")
+        if name == "mpi":
+            return MpiTraining(*where, ranks=2, merge_every=2_000_000)
+        return RayTraining(*where, actors=2, merge_every=2_000_000)
+
+    for name, at_least in (("mpi", 1.4), ("ray", 1.3)):
+        training = spread(name)
+        try:
+            training.advance(100_000)
+            single, double = [], []
+            for seed in range(repeats):
+                one = TwinTraining(GAME, "q_learning", AGAINST_RANDOM, seed, "random")
+                one.advance(10_000)
+                double.append(40_000_000 / seconds(lambda t=training: t.advance(40_000_000)))
+                single.append(10_000_000 / seconds(lambda t=one: t.advance(10_000_000)))
+            training.read_statistics()
+            training.advance(400_000)
+            gate((training.read_statistics().return_mean or 0) > 0.8, f"the table of {name} wins against random")
+            row(f"the same with {name}, two learners", median(double), "steps/s", median(single), at_least)
+        finally:
+            training.close()
+
+
 def toy_text(repeats: int) -> None:
     for env_id, best in (("gym/FrozenLake-v1", 0.70), ("gym/Taxi-v3", 7.0), ("gym/CliffWalking-v1", -13.5)):
         mdp = find_twin(EnvironmentConfig(env_id=env_id))
@@ -294,6 +323,7 @@ def main() -> None:
     arguments = parser.parse_args()
     against_random(arguments.repeats)
     cores(arguments.repeats)
+    cluster(arguments.repeats)
     self_play(arguments.repeats)
     toy_text(arguments.repeats)
     python_env(arguments.repeats)
