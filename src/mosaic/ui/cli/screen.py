@@ -61,6 +61,14 @@ def progress(what: str, total: int, *, shown: bool = True) -> Iterator[Tick]:
         yield lambda *_: bar.advance(task)
 
 
+def short(number: float) -> str:
+    """`20.0 M`, `12.3 k`, `700`: three digits are enough in a table."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f} {letter}"
+    return f"{number:.0f}"
+
+
 def interval(mean: float | None, bounds: Sequence[float | None] | None) -> str:
     """`-12.3 [-14.0, -10.6]`, or the mean alone where one sample gives no interval."""
     if mean is None:

@@ -69,15 +69,15 @@ def result(run: PlacedRun) -> dict[str, Any]:
 
 
 def show_result(results: list[dict[str, Any]]) -> None:
-    from mosaic.ui.cli.screen import print_table
+    from mosaic.ui.cli.screen import print_table, short
 
     rows = [
         [
             row["run_id"],
             row["state"],
-            f"{row['env_steps']:,}",
-            "–" if row["env_steps_per_s"] is None else f"{row['env_steps_per_s']:,.0f}",
-            "–" if row["episode_reward_mean"] is None else f"{row['episode_reward_mean']:.3f}",
+            short(row["env_steps"]),
+            "–" if row["env_steps_per_s"] is None else short(row["env_steps_per_s"]),
+            "–" if row["episode_reward_mean"] is None else f"{row['episode_reward_mean']:.4g}",
             "–" if row["train_s"] is None else f"{row['train_s']:.1f} s",
         ]
         for row in results
