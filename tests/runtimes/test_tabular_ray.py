@@ -152,14 +152,15 @@ def test_a_run_on_ray_is_killed_resumed_finishes_and_leaves_nothing(tmp_path):
     for event in run.events(follow=True):
         if event["kind"] == "iteration":
             break
+    cluster = Path(json.loads((run.folder.path / RAY).read_text())["temp_dir"])
+    assert cluster.exists()
     os.kill(run.record().attempts[-1].worker.pid, signal.SIGKILL)
     assert run.wait(60) == "failed", "it was faster than the test"
-    leftover = Path(json.loads((run.folder.path / RAY).read_text())["temp_dir"])
-    assert leftover.exists()
+    assert not cluster.exists()  # the supervisor cleared it away at once
+    assert not (run.folder.path / RAY).exists()
     run.resume()
     assert run.wait(120) == "finished", run.log()
     assert f"{ACTORS} Ray actors here" in run.log()
-    assert not leftover.exists()
     assert run.checkpoints()[-1].env_steps == 1_500_001
     assert not (run.folder.path / RAY).exists()
     marked = [pid for pid in os.listdir("/proc") if pid.isdecimal() and run.id.encode() in environment(pid)]

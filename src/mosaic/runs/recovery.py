@@ -26,12 +26,22 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
         if attempt.worker is not None:
             _await(attempt.worker, grace_s)
     survivors = end_all(lambda: _leftovers(folder.run_id, known), monotonic() + _END_WITHIN_S)
+    clear_cluster(folder)
     if survivors:
         numbers = ", ".join(str(each.pid) for each in survivors)
         raise LeftoverError(
             f"The run {folder.run_id} cannot go on: processes of its last attempt do not end (pid {numbers}). "
             "They wait for the system, for example for a disk that does not answer."
         )
+
+
+def clear_cluster(folder: RunFolder) -> None:
+    """Ends a Ray session that the run's worker left: its agents neither carry our mark nor stay below us."""
+    if not (folder.path / "ray.json").exists():
+        return
+    from mosaic.workers.ray_record import clear_session
+
+    clear_session(folder)
 
 
 def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:

@@ -38,7 +38,7 @@ from mosaic.runs.lifecycle import (
 )
 from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.processes import Row, below, end_all, look, marked
-from mosaic.runs.recovery import end_leftovers
+from mosaic.runs.recovery import clear_cluster, end_leftovers
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
@@ -236,6 +236,7 @@ class Supervision:
         survivors = end_all(self._ours, monotonic() + _END_WITHIN_S)
         if survivors:
             log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
+        clear_cluster(self._folder)
 
     def _ours(self) -> set[Row]:
         return below(os.getpid()) | marked(self._folder.run_id)

@@ -7,7 +7,8 @@ whoever imports them must be touched too.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from mosaic.core.compiled import njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from mosaic.core.compiled import njit
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 
 # Places in `numbers`

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
 from mosaic.learners.tabular.chance_compiled import draw
 

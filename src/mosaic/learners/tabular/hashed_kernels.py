@@ -7,8 +7,8 @@ file: whoever changes what is imported here must touch this file too.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from mosaic.core.compiled import njit
 from mosaic.envs.compiled.connect_four import COLUMNS, drop_stone, key_of, open_columns, position_of_key
 from mosaic.learners.tabular.hashed import find_or_add
 from mosaic.learners.tabular.kernels import (

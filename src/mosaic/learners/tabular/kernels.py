@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mosaic.core.compiled import njit
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 
 Q_LEARNING, SARSA, EXPECTED_SARSA = 0, 1, 2

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp

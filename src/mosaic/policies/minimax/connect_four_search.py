@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
 from numpy.typing import NDArray
 
+from mosaic.core.compiled import njit
 from mosaic.policies.minimax import connect_four_bits as bits_of
 from mosaic.policies.minimax.connect_four_bits import BOARD, BOTTOM, CELLS, COLUMNS, POSITION_BITS, Bits
 
