@@ -59,6 +59,7 @@ def check(run: Run, undisturbed: Undisturbed) -> None:
     assert find_checkpoint(run.folder, "latest").env_steps == 6000
     assert not marked(run.id)
     assert not run.folder.control.exists()
+    assert run.folder.manifest.exists()
     assert len(run.record().attempts) <= 2
 
 

@@ -13,7 +13,7 @@ from mosaic.runs.lifecycle import Life
 from mosaic.runs.reserve import Reserve
 from mosaic.store.errors import StorageError
 from mosaic.store.layout import RunFolder
-from mosaic.store.state import Attempt, Process, State, read_written_state, write_state
+from mosaic.store.state import Attempt, Process, RunState, State, read_written_state, write_state
 
 _TRY_AGAIN_AFTER_S = 0.5
 
@@ -47,11 +47,22 @@ class Logbook:
             self._change(state)
             self.write()
 
-    def end(self, state: State, reason: str, exit_code: int | None, try_for_s: float) -> bool:
-        """Writes the last word, for so long if need be. If it cannot, the run will be read as lost, which is true."""
+    def end(
+        self,
+        state: State,
+        reason: str,
+        exit_code: int | None,
+        try_for_s: float,
+        before: Callable[[RunState], None] = lambda record: None,
+    ) -> bool:
+        """Writes the last word, for so long if need be. If it cannot, the run will be read as lost, which is true.
+
+        `before` is what must be there once the run counts as ended.
+        """
         self._change(state)
         if self.record.attempts:
             self._change_attempt(ended=self._clock(), reason=reason, exit=exit_code)
+        before(self.record)
         deadline_s = monotonic() + try_for_s
         if not self.write():
             self._reserve.give_back()

@@ -42,7 +42,7 @@ from mosaic.runs.recovery import clear_cluster, end_leftovers
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
-from mosaic.store.state import LIVE, Process, State
+from mosaic.store.state import LIVE, Process, RunState, State
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0
@@ -243,10 +243,12 @@ class Supervision:
 
     def _record_end(self, end: RecordEnd) -> None:
         self._folder.control.unlink(missing_ok=True)  # first: whoever kills us now must not leave it to an ended run
-        if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S):
+        if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S, self._write_manifest):
             log(f"the end could not be written: {end.state}: {end.reason}")
+
+    def _write_manifest(self, record: RunState) -> None:
         try:
-            write_run_manifest(self._folder, self._logbook.record)
+            write_run_manifest(self._folder, record)
         except (MosaicError, OSError) as error:
             log(f"manifest.json was not written: {error}")
 
