@@ -3,21 +3,26 @@
 from pathlib import Path
 
 import numba
+import numpy as np
+import pytest
+from numba import types
 
 from mosaic.core import compiled
-from mosaic.core.compiled import cache_folder, fingerprint, njit
+from mosaic.core.compiled import cache_folder, cfunc, fingerprint, function_at, njit
 
 MARKED = "from mosaic.core.compiled import njit\n"
+ALSO_MARKED = "from mosaic.core.compiled import cfunc, njit\n"
 
 
-def test_a_change_in_any_compiled_file_is_a_new_cache(tmp_path):
+@pytest.mark.parametrize("marked", [MARKED, ALSO_MARKED])
+def test_a_change_in_any_compiled_file_is_a_new_cache(tmp_path, marked):
     for name in ("a", "b"):
-        (tmp_path / f"{name}.py").write_text(MARKED)
+        (tmp_path / f"{name}.py").write_text(marked)
     (tmp_path / "other.py").write_text("x = 1\n")
     before = fingerprint(tmp_path)
     (tmp_path / "other.py").write_text("x = 2\n")
     assert fingerprint(tmp_path) == before  # code that is not compiled does not count
-    (tmp_path / "b.py").write_text(MARKED + "y = 1\n")
+    (tmp_path / "b.py").write_text(marked + "y = 1\n")
     assert fingerprint(tmp_path) != before
 
 
@@ -34,10 +39,31 @@ def test_ours_is_cached_there_and_others_are_left_alone(tmp_path, monkeypatch):
     assert list(tmp_path.rglob("*.nbc"))
 
 
+def test_pointers_are_cached_there_too_and_can_be_called_by_compiled_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+    setting = numba.config.CACHE_DIR
+
+    @cfunc("void(float64[::1])", cache=True, nopython=True)
+    def double(x):
+        x *= 2
+
+    pointed = function_at(types.void(types.float64[::1]))
+
+    @numba.njit
+    def call(function, address, x):
+        function(x)
+        pointed(address)(x)
+
+    numbers = np.arange(3.0)
+    call(double, double.address, numbers)
+    assert numbers.tolist() == [0, 4, 8]
+    assert setting == numba.config.CACHE_DIR
+    assert list(tmp_path.rglob("*.nbc"))
+
+
 def test_every_compiled_file_uses_it():
     sources = Path(compiled.__file__).parent.parent
-    bare = [
-        p for p in sources.rglob("*.py") if "from numba import njit" in p.read_text() or "numba.njit(" in p.read_text()
-    ]
+    words = ("from numba import njit", "numba.njit(", "from numba import cfunc", "numba.cfunc(")
+    bare = [path for path in sources.rglob("*.py") if any(word in path.read_text() for word in words)]
     assert bare == [Path(compiled.__file__)]
     assert cache_folder().name.startswith("compiled-")

@@ -171,6 +171,18 @@ def test_wrong_factories(module, factory, options, message):
         make_env(f"{module(WRONG)}:{factory}", **options)
 
 
+def test_a_factory_that_raises_is_shown_with_its_place(module):
+    code = "class Fails:\n    def __init__(self):\n        raise RuntimeError('the port is taken')\n"
+    with pytest.raises(
+        InputError,
+        match=r"my_envs_\d+:Fails raised RuntimeError: the port is taken \(.*my_envs_\d+\.py:3\)\. It is your own code",
+    ):
+        make_env(f"{module(code)}:Fails")
+    refusing = "from mosaic.core.errors import InputError\ndef make():\n    raise InputError('Bring a key.')\n"
+    with pytest.raises(InputError, match=r"^Bring a key\.$"):
+        make_env(f"{module(refusing)}:make")
+
+
 def test_names_that_are_not_there(module):
     name = module(SOUND)
     with pytest.raises(UnknownNameError, match=r"There is no name in my_envs_\d+ named 'Lin'. Did you mean 'Line'\?"):

@@ -8,6 +8,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.chance import below, draw, stream, uniform
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.packed_kernels import pack_game
 from mosaic.learners.tabular.proof import prove
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import TwinTraining
@@ -99,6 +100,40 @@ def test_the_loop_against_random_equals_the_learner():
     training = TwinTraining(game, "q_learning", options, seed, "random")
     training.advance(500)
     assert np.array_equal(training.values, learner.values)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dtype": "float64"},
+        {"epsilon": 0.5, "epsilon_schedule": "linear", "epsilon_episodes": 70, "initial_value": 1.0},
+        {"learning_rate_schedule": "visits", "discount_factor": 1.0, "initial_value": -0.5},
+        {"epsilon": 1.0, "learning_rate": 1.0, "epsilon_schedule": "constant"},
+    ],
+    ids=["float64", "linear optimistic", "visits pessimistic", "only exploring"],
+)
+def test_the_packed_loop_against_random_equals_the_general_one(settings):
+    game, options = twin_of("classic/tictactoe_v3"), TabularOptions(**settings)
+    packed, general = (TwinTraining(game, "q_learning", options, 11, "random") for _ in range(2))
+    general.sole_writer = False
+    for part in (1, 2, 3, 997, 30_000):
+        packed.advance(part)
+        general.advance(part)
+        assert all(np.array_equal(packed.tensors()[name], general.tensors()[name]) for name in packed.tensors())
+        packed.values[:] = general.values[:] = np.round(packed.values, 2)  # as a merge would; ties appear
+    packed.advance(10**6, episodes=packed.episodes + 7)
+    general.advance(10**6, episodes=general.episodes + 7)
+    assert packed.read_statistics() == general.read_statistics()
+    assert np.array_equal(packed.values, general.values)
+
+
+def test_only_games_that_fit_are_packed():
+    game, single = twin_of("classic/tictactoe_v3"), np.dtype(np.float32)
+    assert pack_game(game, single) is not None
+    assert pack_game(game._replace(reward=game.reward / 2), single) is None
+    assert pack_game(game._replace(reward=game.reward * 32), single) is None
+    eight = game._replace(legal=game.legal[:, :8], reward=game.reward[:, :8])
+    assert pack_game(eight, single) is None
 
 
 UNBEATABLE = TabularOptions(epsilon=1.0, epsilon_schedule="constant", learning_rate=1.0, discount_factor=1.0)

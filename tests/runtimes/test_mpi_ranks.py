@@ -18,10 +18,12 @@ from mosaic.runtimes.merging import merge
 from mosaic.runtimes.mpi import RankError, mpiexec_path, run_ranks
 
 WORK = """
-import os, signal, sys
+import os, signal, sys, time
 import numpy as np
 from mosaic.runtimes.merging import apply, delta
 from mosaic.runtimes.mpi_exchange import allreduce_sparse, check_agreement, world
+from mosaic.runtimes.mpi_mail import Mail
+from mosaic.runtimes.mpi_patience import await_ring, ring
 
 comm = world()
 rank, task = comm.Get_rank(), sys.argv[1]
@@ -39,6 +41,46 @@ elif task == "merge":
     np.savez(f"{sys.argv[3]}/merged_{rank}.npz", values=values, counts=counts)
 elif task == "disagree":
     check_agreement(comm, {"algorithm": "q_learning", "states": 10 + rank})
+elif task == "programs":
+    import mosaic.runtimes.mpi_agreement as agreement
+    agreement.version = lambda name: "0.0.1" if last else "0.0.2"
+    agreement.check_same_programs(comm)
+elif task in ("shapes", "options", "rules"):
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.learners.tabular.settings import TabularOptions
+    from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.runtimes.mpi_agreement import check_same_training
+    twin = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))
+    if last and task == "shapes":
+        twin = find_twin(EnvironmentConfig(env_id="gym/Taxi-v3"))
+    if last and task == "rules":
+        twin.reward[0, 0, 0] = 9
+    options = TabularOptions(learning_rate=0.5 if last and task == "options" else 0.25)
+    check_same_training(comm, TwinTraining(twin, "q_learning", options, rank), "q_learning", options)
+elif task == "write":
+    mail = Mail(comm)
+    if rank:
+        for number in range(3):
+            mail.send(0, (number, np.full(10 ** (2 * number + 1), rank)))
+        assert mail.wait()[1] == "thanks"
+    else:
+        letters = [mail.wait() for _ in range(3 * (comm.Get_size() - 1))]
+        for sender in range(1, comm.Get_size()):
+            parts = [part for rank, part in letters if rank == sender]
+            print(sender, [number for number, _ in parts], all((part == sender).all() for _, part in parts))
+            mail.send(sender, "thanks")
+        assert mail.take() is None
+    mail.finish()
+elif task == "rest":
+    busy, began = time.process_time(), time.monotonic()
+    if rank:
+        await_ring(comm)
+        waited = time.monotonic() - began
+        print(f"busy for {(time.process_time() - busy) / waited:.3f} of {waited:.3f} s")
+    else:
+        signal.sigtimedwait({signal.SIGUSR1}, 1.0)  # the time over which the other is watched
+        ring(comm)
 elif task == "types":
     values = np.zeros(4, np.float64 if last else np.float32)
     allreduce_sparse(comm, delta(values, np.zeros(4, np.int64), values, np.ones(4, np.int64)))
@@ -135,11 +177,48 @@ def test_one_rank_needs_no_starter(ranks: Any, monkeypatch: pytest.MonkeyPatch) 
     assert ranks(1, "finish") == []
 
 
-def test_ranks_that_disagree_are_told_where(ranks: Any) -> None:
-    with pytest.raises(RankError, match="The ranks disagree: states is 10 on rank 0 and 11 on rank 1"):
-        ranks(2, "disagree")
-    with pytest.raises(RankError, match="the table's type is '<f4' on rank 0 and '<f8' on rank 1"):
-        ranks(2, "types")
+@pytest.mark.parametrize(
+    ("task", "difference"),
+    [
+        ("disagree", "states is 10 on rank 0 and 11 on rank 1"),
+        ("types", "the table's type is '<f4' on rank 0 and '<f8' on rank 1"),
+        ("programs", "the version of mosaic-rl is '0.0.2' on rank 0 and '0.0.1' on rank 1"),
+        ("shapes", r"the table's shape is \(16, 4\) on rank 0 and \(500, 6\) on rank 1"),
+        ("options", "learning_rate is 0.25 on rank 0 and 0.5 on rank 1"),
+        ("rules", r"the digest of the env's rules is '\w+' on rank 0 and '\w+' on rank 1"),
+    ],
+)
+def test_ranks_that_disagree_are_told_where(ranks: Any, task: str, difference: str) -> None:
+    with pytest.raises(InputError, match=rf"^The ranks disagree: {difference}\. Start all ranks with the same"):
+        ranks(2, task)
+
+
+def test_ranks_that_do_not_see_each_other_are_told_why(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "mpiexec_path", lambda: Path("/usr/bin/env"))  # starts one, and it is no rank
+    original = subprocess.Popen
+
+    def without_count(command: list[str], **more: Any) -> Any:
+        return original([part for part in command if part not in ("-n", "2")], **more)
+
+    monkeypatch.setattr(mpi.subprocess, "Popen", without_count)
+    with pytest.raises(InputError, match=r"^The ranks disagree: mpiexec started 2, but they see 1\. .*MPI4PY_LIBMPI"):
+        ranks(2, "speak")
+
+
+def test_a_library_that_cannot_be_loaded_is_said(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPI4PY_LIBMPI", "/nowhere/libmpi.so")
+    with pytest.raises(InputError, match=r"^MPI is installed, but its library cannot be loaded: .*Type: pip install"):
+        ranks(2, "speak")
+
+
+def test_letters_come_whole_and_in_order(ranks: Any) -> None:
+    assert ranks(3, "write") == [(0, f"{sender} [0, 1, 2] True") for sender in (1, 2)]
+
+
+def test_a_rank_that_waits_for_an_order_leaves_its_core_to_others(ranks: Any) -> None:
+    ((rank, said),) = ranks(2, "rest")
+    assert rank == 1
+    assert float(said.split()[2]) < 0.5, said
 
 
 def test_giving_up_ends_every_rank(ranks: Any) -> None:

@@ -98,7 +98,6 @@ def test_a_program_may_train_in_an_env_that_nobody_knows():
         ({"worker": "toy", "policy_configuration": "shared_value_function"},
          "The worker toy has no policy configuration 'shared_value_function'. It has: parameter_sharing, independent"),
         ({"worker": "toy", "params": {"nose": 1}}, "there is no option 'nose'. Did you mean 'noise'?"),
-        ({"worker": None}, "No worker offers itself for gym/CartPole-v1"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_explained(config, message):

@@ -1,6 +1,7 @@
 """Tables as runs: what the worker declares, and what it says when it cannot."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hosting import run_config
 from safetensors.numpy import load_file
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.proof import prove
 from mosaic.runs.trainer import Trainer
@@ -54,7 +55,7 @@ def test_self_play_gives_a_policy_that_cannot_be_beaten(tmp_path):
     )  # fmt: skip
     game = find_twin(EnvironmentConfig(**GAME))
     assert prove(game, load_file(run.checkpoints()[-1].path / "table.safetensors")["values"]).unbeatable
-    last = list(run.events())[-3]
+    last = [event for event in run.events() if event["kind"] == "iteration"][-1]
     assert last["env_steps"] == last["agent_steps"] == 1_500_000
     assert set(last["custom_metrics"]) == {"epsilon", "coverage", "td_error", "value_error"}
     assert last["custom_metrics"]["value_error"] < 0.02
@@ -150,14 +151,20 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
     ("settings", "text"),
     [
         ({"environment": {"env_id": "gym/CartPole-v1"}}, "training.params.bins="),
-        ({"environment": {"env_id": "classic/leduc_holdem_v4"}}, "has 2 agents and no compiled twin"),
+        (
+            {"environment": GAME, "training": {"algorithm": "monte_carlo"}},
+            "monte_carlo follows the steps of one agent, and 'player_1' and 'player_2' share a table",
+        ),
+        (
+            {"environment": {"env_id": "gym/CartPole-v1"},
+             "params": {"table": "dense", "bins": [10**5, "100000@-3..3", 10**5, "100000@-3..3"]}},
+            "A dense table of 100,000,000,000,000,000,000 states × 2 actions needs 1,600,000,000,000,000,000,000 bytes",
+        ),
         (
             {"environment": FOUR, "resources": {"runtime": "parallel"}},
             "cannot be shared: the runtime is parallel, it should be single",
         ),
         ({"environment": FOUR, "params": {"opponent": "random"}}, "by self-play alone, not against opponent=random"),
-        ({"environment": FOUR, "params": {"table_memory_mb": 1}}, "65,536 places × 7 actions needs 4,194,304 bytes"),
-        ({"environment": FOUR, "training": {"algorithm": "sarsa"}}, "Games are trained with q_learning, not sarsa"),
         (
             {"environment": {"env_id": "gym/Blackjack-v1"}, "resources": {"runtime": "parallel"},
              "training": {"algorithm": "monte_carlo"}},
@@ -165,11 +172,11 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
         ),
         (
             {"environment": {"env_id": "gym/Taxi-v3"}, "params": {"tables": "two"}},
-            "tables=two is for turn-based games with a compiled twin, and gym/Taxi-v3 is none",
+            "tables=two is for two agents, and gym/Taxi-v3 has 1",
         ),
         (
-            {"environment": {"env_id": "classic/connect_four_v3"}, "params": {"tables": "two"}},
-            "tables=two is for turn-based games with a compiled twin, and classic/connect_four_v3 is none",
+            {"environment": {"env_id": "classic/rps_v2"}, "params": {"opponent": "random"}},
+            "classic/rps_v2 is learned by self-play alone, not against opponent=random",
         ),
         (
             {"environment": GAME, "params": {"tables": "two", "opponent": "random"}},
@@ -181,11 +188,144 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_said(tmp_path, settings, text):
+def test_what_cannot_be_done_is_said_before_a_run_is_made(tmp_path, settings, text):
     settings = {**settings, "training": {"total_timesteps": 100, **settings.get("training", {})}}
-    run = Trainer(tmp_path).submit(run_config("tabular", settings.pop("params", {}), **settings))
+    with pytest.raises(InputError) as refused:
+        Trainer(tmp_path).submit(run_config("tabular", settings.pop("params", {}), **settings))
+    assert text in str(refused.value)
+    assert Trainer(tmp_path).runs() == []
+
+
+def test_what_is_not_installed_is_said_before_a_run_is_made(tmp_path, monkeypatch):
+    for runtime, module, text in (
+        ("mpi", "mosaic.runtimes.mpi", r"MPI is not installed: .* Type: pip install 'mosaic-rl\[mpi\]'"),
+        ("ray", "mosaic.runtimes.ray", r"Ray is not installed\. Type: pip install 'mosaic-rl\[rllib\]'"),
+    ):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
+        config = run_config("tabular", environment=GAME, resources={"runtime": runtime, "num_workers": 1})
+        with pytest.raises(MissingExtraError, match=text):
+            Trainer(tmp_path).submit(config)
+
+
+def test_a_hashed_table_that_meets_its_limit_ends_the_run(tmp_path):
+    config = run_config("tabular", {"table_memory_mb": 1}, environment=FOUR, training={"total_timesteps": 100})
+    run = Trainer(tmp_path).submit(config)
+    assert run.wait(60) == "failed"
+    assert "65,536 places × 7 actions needs 4,194,304 bytes" in run.reason
+
+
+ENVS = """
+import gymnasium, numpy as np
+from gymnasium.spaces import Discrete, MultiBinary
+
+class FirstBit(gymnasium.Env):
+    observation_space, action_space = MultiBinary(100), Discrete(2)
+    odd_reward, odd_mask = 0.0, [1, 1]
+
+    def _show(self):
+        self.shown = np.zeros(100, np.int8)
+        self.shown[:2] = self.np_random.integers(0, 2, 2)
+        mask = self.odd_mask if self.count == 2 else [1, 1]
+        return self.shown, {"action_mask": np.array(mask, np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self._show()
+
+    def step(self, action):
+        reward = float(action == self.shown[0]) + (self.odd_reward if self.count == 2 else 0.0)
+        self.count += 1
+        seen, info = self._show()
+        return seen, reward, self.count == 8, False, info
+
+class PaysNan(FirstBit):
+    odd_reward = float("nan")
+
+class ForbidsAll(FirstBit):
+    odd_mask = [0, 0]
+"""
+
+
+@pytest.fixture
+def own_envs(tmp_path, monkeypatch):
+    place = tmp_path / "own"
+    place.mkdir()
+    (place / "tabular_worker_envs.py").write_text(ENVS)
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")]))
+    return "python:tabular_worker_envs:"
+
+
+LIST = {"table_engine": "list", "discount_factor": 0.5, "epsilon": 0.3}
+
+
+def test_states_without_number_are_learned_resumed_and_played(tmp_path, monkeypatch, own_envs):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    from mosaic import evaluate
+
+    env_id = f"{own_envs}FirstBit"
+    run = finished(
+        tmp_path,
+        run_config("tabular", {**LIST, "report_every_steps": 400}, environment={"env_id": env_id},
+                   training={"total_timesteps": 4000}, evaluation={"every_steps": 2000, "episodes": 5}),
+    )  # fmt: skip
+    assert "each is known by a hash: that any two of a million states share one has odds of 1 in" in run.log()
+    result = evaluate(env_id, {"*": f"run:{run.id}"}, episodes=5, seed=1).to_json()
+    assert result["agents"]["agent_0"]["return_mean"] == 8.0
+    examined = [event for event in run.events() if event["kind"] == "evaluation"]
+    assert [event["env_steps"] for event in examined] == [2000, 4000]
+    assert examined[-1]["episode_reward_mean"] == 8.0
+    assert examined[-1]["episodes"] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("PaysNan", "The reward is nan; it should be a finite number"), ("ForbidsAll", "allows no action")],
+)
+def test_an_env_that_misbehaves_ends_the_run(tmp_path, own_envs, name, text):
+    environment = {"env_id": own_envs + name, "options": {"info_masks": True}}
+    run = Trainer(tmp_path).submit(
+        run_config("tabular", LIST, environment=environment, training={"total_timesteps": 100})
+    )
     assert run.wait(60) == "failed"
     assert text in run.reason
+
+
+@pytest.mark.parametrize("tables", ["one", "two"])
+def test_agents_that_act_at_once_are_trained_and_play(tmp_path, monkeypatch, tables):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    from mosaic import evaluate
+
+    run = finished(
+        tmp_path,
+        run_config("tabular", {**LIST, "tables": tables}, environment={"env_id": "classic/rps_v2"},
+                   training={"total_timesteps": 300}, evaluation={"episodes": 4, "opponents": ["random"]}),
+    )  # fmt: skip
+    whose = "share one table" if tables == "one" else "have a table each"
+    assert f"2 agents act at the same time and {whose}" in run.log()
+    (examined,) = [event for event in run.events() if event["kind"] == "evaluation"]
+    assert examined["opponent"] == "random"
+    assert examined["wins"] + examined["draws"] + examined["losses"] == 4
+    result = evaluate("classic/rps_v2", {"*": f"run:{run.id}"}, episodes=2, seed=1).to_json()
+    assert result["agents"]["player_0"]["return_mean"] == -result["agents"]["player_1"]["return_mean"]
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_how_often_a_run_reports_changes_no_examination(tmp_path):
+    def examined(home, params):
+        run = finished(
+            home,
+            run_config("tabular", {"epsilon": 1.0, **params}, environment={"env_id": "gym/Blackjack-v1"},
+                       training={"total_timesteps": 30_000}, evaluation={"every_steps": 10_000, "episodes": 20}),
+        )  # fmt: skip
+        events = [event for event in run.events() if event["kind"] == "evaluation"]
+        return [(event["env_steps"], event["episode_reward_mean"], event["episode_len_mean"]) for event in events]
+
+    first = examined(tmp_path / "a", {"report_every_steps": 10_000})
+    assert [steps for steps, _, _ in first] == [10_000, 20_000, 30_000]
+    assert examined(tmp_path / "b", {"report_every_steps": 5_000}) == first  # looking changes nothing
 
 
 def test_connect_four_is_learned_in_a_hashed_table_and_played_on_the_reference_env(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ class TrainingConfig(Section):
     init: Reference | None = Field(
         None, description="Policy whose weights training starts from: run:latest, checkpoint:PATH, …"
     )
+    preset: bool = Field(True, description="Options that params leave open come from the tuned preset of the env.")
     params: FreeOptions = Field(
         default_factory=dict, description="The worker's own options: see `mosaic schema WORKER ALGORITHM`."
     )

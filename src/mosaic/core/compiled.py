@@ -1,41 +1,78 @@
-"""numba's `njit` with a cache that notices every change of our compiled code.
+"""numba's `njit` and `cfunc` with a cache that notices every change of our compiled code.
 
 numba asks only whether the file that defines a function has changed. Our loops call functions of other files, so
 after an upgrade the old machine code would be run without a word. The cache therefore lies in a folder named after the
-content of all files that use this decorator, and after numba's version.
+content of all files that use these decorators, and after numba's version.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numba
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
-_SOURCES = Path(__file__).parent.parent
-_MARK = b"from mosaic.core.compiled import njit"
+SOURCES = Path(__file__).parent.parent
+_MARK = b"from mosaic.core.compiled import"
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def compiled(function: Callable[..., Any]) -> Any:
-        config: Any = numba.config
-        earlier = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder())  # read when a function is decorated; others keep their own
-        try:
+        with _own_cache():
             return numba.njit(**options)(function)
-        finally:
-            config.CACHE_DIR = earlier
 
     return compiled
 
 
+def cfunc(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compiled at once, for one signature: a pointer that compiled code takes as an argument and still is cached."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        with _own_cache():
+            return numba.cfunc(signature, **options)(function)
+
+    return compiled
+
+
+def function_at(signature: Any) -> Any:
+    """For compiled code: a function from the address of a `cfunc` with this signature to what can be called."""
+    pointer, tools = types.FunctionType(signature), cast(Any, cgutils)
+
+    @intrinsic
+    def function(context: Any, address: Any) -> Any:
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            made = tools.create_struct_proxy(pointer)(target, builder)
+            made.c_addr = builder.inttoptr(arguments[0], tools.voidptr_t)
+            made.py_addr = made.jit_addr = tools.get_null_value(tools.voidptr_t)
+            return made._getvalue()
+
+        return pointer(types.intp), generate
+
+    return function
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    config: Any = numba.config
+    earlier = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())  # read when a function is decorated; others keep their own
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = earlier
+
+
 @cache
 def cache_folder() -> Path:
-    return user_cache_path("mosaic") / f"compiled-{fingerprint(_SOURCES)}"
+    return user_cache_path("mosaic") / f"compiled-{fingerprint(SOURCES)}"
 
 
 def fingerprint(sources: Path) -> str:

@@ -50,6 +50,11 @@ class GymnasiumEnv:
     def agents(self) -> tuple[AgentID, ...]:
         return () if self._over else self.possible_agents
 
+    @property
+    def plain(self) -> bool:
+        """Whether `env` itself, reset with a seed and stepped, gives all that this adapter gives."""
+        return not self._masked and self._remake is None
+
     def reset(self, seed: int | None = None) -> Turn:
         if self._remake and seed is not None:
             self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from pettingzoo import AECEnv, ParallelEnv
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.code import load_code
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 from mosaic.envs.gymnasium import GymnasiumEnv
 from mosaic.envs.pettingzoo import from_pettingzoo
@@ -31,7 +32,22 @@ def make_own(config: EnvironmentConfig) -> Env:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
-    return adapt(factory(**options), EnvFacts(config), info_masks=info_masks)
+    try:
+        raw = factory(**options)
+    except MosaicError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{config.id} raised {type(error).__name__}: {error} ({_place(error)}). "
+            "It is your own code that makes the env: mend it there."
+        ) from error
+    return adapt(raw, EnvFacts(config), info_masks=info_masks)
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised, as editors open it: the innermost line, whoever's it is."""
+    innermost = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{innermost.filename}:{innermost.lineno}"
 
 
 def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.runtimes.mpi_notes import PLACE, first_failure, rank_of
+from mosaic.runtimes.mpi_notes import COUNT, PLACE, first_failure, rank_of
 
 OnLine = Callable[[int | None, str], None]
 
-_INSTALL = "Type: pip install 'mosaic-rl[mpi]'"
+INSTALL = "Type: pip install 'mosaic-rl[mpi]'"
 _FROM_RANK = re.compile(r"\[(\d+)\] (.*)", re.DOTALL)
 _LOST_PID = re.compile(r"=\s+PID (\d+) RUNNING AT")
 _HOW_LOST = re.compile(r"EXIT STRING: (.+)")
@@ -38,16 +38,16 @@ def mpiexec_path() -> Path:
     try:
         files = distribution("mpich").files or []
     except PackageNotFoundError:
-        raise MissingExtraError(f"MPI is not installed: there is no package 'mpich'. {_INSTALL}") from None
+        raise MissingExtraError(f"MPI is not installed: there is no package 'mpich'. {INSTALL}") from None
     for file in files:
         if file.name == "mpiexec" and (path := Path(str(file.locate())).resolve()).is_file():
             return path
-    raise MissingExtraError(f"The package 'mpich' is installed without its program 'mpiexec'. {_INSTALL}")
+    raise MissingExtraError(f"The package 'mpich' is installed without its program 'mpiexec'. {INSTALL}")
 
 
 def check_installed() -> None:
     if find_spec("mpi4py") is None:
-        raise MissingExtraError(f"MPI is not installed: there is no package 'mpi4py'. {_INSTALL}")
+        raise MissingExtraError(f"MPI is not installed: there is no package 'mpi4py'. {INSTALL}")
 
 
 def run_ranks(
@@ -58,7 +58,7 @@ def run_ranks(
     on_line: OnLine | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a module on so many ranks until all are done; RankError when one fails.
+    """Runs a module on so many ranks until all are done; RankError when one fails, InputError when they say so.
 
     `on_line` gets every line with its rank (None: from MPI itself) and prints it unless told otherwise. What it raises
     ends all ranks.
@@ -76,7 +76,7 @@ def run_ranks(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {}), PLACE: notes},
+            env={**os.environ, **(environment or {}), PLACE: notes, COUNT: str(ranks)},
             text=True,
             errors="replace",
         )
@@ -102,8 +102,10 @@ def _listen(process: subprocess.Popen[str], on_line: OnLine, said_by_mpi: list[s
     process.wait()
 
 
-def _verdict(notes: Path, ranks: int, code: int, said_by_mpi: str, on_line: OnLine) -> RankError:
+def _verdict(notes: Path, ranks: int, code: int, said_by_mpi: str, on_line: OnLine) -> MosaicError:
     if failure := first_failure(notes):
+        if failure.bad_input:
+            return InputError(failure.reason)
         for line in failure.traceback.splitlines():
             on_line(failure.rank, line)
         return RankError(failure.rank, ranks, failure.reason.rstrip("."))

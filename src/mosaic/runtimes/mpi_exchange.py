@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.runtimes.merging import Delta, combine
-from mosaic.runtimes.mpi import check_installed
+from mosaic.runtimes.mpi import INSTALL, check_installed
+from mosaic.runtimes.mpi_notes import COUNT
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -18,16 +20,29 @@ if TYPE_CHECKING:
 def world() -> MPI.Intracomm:
     """All ranks; one alone where nobody started more."""
     check_installed()
-    from mpi4py import MPI
-
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the second is what mpi4py raises where it finds no library
+        reason = " ".join(str(error).split())
+        raise MissingExtraError(f"MPI is installed, but its library cannot be loaded: {reason}. {INSTALL}") from error
     return MPI.COMM_WORLD
+
+
+def check_count(comm: MPI.Intracomm) -> None:
+    """InputError where ranks do not see each other: each would do all the work and none would know."""
+    started, seen = int(os.environ.get(COUNT, comm.Get_size())), comm.Get_size()
+    if started != seen:
+        raise InputError(
+            f"The ranks disagree: mpiexec started {started}, but they see {seen}. Their MPI library is not the one of "
+            f"mpiexec. Unset MPI4PY_LIBMPI and MPI4PY_MPIABI. {INSTALL}"
+        )
 
 
 def check_agreement(comm: MPI.Intracomm, settings: Mapping[str, object]) -> None:
     """InputError on every rank where any two hold different settings: their tables could not be merged."""
     first, *others = comm.allgather(dict(settings))
     for rank, other in enumerate(others, start=1):
-        for name in sorted({*first, *other}):
+        for name in {**first, **other}:  # in their order: what explains the rest comes first
             here, there = first.get(name), other.get(name)
             if here != there:
                 raise InputError(

@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, assert_never
 
 from mosaic.learners.tabular.twin_training import TwinTraining
 from mosaic.runtimes.merging import apply, delta
-from mosaic.runtimes.mpi_exchange import allreduce_sparse, check_agreement, world
-from mosaic.runtimes.tabular_mpi import LookAtTable, Round, Setup, Stop, call_driver
+from mosaic.runtimes.mpi_agreement import check_same_programs, check_same_training
+from mosaic.runtimes.mpi_budget import Budget
+from mosaic.runtimes.mpi_exchange import allreduce_sparse, world
+from mosaic.runtimes.mpi_patience import await_ring, ring
+from mosaic.runtimes.mpi_server import Contributor, Keeper
+from mosaic.runtimes.tabular_mpi import LookAtTable, Message, Order, Round, Setup, Stop, call_driver
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from typing import Any
+
     from mpi4py import MPI
 
 
 def main(address: str) -> None:
     comm = world()
-    check_agreement(comm, {"the version of mosaic-rl": version("mosaic-rl")})
+    check_same_programs(comm)
     driver = call_driver(address) if comm.Get_rank() == 0 else None
     setup: Setup = comm.bcast(driver.recv() if driver else None)
     seed = setup.seeds[comm.Get_rank()]
     training = TwinTraining(setup.twin, setup.algorithm, setup.options, seed, setup.opponent)
-    comm.Barrier()
+    check_same_training(comm, training, setup.algorithm, setup.options)
     if driver:
         driver.send(True)
+    part: Keeper | Contributor | None = None  # in server mode
     while True:
-        message: Round | LookAtTable | Stop = comm.bcast(driver.recv() if driver else None)
+        message = _next_message(comm, driver)
         match message:
             case Round():
                 reports = _do(comm, training, message)
+                if driver:
+                    driver.send(reports)
+            case Order():
+                if message.table is not None:
+                    training.values[:], training.visits[:] = message.table
+                    part = None  # what it knows is of another table
+                part = part or (Keeper(comm, training) if driver else Contributor(comm, training))
+                reports = _carry_out(comm, training, part, message)
                 if driver:
                     driver.send(reports)
             case LookAtTable():
@@ -39,6 +54,14 @@ def main(address: str) -> None:
                 return
             case _:
                 assert_never(message)
+
+
+def _next_message(comm: MPI.Intracomm, driver: Connection[Any, Any] | None) -> Message:
+    """A run may be paused for days: rank 0 sleeps on its socket, the others until it rings."""
+    heard = driver.recv() if driver else None
+    ring(comm) if driver else await_ring(comm)
+    message: Message = comm.bcast(heard)
+    return message
 
 
 def _do(comm: MPI.Intracomm, training: TwinTraining, order: Round) -> object:
@@ -51,6 +74,16 @@ def _do(comm: MPI.Intracomm, training: TwinTraining, order: Round) -> object:
     change = allreduce_sparse(comm, delta(values, visits, training.values, training.visits))
     training.values[:], training.visits[:] = apply(values, visits, change)
     return comm.gather((training.progress.counts, training.progress.sums))
+
+
+def _carry_out(comm: MPI.Intracomm, training: TwinTraining, part: Keeper | Contributor, order: Order) -> object:
+    rank, progress = comm.Get_rank(), training.progress
+    progress.counts[:], progress.sums[:] = order.counts[rank], order.sums[rank]
+    if isinstance(part, Keeper):
+        part.carry_out(Budget(order.steps, order.episodes, comm.Get_size(), order.tell_every))
+    else:
+        part.carry_out()
+    return comm.gather((progress.counts, progress.sums))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from time import time_ns
 from typing import NamedTuple
 
 PLACE = "MOSAIC_MPI_NOTES"  # in the ranks' environment: the directory
+COUNT = "MOSAIC_MPI_RANKS"  # in the ranks' environment: how many were started
 
 
 class Failure(NamedTuple):
@@ -21,16 +22,17 @@ class Failure(NamedTuple):
     at_ns: int
     rank: int
     reason: str  # one line
-    traceback: str
+    traceback: str  # "" where the reason says it all
+    bad_input: bool  # the ranks could not do what was asked; no rank is to blame
 
 
 def note_pid(rank: int) -> bool:
     return _write(f"{rank}.pid", str(os.getpid()))
 
 
-def note_failure(rank: int, reason: str, traceback: str) -> bool:
+def note_failure(rank: int, reason: str, traceback: str, bad_input: bool) -> bool:
     """Whether the note could be left."""
-    return _write(f"{rank}.failure", json.dumps([time_ns(), rank, reason, traceback]))
+    return _write(f"{rank}.failure", json.dumps([time_ns(), rank, reason, traceback, bad_input]))
 
 
 def first_failure(directory: Path) -> Failure | None:

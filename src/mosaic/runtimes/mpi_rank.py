@@ -13,7 +13,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from mosaic.runtimes.mpi_exchange import world
+from mosaic.core.errors import InputError
+from mosaic.runtimes.mpi_exchange import check_count, world
 from mosaic.runtimes.mpi_notes import note_failure, note_pid
 
 if TYPE_CHECKING:
@@ -50,12 +51,13 @@ class RankLines(io.TextIOBase):
 
 
 def main(module: str, *arguments: str) -> None:
-    comm = world()
+    comm = _join()
     lines = RankLines(sys.__stdout__.fileno() if sys.__stdout__ else 1, comm.Get_rank())
     sys.stdout = sys.stderr = lines
     note_pid(comm.Get_rank())
     sys.argv = [module, *arguments]
     try:
+        check_count(comm)
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code in (None, 0):
@@ -66,12 +68,26 @@ def main(module: str, *arguments: str) -> None:
         lines.finish()
 
 
+def _join() -> MPI.Intracomm:
+    try:
+        return world()
+    except InputError as error:  # without MPI there is no rank yet: none that could end the others
+        _leave_word(0, error)
+        sys.exit(1)
+
+
 def _end_all(comm: MPI.Intracomm, error: BaseException) -> None:
-    story = "" if isinstance(error, SystemExit) else traceback.format_exc()
-    if not note_failure(comm.Get_rank(), _in_one_line(error), story):
-        print(story or _in_one_line(error))
+    _leave_word(comm.Get_rank(), error)
     comm.Abort(1)
     os._exit(1)  # MPICH asks for our end and may return before it comes: nothing must be said twice
+
+
+def _leave_word(rank: int, error: BaseException) -> None:
+    bad_input = isinstance(error, InputError)
+    story = "" if bad_input or isinstance(error, SystemExit) else traceback.format_exc()
+    reason = str(error) if bad_input else _in_one_line(error)
+    if not note_failure(rank, reason, story, bad_input):
+        print(story or reason)
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -35,7 +35,7 @@ class ParallelTraining:
         self.shared = first.values.nbytes >= SHARED_FROM_BYTES if shared is None else shared
         if self.shared:
             for learner in self._learners:
-                learner.values, learner.visits = first.values, first.visits
+                learner.values, learner.visits, learner.sole_writer = first.values, first.visits, False
         self._base_values, self._base_visits = first.values.copy(), first.visits.copy()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="learner")
 

@@ -31,7 +31,9 @@ from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
 
 Record = dict[str, Any]  # JSON: {"temp_dir": str | None, "address": str | None, "processes": [{"pid", "start_time"}]}
 
+AUTO = "auto"  # the cluster that runs on this machine
 _PREFIX = "mosaic-ray-"
+_NODE, _NODE_ADDRESS = "raylet", "--gcs-address="
 # Ray puts "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store" below it and refuses more than 107 bytes
 _LONGEST_TEMP_DIR = 107 - 72
 _SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
@@ -51,6 +53,11 @@ class RaySession:
     temp_dir: Path | None  # None on a cluster that is not ours
 
 
+def check_installed() -> None:
+    if find_spec("ray") is None:
+        raise MissingExtraError("Ray is not installed. Type: pip install 'mosaic-rl[rllib]'")
+
+
 @contextmanager
 def ray_session(
     cpus: int, address: str | None = None, record: Callable[[Record], None] | None = None
@@ -60,8 +67,7 @@ def ray_session(
     `record` is told what `clean_up` needs: once before anything is started, once when everything is. Enter it in the
     thread that stays to the end: the kernel ends Ray's processes with the thread that started them.
     """
-    if find_spec("ray") is None:
-        raise MissingExtraError("Ray is not installed. Type: pip install 'mosaic-rl[rllib]'")
+    check_installed()
     if cpus < 1:
         raise InputError(f"A Ray session needs at least 1 CPU, not {cpus}.")
     import ray
@@ -154,14 +160,20 @@ def _start(cpus: int, temp_dir: Path) -> str:
 def _connected(cpus: int, address: str, tell: Callable[[Record], None]) -> Iterator[RaySession]:
     import ray
 
-    _check_reachable(address)
+    is_ours = address == AUTO and not os.environ.get("RAY_ADDRESS")
+    address = find_cluster(address)
     tell({"temp_dir": None, "address": address, "processes": []})
-    with _environment(**_QUIET):
+    with _environment(**_QUIET), _restored("RAY_AUTH_MODE"):
+        if is_ours:
+            _offer_token()
         try:
             try:
                 _init(address=address)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise MosaicError(f"Ray at {address} cannot be joined: {error}") from error
+                raise MosaicError(
+                    f"Ray at {address} cannot be joined: {error}. A cluster that asks for a token lets in only those "
+                    "who have RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN in their environment."
+                ) from error
             total, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
             _check_cluster(cpus, address, total, free)
             yield RaySession(address, cpus, None)
@@ -169,12 +181,63 @@ def _connected(cpus: int, address: str, tell: Callable[[Record], None]) -> Itera
             ray.shutdown()
 
 
+def find_cluster(address: str) -> str:
+    """HOST:PORT of the cluster that is meant, which answers; or an error at once."""
+    address = local_cluster() if address == AUTO else address
+    _check_reachable(address)
+    return address
+
+
+def local_cluster() -> str:
+    """The address that `auto` stands for: what RAY_ADDRESS says, as for Ray itself, else the one cluster there is."""
+    given = os.environ.get("RAY_ADDRESS")
+    if given:
+        return given
+    found = sorted(set(_running_clusters()))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(
+            "ray_address=auto joins the Ray cluster that runs on this machine, and there is none. "
+            "Start one with `ray start --head`, or leave ray_address out to run on this machine."
+        )
+    raise InputError(
+        f"ray_address=auto joins the Ray cluster that runs on this machine, and there are {len(found)}. "
+        f"Say which: {' or '.join(f'ray_address={address}' for address in found)}."
+    )
+
+
+def _offer_token() -> None:
+    """As Ray does where it finds a cluster by itself: who has a token on this machine shows it, unless told not to.
+
+    Ray's own search may take any cluster, also one that Mosaic embedded in another run; to an address that is named it
+    shows no token unasked.
+    """
+    from ray._private.authentication import authentication_token_setup
+
+    authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def _running_clusters() -> Iterator[str]:
+    """By their nodes' command lines; neither another user's nor what Mosaic embedded in another run is ours to join."""
+    for process in psutil.process_iter():
+        try:
+            if process.name() != _NODE or process.uids().real != os.getuid():
+                continue
+            arguments = process.cmdline()
+        except psutil.Error:  # gone meanwhile, or somebody else's
+            continue
+        if not any(_PREFIX in argument for argument in arguments):
+            yield from (word.partition("=")[2] for word in arguments if word.startswith(_NODE_ADDRESS))
+
+
 def _check_reachable(address: str) -> None:
     """Ray itself would try for a minute."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(
-            f"'{address}' is no address of a Ray cluster. Write HOST:PORT, as `ray start --head` shows it."
+            f"'{address}' is no address of a Ray cluster. Write HOST:PORT, as `ray start --head` shows it, "
+            "or auto for the cluster that runs on this machine."
         )
     try:
         socket.create_connection((host, int(port)), _REACH_TIMEOUT_S).close()

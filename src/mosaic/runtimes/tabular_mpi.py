@@ -1,7 +1,9 @@
-"""Several learners on MPI ranks, driven round by round from the process that asked for them.
+"""Several learners on MPI ranks, driven from the process that asked for them.
 
-Rank 0 hears the driver on a socket and passes on what it says; every rank does its share of a round, then all agree on
-the table by exchanging what they visited. The table travels to the driver only when somebody looks at it.
+Rank 0 hears the driver on a socket and passes on what it says. In mode `allreduce` every rank does its share of a
+round, then all agree on the table by exchanging what they visited: the same to the last bit every time. In mode
+`server` rank 0 keeps the table and the others tell it what they visited, each at its own pace: no rank waits for the
+slowest, and no two runs are quite the same. The table travels to the driver only when somebody looks at it.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import Opponent, Twin
-from mosaic.runtimes.mpi import check_installed, run_ranks
+from mosaic.runtimes.mpi import check_installed, mpiexec_path, run_ranks
 from mosaic.runtimes.spread import Share, SpreadTraining
+
+MpiMode: TypeAlias = Literal["allreduce", "server"]
+Table: TypeAlias = tuple[NDArray[Any], NDArray[Any]]  # values and visits
 
 
 class Setup(NamedTuple):
@@ -35,12 +40,23 @@ class Setup(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Answered with every rank's counts and sums."""
+    """In mode allreduce. Answered with every rank's counts and sums."""
 
     shares: dict[int, Share]  # of the ranks that have one
     counts: Sequence[NDArray[Any]]  # of each rank
     sums: Sequence[NDArray[Any]]
-    table: tuple[NDArray[Any], NDArray[Any]] | None  # to start from; None: where the last round ended
+    table: Table | None  # to start from; None: where the last round ended
+
+
+class Order(NamedTuple):
+    """In mode server. Answered with every rank's counts and sums."""
+
+    steps: int
+    episodes: int  # further ones; 0: no such limit
+    tell_every: int  # steps, at most
+    counts: Sequence[NDArray[Any]]  # of each rank
+    sums: Sequence[NDArray[Any]]
+    table: Table | None  # to start from; None: where the last order ended
 
 
 class LookAtTable(NamedTuple):
@@ -49,6 +65,9 @@ class LookAtTable(NamedTuple):
 
 class Stop(NamedTuple):
     """Not answered."""
+
+
+Message: TypeAlias = Round | Order | LookAtTable | Stop
 
 
 class MpiTraining(SpreadTraining):
@@ -64,11 +83,15 @@ class MpiTraining(SpreadTraining):
         *,
         ranks: int,
         merge_every: int,
+        mode: MpiMode = "allreduce",
     ) -> None:
         if ranks < 1:
             raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
         check_installed()
+        if ranks > 1:
+            mpiexec_path()  # an error here needs no rank to say it
         super().__init__(twin, algorithm, options, seed, opponent, ranks, merge_every)
+        self._mode = mode
         self._newer: Literal["here", "there", "nowhere"] = "nowhere"  # than the other's copy of the table
         self._error: BaseException | None = None
         self._closed = False
@@ -91,11 +114,23 @@ class MpiTraining(SpreadTraining):
             with suppress(OSError):  # ranks that ended before they called leave the driver waiting for a call
                 Client(address, "AF_UNIX").close()
 
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        missing = episodes - self.episodes if episodes else 0
+        if self._mode == "allreduce":
+            super().advance(steps, episodes)
+        elif steps > 0 and (missing > 0 or not episodes):
+            self._do(Order(steps, missing, self._merge_every, *self._start()))
+
     def _round(self, work: Sequence[Share]) -> None:
+        self._do(Round({share.number: share for share in work}, *self._start()))
+
+    def _start(self) -> tuple[Sequence[NDArray[Any]], Sequence[NDArray[Any]], Table | None]:
         counts = [progress.counts for progress in self._progress]
         sums = [progress.sums for progress in self._progress]
-        table = (self._table.values, self._table.visits) if self._newer == "here" else None
-        self._say(Round({share.number: share for share in work}, counts, sums, table))
+        return counts, sums, (self._table.values, self._table.visits) if self._newer == "here" else None
+
+    def _do(self, work: Round | Order) -> None:
+        self._say(work)
         for progress, (its_counts, its_sums) in zip(self._progress, self._hear(), strict=True):
             progress.counts[:], progress.sums[:] = its_counts, its_sums
         self._newer = "there"

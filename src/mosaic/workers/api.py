@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mosaic.config.agents import PolicyConfiguration
 
 if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+    from mosaic.envs.env import EnvSpec
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.workers.context import WorkerContext
@@ -46,6 +48,13 @@ class Worker(Protocol):
     def options(self, algorithm: str) -> type[BaseModel]: ...  # what `training.params` may say; its schema builds forms
 
     def run(self, context: WorkerContext) -> None: ...  # returns when training is done or a stop was asked for
+
+
+@runtime_checkable
+class ChecksRuns(Protocol):
+    """A worker that can tell, before a run is made, that it would fail at its beginning: by raising InputError."""
+
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None: ...
 
 
 @runtime_checkable

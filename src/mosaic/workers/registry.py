@@ -10,10 +10,11 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
-from mosaic.workers.api import Worker
+from mosaic.workers.api import ChecksRuns, Worker
+from mosaic.workers.presets import with_preset
 
 if TYPE_CHECKING:
-    from mosaic.envs.env import EnvFacts
+    from mosaic.envs.env import EnvSpec
 
 
 def load_worker(name: str) -> Worker:
@@ -42,16 +43,18 @@ def resolve(config: RunConfig) -> RunConfig:
     worker = load_worker(name)
     info = worker.info
     algorithm = config.training.algorithm or info.algorithms[0]
-    parse_params(worker, algorithm, dict(config.training.params))
+    config = with_preset(config, name, algorithm)
+    options = parse_params(worker, algorithm, dict(config.training.params))
     family = config.environment.family
     if "*" not in info.env_families and family not in info.env_families:
         raise InputError(
             f"The worker {name} cannot train {config.environment.id}: it knows the families "
             f"{', '.join(info.env_families)}. Type: mosaic workers"
         )
-    facts = _checked_facts(config, worker)
+    spec = _fitting_spec(config, worker)
     paradigm = config.policy_configuration
     if paradigm is None and info.paradigms:
+        facts = spec.facts if spec else None
         plays_itself = "self_play" in info.paradigms and facts is not None and facts.turn_based and facts.competitive
         paradigm = "self_play" if plays_itself else info.paradigms[0]
     if paradigm is not None and paradigm not in info.paradigms:
@@ -60,22 +63,27 @@ def resolve(config: RunConfig) -> RunConfig:
             f"It has: {', '.join(info.paradigms) or 'none'}."
         )
     training = config.training.model_copy(update={"worker": name, "algorithm": algorithm})
-    return config.model_copy(update={"training": training, "policy_configuration": paradigm})
+    config = config.model_copy(update={"training": training, "policy_configuration": paradigm})
+    if spec is not None and isinstance(worker, ChecksRuns):
+        worker.check(config, options, spec)
+    return config
 
 
 def _pick_worker(config: RunConfig) -> str:
-    """Small spaces that are compiled already belong to a table."""
+    """Small spaces that are compiled already belong to a table, everything else to a network."""
     from mosaic.envs.compiled.twins import find_twin
 
-    if "tabular" in plugins("mosaic.workers") and find_twin(config.environment) is not None:
+    offered = plugins("mosaic.workers")
+    if "tabular" in offered and find_twin(config.environment) is not None:
         return "tabular"
+    if "native" in offered:
+        return "native"
     raise InputError(
-        f"No worker offers itself for {config.environment.id}. Say which one trains: "
-        f"--worker {' | '.join(plugins('mosaic.workers'))}."
+        f"No worker offers itself for {config.environment.id}. Say which one trains: --worker {' | '.join(offered)}."
     )
 
 
-def _checked_facts(config: RunConfig, worker: Worker) -> EnvFacts | None:
+def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:
     """Makes the env once: its agents and spaces are known only then. None where the worker takes any env."""
     from mosaic.envs.catalog import make_env
     from mosaic.workers.fit import cares, check_fit
@@ -85,6 +93,6 @@ def _checked_facts(config: RunConfig, worker: Worker) -> EnvFacts | None:
     env = make_env(config.environment)
     try:
         check_fit(worker.info, env.spec)
-        return env.spec.facts
+        return env.spec
     finally:
         env.close()

@@ -1,4 +1,4 @@
-"""The worker that trains tables: on a compiled twin or in a hashed table where there is one, else step by step."""
+"""The worker that trains tables: on a compiled twin where there is one, else in the env itself, step by step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -16,11 +17,12 @@ from pydantic import BaseModel, Field
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
-from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.twins import encode_observation, find_twin
+from mosaic.envs.compiled.twins import encode_observation
+from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
@@ -29,16 +31,18 @@ from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.ray_record import StartRay, ray_of_run
-from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, is_hashed, make_hashed_training
+from mosaic.workers.tabular_evaluation import evaluate_tables, is_due
+from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
+from mosaic.workers.tabular_played import POLICY, in_seats, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
+from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics, TwinTraining
     from mosaic.learners.tabular.value_error import ValueGauge
 
-POLICY = "table"
 FACTS = "facts.json"
-SEATS = {"first": "player_1", "second": "player_2"}  # policies where each seat has its own table
+SEATS = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
 
 
 class TabularWorkerOptions(TabularOptions):
@@ -59,8 +63,17 @@ class TabularWorkerOptions(TabularOptions):
     merge_every_steps: int = Field(
         1_000_000, ge=1, description="Agent steps of each learner between two merges (runtimes parallel, ray and mpi)."
     )
+    table: Literal["dense", "hashed"] | None = Field(
+        None,
+        description="A row for every state, or one for each state that is met (hashed); None: dense where it fits.",
+    )
+    mpi_mode: Literal["allreduce", "server"] = Field(
+        "allreduce",
+        description="With the runtime mpi: all ranks merge at the same time and runs repeat to the last bit, or rank 0 "
+        "keeps the table and no rank waits for the slowest.",
+    )
     table_memory_mb: int | None = Field(
-        None, ge=1, description="Megabytes that a hashed table may grow to (connect four); None: what is free."
+        None, ge=1, description="Megabytes that a dense table may need and a hashed one grow to; None: what is free."
     )
 
     def of_the_table(self) -> TabularOptions:
@@ -120,6 +133,10 @@ class TabularWorker:
     def options(self, algorithm: str) -> type[BaseModel]:
         return TabularWorkerOptions
 
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
+        assert isinstance(options, TabularWorkerOptions)
+        check_way(config, options, spec)
+
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, TabularWorkerOptions)
@@ -137,56 +154,71 @@ class TabularWorker:
             _save(context, training, standing)
 
         chunk = options.report_every_steps or _chunk(context.config.training.total_timesteps)
+        chunk = min(chunk, context.config.evaluation.every_steps or chunk)
+        evaluated_at = None
         while not context.done(training.env_steps, training.episodes, standing.reward):
             context.inbox.wait_while_paused(save)
             if context.inbox.stop_asked():
                 break
             started, before = perf_counter(), training.env_steps
             training.advance(_ask(context, training, chunk), context.config.training.episodes or 0)
+            elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1
             standing.reward = statistics.return_mean if statistics.episodes else standing.reward
-            speed = (training.env_steps - before) / (perf_counter() - started)
+            speed = (training.env_steps - before) / elapsed_s
             _report(context, training, statistics, standing.iteration, speed, gauge.error() if gauge else None)
+            if is_due(before, training.env_steps, context.config.evaluation.every_steps):
+                _evaluate(context, training)
+                evaluated_at = training.env_steps
             if context.checkpoint_due(training.env_steps):
                 save()
+        if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
+            _evaluate(context, training)
         if context.config.checkpoint.at_end:
             save()
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.learners.tabular.saved_values import on_twin, read_values
-
-        spec = request.spec
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
-        if split_version(trained_in)[0] != split_version(spec.env_id)[0]:
-            raise InputError(f"'{request.reference}' was trained in {trained_in} and cannot play {spec.env_id}.")
-        agent = spec.possible_agents[0]
-        space, actions = spec.observation_spaces[agent], space_code(spec.action_spaces[agent])
-        if in_hashed_table(checkpoint.path):
-            return hashed_controller(checkpoint.path, actions.decode)
-        values = read_values(checkpoint.path, policy)
-        if on_twin(checkpoint.path):
-            return TabularPolicyController(values, encode_observation(trained_in, space), actions.decode)
-        bins = json.loads((checkpoint.path / FACTS).read_text())["bins"]
-        return TabularPolicyController(values, space_code(space, bins).encode, actions.decode)
+        if split_version(trained_in)[0] != split_version(request.spec.env_id)[0]:
+            raise InputError(
+                f"'{request.reference}' was trained in {trained_in} and cannot play {request.spec.env_id}."
+            )
+        agent = (*request.agents, *request.spec.possible_agents)[0]
+        return _controller(checkpoint.path, policy, request.spec, agent)
+
+
+def _controller(folder: Path, policy: str, spec: EnvSpec, agent: AgentID) -> PolicyController:
+    """Plays what `Training.save` and `_save_facts` wrote."""
+    from mosaic.learners.tabular.saved_values import on_twin, read_values
+
+    space = spec.observation_spaces[agent]
+    bins = json.loads((folder / FACTS).read_text())["bins"]
+    if in_seats(folder, policy):
+        return seats_controller(folder, policy, spec, agent, bins)
+    actions = space_code(spec.action_spaces[agent])
+    if in_hashed_table(folder):
+        return hashed_controller(folder, actions.decode)
+    state_of = encode_observation(spec.env_id, space) if on_twin(folder) else space_code(space, bins).encode
+    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode)
 
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> Training:
     """The way to train that fits the env; which one, and why, is said on the log."""
-    from mosaic.learners.tabular import kernels
     from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.learners.tabular.two_tables import TwoTableTraining
     from mosaic.runtimes.parallel import ParallelTraining
 
-    algorithm = config.training.algorithm or ALGORITHMS[0]
-    if options.tables == "two":
-        return _two_tables(config, algorithm, options)
-    if is_hashed(config.environment):
+    algorithm = algorithm_of(config)
+    kind, twin, why = choose_way(config, options)
+    if kind == "hashed":
         return make_hashed_training(config, algorithm, options)
-    twin = find_twin(config.environment)
-    if twin is None or algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
-        asked = f"{algorithm} with {options.exploration}"
-        why = "it has no compiled twin" if twin is None else f"the compiled loop does not know {asked}"
-        return _played(config, algorithm, options, why)
+    if kind == "played":
+        return make_played_training(config, algorithm, options, why)
+    assert twin is not None
+    if isinstance(twin, Game) and kind == "two_tables":
+        print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each seat")
+        return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
 
     def make(number: int) -> TwinTraining:
         seed = child_seed(config.seed, "learner", number)
@@ -197,24 +229,10 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         print(f"{algorithm} on the compiled twin of {config.environment.id}, {threads} threads")
         return ParallelTraining(make, threads, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):
-        table, every = options.of_the_table(), options.merge_every_steps
-        return make_spread_training(config, twin, algorithm, table, options.opponent, every, start_ray)
+        table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
+        return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
     print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread")
     return make(0)
-
-
-def _two_tables(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> Training:
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
-
-    twin, env_id = find_twin(config.environment), config.environment.id
-    if not isinstance(twin, Game):
-        raise InputError(f"tables=two is for turn-based games with a compiled twin, and {env_id} is none.")
-    if options.opponent != "self":
-        raise InputError(f"tables=two needs self-play, but the opponent is {options.opponent}. Use opponent=self.")
-    if config.resources.runtime not in (None, "single"):
-        raise InputError(f"tables=two runs on one thread, not with the runtime {config.resources.runtime}.")
-    print(f"{algorithm} on the compiled twin of {env_id}, one thread, a table for each seat")
-    return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
 
 
 def _gauge(training: Training, options: TabularWorkerOptions) -> ValueGauge | None:
@@ -224,21 +242,6 @@ def _gauge(training: Training, options: TabularWorkerOptions) -> ValueGauge | No
     if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
         return None
     return ValueGauge(training, options.discount_factor, options.opponent)
-
-
-def _played(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> Training:
-    from mosaic.learners.tabular.played_training import PlayedTraining
-
-    if config.resources.runtime not in (None, "single"):
-        runtime = config.resources.runtime
-        raise InputError(f"The runtime {runtime} needs a compiled loop, but for {config.environment.id} {why}.")
-    environment = config.environment
-    if options.bins is not None:
-        bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
-        wrappers = (*environment.wrappers, f"discretise:bins={bins}")
-        environment = environment.model_copy(update={"wrappers": wrappers})
-    print(f"{algorithm} in {environment.id} itself, step by step: {why}")
-    return PlayedTraining(make_env(environment), algorithm, options.of_the_table(), config.seed)
 
 
 def _cores() -> int:
@@ -278,7 +281,7 @@ def _report(
         episode_reward_max=statistics.return_max,
         episode_len_mean=statistics.length_mean,
         env_steps_per_s=per_second,
-        policies={name: {"reward_mean": mean} for name, mean in _returns(context, statistics.return_mean).items()},
+        policies={name: {"reward_mean": mean} for name, mean in _returns(training, statistics.return_mean).items()},
         custom_metrics={
             "epsilon": statistics.epsilon,
             "coverage": training.coverage,
@@ -288,35 +291,61 @@ def _report(
     )
 
 
-def _policies(context: WorkerContext) -> Mapping[str, str]:
-    """The agents that each policy plays for, as a pattern."""
-    options = context.options
-    assert isinstance(options, TabularWorkerOptions)
-    return SEATS if options.tables == "two" else {POLICY: "*"}
+def _policies(training: Training) -> Mapping[str, tuple[AgentID, ...]]:
+    """The agents that each policy plays for, as patterns."""
+    from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.two_tables import TwoTableTraining
+
+    if isinstance(training, TwoTableTraining):
+        return SEATS
+    if isinstance(training, SeatsTraining) and len(training.learners) > 1:
+        return training.agents_of_tables()
+    return {POLICY: ("*",)}
 
 
-def _returns(context: WorkerContext, mean: float | None) -> Mapping[str, float | None]:
-    """A game's return is that of the seat that begins, and the game is zero-sum."""
-    first, *others = _policies(context)
-    return {first: mean, **dict.fromkeys(others, None if mean is None else 0.0 - mean)}
+def _returns(training: Training, mean: float | None) -> Mapping[str, float | None]:
+    """The return is that of the seat that begins; the other's is known in games with a twin, which are zero-sum."""
+    from mosaic.learners.tabular.two_tables import TwoTableTraining
+
+    first, *others = _policies(training)
+    other = 0.0 - mean if isinstance(training, TwoTableTraining) and mean is not None else None
+    return {first: mean, **dict.fromkeys(others, other)}
+
+
+def _evaluate(context: WorkerContext, training: Training) -> None:
+    """Plays from files as a checkpoint's, so that what is examined is what `run:` would play."""
+    owners = {agent: policy for policy, agents in _policies(training).items() for agent in agents}
+    with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+        folder = Path(name)
+        training.save(folder)
+        _save_facts(folder, context, Standing())
+
+        def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+            return _controller(folder, owners.get(agent, POLICY), spec, agent)
+
+        for record in evaluate_tables(context.config, make):
+            context.report(kind="evaluation", env_steps=training.env_steps, **record)
 
 
 def _save(context: WorkerContext, training: Training, standing: Standing) -> None:
-    options = context.options
-    assert isinstance(options, TabularWorkerOptions)
-    facts = {"iteration": standing.iteration, "reward": standing.reward, "bins": options.bins}
-
     def save(folder: Path) -> None:
         training.save(folder)
-        (folder / FACTS).write_text(json.dumps(facts))
+        _save_facts(folder, context, standing)
 
     context.checkpoint(
         save,
         env_steps=training.env_steps,
-        policies={name: PolicyEntry(files=(FACTS,), agents=(seat,)) for name, seat in _policies(context).items()},
+        policies={name: PolicyEntry(files=(FACTS,), agents=seats) for name, seats in _policies(training).items()},
         reward=standing.reward,
         pickles=False,
     )
+
+
+def _save_facts(folder: Path, context: WorkerContext, standing: Standing) -> None:
+    options = context.options
+    assert isinstance(options, TabularWorkerOptions)
+    facts = {"iteration": standing.iteration, "reward": standing.reward, "bins": options.bins}
+    (folder / FACTS).write_text(json.dumps(facts))
 
 
 def _load(checkpoint: Checkpoint, training: Training) -> Standing:

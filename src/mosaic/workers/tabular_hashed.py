@@ -29,9 +29,8 @@ def is_hashed(config: EnvironmentConfig) -> bool:
     return split_version(config.id)[0] == CONNECT_FOUR and not config.wrappers
 
 
-def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> HashedTraining:
-    from mosaic.learners.tabular.hashed_training import HashedTraining
-
+def check_hashed(config: RunConfig, options: TabularWorkerOptions) -> None:
+    """Raises where the compiled hashed loop cannot do what is asked."""
     env_id = config.environment.id
     if options.opponent != "self":
         raise InputError(
@@ -43,7 +42,13 @@ def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWork
             f"{env_id} is learned in a hashed table, which grows as positions are met and cannot be shared: "
             f"the runtime is {config.resources.runtime}, it should be single. Type: resources.runtime=single"
         )
-    print(f"{algorithm} in a hashed table of {env_id}, one thread")
+
+
+def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> HashedTraining:
+    from mosaic.learners.tabular.hashed_training import HashedTraining
+
+    check_hashed(config, options)
+    print(f"{algorithm} in a hashed table of {config.environment.id}, one thread")
     memory_limit = None if options.table_memory_mb is None else options.table_memory_mb * 2**20
     return HashedTraining(algorithm, options, child_seed(config.seed, "learner", 0), memory_limit)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular.settings import TabularOptions
@@ -14,6 +15,7 @@ from mosaic.workers.ray_record import StartRay
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.runtimes.spread import SpreadTraining
+    from mosaic.runtimes.tabular_mpi import MpiMode
 
 T = TypeVar("T")
 
@@ -25,6 +27,7 @@ def make_spread_training(
     options: TabularOptions,
     opponent: Literal["self", "random"],
     merge_every: int,
+    mpi_mode: MpiMode,
     start_ray: StartRay,
 ) -> SpreadTraining:
     """With the runtime mpi or ray."""
@@ -33,13 +36,23 @@ def make_spread_training(
     if resources.runtime == "mpi":
         from mosaic.runtimes.tabular_mpi import MpiTraining
 
-        print(f"{what}, {number} MPI ranks")
-        return MpiTraining(twin, algorithm, options, config.seed, opponent, ranks=number, merge_every=merge_every)
+        print(f"{what}, {number} MPI ranks, mode {mpi_mode}")
+        return MpiTraining(
+            twin, algorithm, options, config.seed, opponent, ranks=number, merge_every=merge_every, mode=mpi_mode
+        )
     from mosaic.runtimes.tabular_ray import RayTraining
 
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
     start_ray(number, resources.ray_address)
     return RayTraining(twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every)
+
+
+def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
+    runtime = config.resources.runtime or "single"
+    if mpi_mode != "allreduce" and runtime != "mpi":
+        raise InputError(
+            f"mpi_mode={mpi_mode} is for the runtime mpi, not {runtime}. Type: --set resources.runtime=mpi"
+        )
 
 
 @contextmanager

@@ -8,20 +8,16 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.toy_text.blackjack import BlackjackEnv
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
+from mosaic.envs.compiled.bare import bare_env
 from mosaic.envs.compiled.blackjack import blackjack_mdp
 from mosaic.envs.compiled.mdp import Mdp, Outcomes, refuse_size, shorter
 from mosaic.envs.env import Env
-from mosaic.envs.gymnasium import GymnasiumEnv
-from mosaic.envs.transform import Named
-from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
 
 _ADVICE = "Train on the env itself instead, or give its model to mosaic.envs.compiled.mdp.enumerate_mdp."
-_HARMLESS = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)
 
 
 class Table(NamedTuple):
@@ -66,25 +62,16 @@ def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
 
 def _unwrapped(env: Env) -> tuple[Any, int]:
     """The env inside, and after how many steps the wrappers truncate; a wrapper that changes more is refused."""
-    limit = 0
-    while not isinstance(env, GymnasiumEnv):
-        if isinstance(env, OwnTimeLimit):
-            limit = shorter(limit, env.max_steps)
-        elif not isinstance(env, Named):
-            raise InputError(
-                f"{env.spec.env_id} is a {type(env).__name__}, not a bare Gymnasium env: what it shows is not what a "
-                f"table `P` speaks of. Leave out wrappers other than time_limit. {_ADVICE}"
-            )
-        env = env.env
-    inner: gymnasium.Env[Any, Any] = env.env
-    while isinstance(inner, gymnasium.Wrapper):
-        if isinstance(inner, TimeLimit):
-            limit = shorter(limit, int(inner._max_episode_steps))
-        elif not isinstance(inner, _HARMLESS):
-            raise InputError(
-                f"{env.spec.env_id} is wrapped in {type(inner).__name__}, which its table `P` does not know. {_ADVICE}"
-            )
-        inner = inner.env
+    inner, limit = bare_env(env)
+    if isinstance(inner, gymnasium.Wrapper):
+        raise InputError(
+            f"{env.spec.env_id} is wrapped in {type(inner).__name__}, which its table `P` does not know. {_ADVICE}"
+        )
+    if not isinstance(inner, gymnasium.Env):
+        raise InputError(
+            f"{env.spec.env_id} is a {type(inner).__name__}, not a bare Gymnasium env: what it shows is not what a "
+            f"table `P` speaks of. Leave out wrappers other than time_limit. {_ADVICE}"
+        )
     return inner, limit
 
 

@@ -59,6 +59,10 @@ class TicTacToeEnv:
         self._position, self._mover = int(game.next_state[position, action]), 1 - self._mover
         return self._turn({mover: reward, waiting: 0.0 - reward})
 
+    def load(self, position: int, mover: int) -> None:
+        """Goes on from a position that is not over, as `mover` (0 or 1) sees it."""
+        self._position, self._mover, self._over = position, mover, False
+
     def render(self) -> NDArray[np.uint8]:
         from mosaic.envs.compiled.pictures import draw_board
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
-from mosaic.learners.tabular import kernels
+from mosaic.learners.tabular import kernels, packed_kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.settings import TabularOptions
 
@@ -89,11 +89,20 @@ class TwinTraining:
         states, actions = twin.legal.shape
         self.values: NDArray[Any] = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
         self.visits = kernels.new_visits(states, actions)
+        self.sole_writer = True  # of the values; false where several learners share one table
+        self._packed: packed_kernels.PackedGame | None = None
+        if isinstance(twin, Game) and opponent == "random":
+            self._packed = packed_kernels.pack_game(twin, self.values.dtype)
+            self._leaders = packed_kernels.new_leaders(states, self.values.dtype)
         self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         """So many agent steps, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
-        arguments = (self.twin, self._moves, self.values, self.visits, self._knobs, self.progress, steps, episodes)
+        table = (self.values, self.visits, self._knobs, self.progress, steps, episodes)
+        if self._packed is not None and self.sole_writer:
+            packed_kernels.train_against_random(self._packed, self._leaders, *table)
+            return
+        arguments = (self.twin, self._moves, *table)
         if isinstance(self.twin, Mdp):
             kernels.train_mdp(*arguments)
         elif self.opponent == "self":

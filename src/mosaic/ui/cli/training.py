@@ -38,8 +38,29 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
     chosen = resolve(config)
     if config.training.worker is None and not quiet:
         picked = f"{chosen.training.worker} {chosen.training.algorithm}"
-        note(f"Picked {picked}, because {chosen.environment.id} has a compiled twin.")
+        note(f"Picked {picked}: {_REASONS.get(chosen.training.worker or '', 'it offers itself')}.")
+    if not quiet:
+        _mention_preset(chosen)
     return chosen
+
+
+_REASONS = {
+    "tabular": "the env has few states, and its rules are compiled into a table",
+    "native": "a network learns where a table would be too large",
+}
+
+
+def _mention_preset(config: RunConfig) -> None:
+    from mosaic.ui.cli.screen import note
+    from mosaic.workers.presets import find_preset
+
+    training = config.training
+    preset = find_preset(config.environment.id, training.worker or "", training.algorithm or "")
+    if training.preset and preset is not None:
+        note(
+            f"Options that you left open come from the preset for {preset.env} ({preset.backing.result}). "
+            "Without it: --set training.preset=false"
+        )
 
 
 def result(run: PlacedRun) -> dict[str, Any]:

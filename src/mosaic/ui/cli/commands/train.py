@@ -153,7 +153,8 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
             show_group(group_curve(started))
     for document in results:
         if document["state"] in ("failed", "lost"):
+            reason = (document["reason"] or "see its log").rstrip(".")
             raise MosaicError(
-                f"The run {document['run_id']} {document['state']}: {document['reason'] or 'see its log'}. "
+                f"The run {document['run_id']} {document['state']}: {reason}. "
                 f"Type: mosaic runs show {document['run_id']}"
             )

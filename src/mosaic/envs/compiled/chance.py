@@ -1,0 +1,48 @@
+"""Which random number an env draws next: splitmix64, one stream per env, so that no env hears of its neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.core.seeding import child_key
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_TO_UNIT = 2.0**-53
+_S11, _S27, _S30, _S31, _S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+
+
+def streams(seed: int, count: int) -> NDArray[np.uint64]:
+    """Where the streams begin. The first of many are the same as the first of few."""
+    return np.random.SeedSequence(child_key(seed, "envs")).generate_state(count, np.uint64).astype(np.uint64)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def next_bits(rng: NDArray[np.uint64], stream: int) -> np.uint64:
+    rng[stream] += _GOLDEN
+    z = rng[stream]
+    z = (z ^ (z >> _S30)) * _FIRST
+    z = (z ^ (z >> _S27)) * _SECOND
+    mixed: np.uint64 = z ^ (z >> _S31)
+    return mixed
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def next_uniform(rng: NDArray[np.uint64], stream: int) -> float:
+    """In [0, 1), with 53 random bits."""
+    number: float = (next_bits(rng, stream) >> _S11) * _TO_UNIT
+    return number
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def next_between(rng: NDArray[np.uint64], stream: int, low: float, high: float) -> float:
+    number: float = low + (high - low) * next_uniform(rng, stream)
+    return number
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def next_below(rng: NDArray[np.uint64], stream: int, n: int) -> np.int64:
+    """A whole number in 0..n-1; n < 2**31."""
+    return np.int64(((next_bits(rng, stream) >> _S32) * np.uint64(n)) >> _S32)

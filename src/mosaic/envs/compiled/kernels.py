@@ -1,0 +1,51 @@
+"""Which envs can be stepped by the thousand in machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TypeAlias
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.compiled.vector import CompiledKernel
+from mosaic.envs.family import split_version
+
+Finder: TypeAlias = Callable[[EnvironmentConfig], CompiledKernel | None]
+
+
+def find_kernel(config: EnvironmentConfig) -> CompiledKernel | None:
+    """The kernel of the env as it is configured, or None: none is known, or its rules are not these options'.
+
+    Whatever a finder answers has exactly the rules, rewards, ends and observation rows of `make_env(config)`.
+    """
+    place = _KERNELS.get(split_version(config.id)[0])
+    if place is None:
+        return None
+    module, _, function = place.partition(":")
+    find: Finder = getattr(import_module(f"mosaic.envs.compiled.{module}"), function)
+    return find(config)
+
+
+_KERNELS: Mapping[str, str] = {  # by family/name without version: module of this package and its finder
+    "gym/CartPole": "cartpole:find_cartpole",
+    "gym/MountainCar": "mountain_car:find_mountain_car",
+    "gym/MountainCarContinuous": "mountain_car_continuous:find_mountain_car_continuous",
+    "gym/Acrobot": "acrobot:find_acrobot",
+    "gym/Pendulum": "pendulum:find_pendulum",
+    "gym/FrozenLake": "mdp_vector:find_mdp",
+    "gym/FrozenLake8x8": "mdp_vector:find_mdp",
+    "gym/CliffWalking": "mdp_vector:find_mdp",
+    "gym/CliffWalkingSlippery": "mdp_vector:find_mdp",
+    "gym/Taxi": "mdp_vector:find_mdp",
+    "gym/Blackjack": "mdp_vector:find_mdp",
+    "mosaic/gridworld": "mdp_vector:find_mdp",
+    "mosaic/tictactoe": "tictactoe_vector:find_own_tictactoe",
+    "classic/tictactoe": "tictactoe_vector:find_classic_tictactoe",
+    "classic/connect_four": "connect_four_vector:find_connect_four",
+    "classic/rps": "repeated_game_vector:find_rps",
+    "mpe/simple_spread": "simple_spread:find_simple_spread",
+    "mpe/simple_tag": "simple_tag:find_simple_tag",
+    "mpe/simple_adversary": "simple_adversary:find_simple_adversary",
+    "mpe/simple_speaker_listener": "simple_speaker_listener:find_simple_speaker_listener",
+    "mpe/simple_reference": "simple_reference:find_simple_reference",
+}

@@ -1,0 +1,171 @@
+"""The one signature of every compiled env, and such envs as a VectorEnv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.compiled import function_at, njit
+from mosaic.core.ids import AgentID
+from mosaic.envs.compiled.chance import streams
+from mosaic.envs.env import Env
+from mosaic.envs.gymnasium import AGENT
+from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector import VectorShape, vector_arrays
+
+_FACTS, _STATE, _INTS, _RNG = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1], types.uint64[::1]
+_OBS, _MASK, _WHO = types.float32[:, ::1], types.uint8[:, ::1], types.int64[::1]
+_ACT, _PAY, _ENDS, _FIN = types.float32[:, ::1], types.float32[::1], types.uint8[::1], types.float32[:, ::1]
+
+# facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin: as in VectorArrays. Rewards and ends of every
+# row are written at every step; an env that is over begins anew before the step returns.
+STEP = types.void(_FACTS, _STATE, _INTS, _RNG, _ACT, _OBS, _MASK, _WHO, _PAY, _ENDS, _ENDS, _FIN)
+# facts, state, ints, rng, obs, mask, who: puts every env at the start of an episode and shows it
+BEGIN = types.void(_FACTS, _STATE, _INTS, _RNG, _OBS, _MASK, _WHO)
+_step_at, _begin_at = function_at(STEP), function_at(BEGIN)
+CFUNC: dict[str, Any] = {"cache": True, "nopython": True, "error_model": "numpy"}
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = NDArray[np.uint64]
+Rows: TypeAlias = NDArray[np.float32]
+Bytes: TypeAlias = NDArray[np.uint8]
+Load: TypeAlias = Callable[[Env, Floats, Ints], None]  # puts one env's state and ints into the reference, for drawing
+
+
+class CompiledKernel(NamedTuple):
+    """All that is known of a compiled env but how many of it there are.
+
+    `facts` are its constants, `state` and `ints` what changes in it, one row per env.
+    """
+
+    step: Any  # cfunc of the signature STEP
+    begin: Any  # cfunc of the signature BEGIN
+    facts: NDArray[np.float64]
+    state_width: int
+    ints_width: int
+    agents: tuple[AgentID, ...]
+    turn_based: bool
+    widths: tuple[int, ...]
+    heads: tuple[ActionHead, ...]
+    masked: bool
+    load: Load | None = None  # None: nothing can be drawn
+
+    def shape(self, envs: int) -> VectorShape:
+        return VectorShape(envs, self.agents, self.turn_based, self.widths, self.heads, self.masked)
+
+
+def one_agent_kernel(
+    step: Any,
+    begin: Any,
+    facts: Floats,
+    *,
+    state_width: int,
+    ints_width: int,
+    width: int,
+    head: ActionHead,
+    masked: bool = False,
+    load: Load | None = None,
+) -> CompiledKernel:
+    """Of an env that GymnasiumEnv would show."""
+    ours = (AGENT,), False, (width,), (head,)
+    return CompiledKernel(step, begin, facts, state_width, ints_width, *ours, masked, load)
+
+
+class CompiledVector:
+    """A kernel with its arrays. `reference` makes the env in which pictures are drawn, when the first is asked for."""
+
+    def __init__(self, kernel: CompiledKernel, envs: int, reference: Callable[[], Env] | None = None) -> None:
+        self.kernel = kernel
+        self.shape = kernel.shape(envs)
+        self.arrays = vector_arrays(self.shape)
+        self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = self.arrays
+        self.state = np.zeros((envs, kernel.state_width))
+        self.ints = np.zeros((envs, kernel.ints_width), np.int64)
+        self.rng = streams(0, envs)
+        self._act_shape = (self.shape.slots, self.shape.parts)
+        self._make_reference = reference
+        self._reference: Env | None = None
+
+    def reset(self, seed: int) -> None:
+        self.rng[:] = streams(seed, self.shape.envs)
+        for paid_or_ended in (self.rew, self.term, self.trunc, self.fin):
+            paid_or_ended[:] = 0
+        kernel = self.kernel
+        _begin(kernel.begin.address, kernel.facts, self.state, self.ints, self.rng, self.obs, self.mask, self.who)
+
+    def step(self, act: NDArray[np.float32]) -> None:
+        if act.shape != self._act_shape:  # machine code would read beyond its end
+            raise ValueError(f"Actions of shape {act.shape}, but {self._act_shape} (slots, parts) are needed.")
+        kernel = self.kernel
+        _step(
+            kernel.step.address,
+            kernel.facts,
+            self.state,
+            self.ints,
+            self.rng,
+            act,
+            self.obs,
+            self.mask,
+            self.who,
+            self.rew,
+            self.term,
+            self.trunc,
+            self.fin,
+        )
+
+    def render(self, index: int) -> NDArray[np.uint8] | None:
+        if self.kernel.load is None or self._make_reference is None:
+            return None
+        if self._reference is None:
+            self._reference = self._make_reference()
+            self._reference.reset(seed=0)
+        self.kernel.load(self._reference, self.state[index], self.ints[index])
+        return self._reference.render()
+
+    def close(self) -> None:
+        if self._reference is not None:
+            self._reference.close()
+            self._reference = None
+
+
+def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector | None:
+    """None where no compiled env has the rules of this configuration."""
+    from mosaic.envs.catalog import make_env
+    from mosaic.envs.compiled.kernels import find_kernel
+
+    kernel = find_kernel(config)
+    if kernel is None:
+        return None
+    return CompiledVector(kernel, envs, lambda: make_env(config))
+
+
+# Python cannot call a cfunc's machine code: compiled code must. It gets the address instead of the cfunc, because numba
+# unpacks a function argument by way of Python, which takes some 15 µs at every call.
+@njit(cache=True, nogil=True, error_model="numpy")
+def _begin(address: Any, facts: Any, state: Any, ints: Any, rng: Any, obs: Any, mask: Any, who: Any) -> None:
+    _begin_at(address)(facts, state, ints, rng, obs, mask, who)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(
+    address: Any,
+    facts: Any,
+    state: Any,
+    ints: Any,
+    rng: Any,
+    act: Any,
+    obs: Any,
+    mask: Any,
+    who: Any,
+    rew: Any,
+    term: Any,
+    trunc: Any,
+    fin: Any,
+) -> None:
+    _step_at(address)(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)

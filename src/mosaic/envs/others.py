@@ -1,0 +1,22 @@
+"""Who plays the agents that do not learn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
+
+
+class Others(Protocol):
+    """Plays its agents inside a vector env, whose rows then show the learner's agents alone."""
+
+    @property
+    def agents(self) -> Collection[AgentID]: ...
+
+    def begin(self, index: int, seed: int) -> None: ...  # env number `index` begins an episode
+
+    def act(self, index: int, turn: Turn) -> Mapping[AgentID, Action]: ...  # exactly its agents of turn.observations
+
+    def close(self) -> None: ...

@@ -1,0 +1,211 @@
+"""How observations become float32 rows, and rows of numbers become actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.core.turn import Action, Observation
+
+Row: TypeAlias = NDArray[np.float32]
+SMALLEST_PICTURE = 8  # pixels; boards of games are smaller or not of bytes
+_EXACT_LIMIT = 2**24  # float32 counts no further without gaps
+
+
+@dataclass(frozen=True, slots=True)
+class ActionHead:
+    """The numbers that a network gives for one decision."""
+
+    kind: Literal["categorical", "gaussian"]
+    sizes: tuple[int, ...]  # categorical: the choices of each part; gaussian: how many numbers, alone
+
+    @property
+    def width(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def parts(self) -> int:
+        """How many numbers one action row holds."""
+        return len(self.sizes) if self.kind == "categorical" else self.width
+
+
+class RowPart(NamedTuple):
+    """One stretch of a row: what it was before it was laid flat."""
+
+    name: str  # keys and positions joined by dots; "observation" where the space has one part
+    start: int
+    shape: tuple[int, ...]
+    picture: bool  # bytes of (height, width, channels), scaled to 0..1
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class RowCode:
+    """How the observations of one space are laid flat."""
+
+    width: int
+    parts: tuple[RowPart, ...]
+    write: Callable[[Observation, Row], None]  # (observation, out f32[width])
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCode:
+    """How rows of numbers become actions of one space."""
+
+    head: ActionHead
+    action: Callable[[Row], Action]  # a fresh action from f32[head.parts]
+
+
+class _Leaf(NamedTuple):
+    path: tuple[str | int, ...]
+    space: Space[Any]
+
+
+def row_code(space: Space[Any]) -> RowCode:
+    """The code of an observation space; parts of Dict and Tuple follow one another in Gymnasium's order."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _joined(space)
+    part, write = _stretch(space, "observation", 0)
+    return RowCode(part.size, (part,), write)
+
+
+def action_code(space: Space[Any]) -> ActionCode:
+    """The code of an action space that a learner can act in."""
+    if isinstance(space, spaces.Discrete):
+        return ActionCode(ActionHead("categorical", (int(space.n),)), _choice(int(space.start)))
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes = tuple(int(n) for n in space.nvec.ravel())
+        return ActionCode(ActionHead("categorical", sizes), _choices(space.shape, space.dtype, space.start))
+    if isinstance(space, spaces.MultiBinary):
+        sizes = (2,) * int(np.prod(space.shape))
+        return ActionCode(ActionHead("categorical", sizes), _choices(space.shape, space.dtype, 0))
+    if isinstance(space, spaces.Box) and _countable(space):
+        return ActionCode(ActionHead("gaussian", (int(np.prod(space.shape)),)), _numbers(space))
+    raise InputError(
+        f"A learner cannot choose actions of {space}. It can act in Discrete, MultiDiscrete, MultiBinary and Box "
+        "(of floats, or of integers below 16777216): wrap the env so that its actions are one of these."
+    )
+
+
+def _choice(start: int) -> Callable[[Row], Action]:
+    if start == 0:
+        return lambda row: int(row[0])
+    return lambda row: int(row[0]) + start
+
+
+def _choices(shape: tuple[int, ...], dtype: Any, start: Any) -> Callable[[Row], Action]:
+    return lambda row: (row.reshape(shape) + start).astype(dtype)
+
+
+def _numbers(space: spaces.Box) -> Callable[[Row], Action]:
+    shape, dtype = space.shape, np.dtype(space.dtype)
+    if dtype.kind != "f":
+        return lambda row: np.clip(np.rint(row.reshape(shape)), space.low, space.high).astype(dtype)
+    low, high = space.low, space.high
+    if dtype == np.float32:  # `minimum(maximum())` costs half of `np.clip`, and makes the copy that an action needs
+        return lambda row: np.minimum(np.maximum(row.reshape(shape), low), high)
+    return lambda row: np.clip(row.reshape(shape).astype(dtype), low, high)
+
+
+def _countable(space: spaces.Box) -> bool:
+    if np.dtype(space.dtype).kind == "f":
+        return True
+    return bool((space.low.astype(float) >= -_EXACT_LIMIT).all() and (space.high.astype(float) <= _EXACT_LIMIT).all())
+
+
+def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callable[[Observation, Row], None]]:
+    """The part of a row that a space without inner spaces takes, and what writes it."""
+    if isinstance(space, spaces.Box):
+        if _is_picture(space):
+            return RowPart(name, start, space.shape, True), _write_picture
+        return RowPart(name, start, space.shape or (1,), False), _write_flat if len(
+            space.shape
+        ) == 1 else _write_raveled
+    if isinstance(space, spaces.MultiBinary):
+        return RowPart(name, start, space.shape, False), _write_raveled
+    if isinstance(space, spaces.Discrete):
+        return RowPart(name, start, (int(space.n),), False), _one_hot(int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return RowPart(name, start, (int(space.nvec.sum()),), False), _one_hots(space)
+    raise InputError(
+        f"A learner cannot read observations of {space}. It can read Box, Discrete, MultiDiscrete, MultiBinary, and "
+        "Dict or Tuple of these: wrap the env so that it shows one of them."
+    )
+
+
+def _is_picture(space: spaces.Box) -> bool:
+    return space.dtype == np.uint8 and len(space.shape) == 3 and min(space.shape[:2]) >= SMALLEST_PICTURE
+
+
+def _write_flat(observation: Observation, out: Row) -> None:
+    out[:] = observation
+
+
+def _write_raveled(observation: Observation, out: Row) -> None:
+    out[:] = np.ravel(observation)
+
+
+def _write_picture(observation: Observation, out: Row) -> None:
+    np.divide(np.ravel(observation), np.float32(255), out=out)
+
+
+def _one_hot(start: int) -> Callable[[Observation, Row], None]:
+    def write(observation: Observation, out: Row) -> None:
+        out.fill(0)
+        out[observation - start] = 1
+
+    return write
+
+
+def _one_hots(space: spaces.MultiDiscrete) -> Callable[[Observation, Row], None]:
+    sizes = space.nvec.ravel()
+    shift = np.cumsum(sizes) - sizes - np.ravel(space.start)
+
+    def write(observation: Observation, out: Row) -> None:
+        out.fill(0)
+        out[np.ravel(observation) + shift] = 1
+
+    return write
+
+
+def _joined(space: spaces.Dict | spaces.Tuple) -> RowCode:
+    parts: list[RowPart] = []
+    steps: list[tuple[tuple[str | int, ...], slice, Callable[[Observation, Row], None]]] = []
+    start = 0
+    for leaf in _leaves(space):
+        part, write = _stretch(leaf.space, ".".join(map(str, leaf.path)), start)
+        parts.append(part)
+        steps.append((leaf.path, slice(start, start + part.size), write))
+        start += part.size
+
+    def write_all(observation: Observation, out: Row) -> None:
+        for path, where, write in steps:
+            seen = observation
+            for key in path:
+                seen = seen[key]
+            write(seen, out[where])
+
+    return RowCode(start, tuple(parts), write_all)
+
+
+def _leaves(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Leaf]:
+    inner: Mapping[Any, Space[Any]]
+    if isinstance(space, spaces.Dict):
+        inner = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        inner = dict(enumerate(space.spaces))
+    else:
+        yield _Leaf(path, space)
+        return
+    for key, part in inner.items():
+        yield from _leaves(part, (*path, key))

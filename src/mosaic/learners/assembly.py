@@ -1,0 +1,275 @@
+"""From a run configuration to a learner that can iterate: envs, engine and threads are picked here, and said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.seeding import child_seed
+from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.python_vector import PythonVector
+from mosaic.envs.rows import RowCode, row_code
+from mosaic.envs.vector import VectorEnv, VectorShape
+from mosaic.learners.casting import Casting, read_casting
+from mosaic.learners.fused_lane import FusedLane
+from mosaic.learners.fused_policy import FusedEngine
+from mosaic.learners.fused_update import make_hyper
+from mosaic.learners.lane import Lane
+from mosaic.learners.played_lane import Discount, PlayedLane, Trains
+from mosaic.learners.ppo import PpoLearner
+from mosaic.learners.ppo_options import PpoOptions
+from mosaic.models.architecture import Architecture
+from mosaic.models.engine import LearnSettings
+from mosaic.models.layout import initial_weights
+from mosaic.runners.others import ControllerOthers
+
+COMPILED_ENVS, PYTHON_ENVS = 32, 8
+COMPILED_STEPS, PYTHON_STEPS = 64, 128
+_ROWS_PER_THREAD = 4096  # below so many decisions an iteration, meeting costs more than a second thread gives
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    learner: PpoLearner
+    casting: Casting
+    spec: EnvSpec
+    architectures: tuple[Architecture, ...]  # of each policy
+    engine: str
+    said: str  # what was picked, and why, in one line
+
+
+def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
+    """Makes envs and policies. Whoever calls this closes the learner."""
+    env = make_env(config.environment)
+    spec = env.spec
+    env.close()
+    casting = read_casting(config, spec)
+    plan = casting.plan
+    rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
+    engine, why = _engine(options, list(rows.values()))
+    compiled = not casting.played and engine == "fused" and make_compiled_vector(config.environment, 1) is not None
+    envs = config.environment.num_envs or (COMPILED_ENVS if compiled else PYTHON_ENVS)
+    steps = options.n_steps or (COMPILED_STEPS if compiled else PYTHON_STEPS)
+    threads = _threads(options, compiled, envs, steps * len(casting.learners))
+    lanes: list[Lane] = []
+    shape: VectorShape | None = None
+    architectures: tuple[Architecture, ...] = ()
+    fused = False
+    for number in range(threads):
+        share = envs * (number + 1) // threads - envs * number // threads
+        vector = _vector(config, casting, options, spec, share, compiled, number)
+        shape = vector.shape
+        plan.check(shape)
+        architectures = _architectures(casting, options, shape, rows)
+        fused = isinstance(vector, CompiledVector) and len(set(architectures)) == 1
+        seed = child_seed(config.seed, "lane", number)
+        if fused:
+            assert isinstance(vector, CompiledVector)
+            lanes.append(_fused_lane(vector, casting, architectures, options, steps, config.seed, seed))
+        else:
+            lanes.append(_played_lane(vector, casting, architectures, options, engine, steps, config.seed, seed))
+    learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps)
+    world = "compiled twin" if compiled else "Python envs"
+    crew = f", {threads} threads" if threads > 1 else ""
+    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout{crew}"
+    return Assembled(learner, casting, spec, architectures, engine, said)
+
+
+def _engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[str, str]:
+    """fused wherever it can: it is an order of magnitude faster on small nets."""
+    pictures = any(part.picture for code in rows for part in code.parts)
+    needs = [
+        reason
+        for reason, needed in (
+            ("it sees pictures", pictures),
+            ("it has memory", options.memory is not None),
+            ("it has a network of its own", options.network is not None),
+            ("it has an extra loss", options.extra_loss is not None),
+            ("device=cuda", options.device == "cuda"),
+            ("compile=true", options.compile),
+        )
+        if needed
+    ]
+    if options.engine == "fused" and needs:
+        raise InputError(f"The fused engine cannot do this: {', '.join(needs)}. Use engine=torch, or leave it out.")
+    if options.engine == "torch":
+        return "torch", "asked for"
+    if needs:
+        return "torch", needs[0]
+    return "fused", "asked for" if options.engine == "fused" else "a plain net"
+
+
+def _threads(options: PpoOptions, compiled: bool, envs: int, rows_per_env: int) -> int:
+    cores = len(os.sched_getaffinity(0))
+    if not compiled:
+        if options.threads not in (None, 1):
+            raise InputError("threads needs an env with a compiled twin; Python envs take env_processes=N instead.")
+        return 1
+    if options.threads is not None:
+        if options.threads > envs:
+            raise InputError(f"{options.threads} threads cannot share {envs} envs. Set environment.num_envs higher.")
+        return options.threads
+    return max(1, min(cores, envs * rows_per_env // _ROWS_PER_THREAD)) if options.n_epochs <= 4 else 1
+
+
+def _vector(
+    config: RunConfig, casting: Casting, options: PpoOptions, spec: EnvSpec, envs: int, compiled: bool, number: int
+) -> VectorEnv:
+    if compiled:
+        vector = make_compiled_vector(config.environment, envs)
+        assert vector is not None
+        return vector
+    seed = child_seed(config.seed, "others", number)
+    make_others: Callable[[], ControllerOthers] | None = None
+    if casting.played:
+        make_others = partial(ControllerOthers, spec, dict(casting.played), seed)
+    if options.env_processes:
+        from mosaic.envs.process_vector import ProcessVector
+
+        return ProcessVector(partial(make_env, config.environment), envs, options.env_processes, make_others)
+    others = make_others() if make_others else None
+    return PythonVector([make_env(config.environment) for _ in range(envs)], others)
+
+
+def _architectures(
+    casting: Casting, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
+) -> tuple[Architecture, ...]:
+    plan = casting.plan
+    critic = shape.width * len(shape.agents) if plan.central else 0
+    made = []
+    for policy in range(len(plan.names)):
+        agent = plan.agents_of(policy, shape.agents)[0]
+        parts = rows[agent].parts if agent in rows else ()
+        pictures = any(part.picture for part in parts)
+        made.append(
+            Architecture(
+                observation=plan.width_of(policy, shape),
+                head=plan.head_of(policy, shape),
+                hidden=options.hidden,
+                activation=options.activation,
+                shared=options.share_layers and not critic,
+                critic_observation=critic,
+                critic_hidden=options.critic_hidden,
+                parts=parts if pictures else (),
+                memory=options.memory,
+                memory_size=options.memory_size,
+            )
+        )
+    return tuple(made)
+
+
+def _fused_lane(
+    vector: CompiledVector,
+    casting: Casting,
+    architectures: Sequence[Architecture],
+    options: PpoOptions,
+    steps: int,
+    run_seed: int,
+    seed: int,
+) -> FusedLane:
+    rows = steps * vector.shape.slots
+    hyper = make_hyper(
+        n_epochs=options.n_epochs,
+        batch_size=min(options.batch_size, rows),
+        gamma=options.gamma,
+        gae_lambda=options.gae_lambda,
+        clip_range=options.clip_range,
+        ent_coef=options.ent_coef,
+        vf_coef=options.vf_coef,
+        max_grad_norm=options.max_grad_norm,
+        clip_range_vf=options.clip_range_vf,
+        target_kl=options.target_kl,
+        normalize_advantage=options.normalize_advantage,
+    )
+    return FusedLane(
+        vector,
+        casting.plan,
+        architectures[0],
+        _initial(architectures, options, run_seed),
+        hyper,
+        steps,
+        seed,
+        places=options.league_places,
+        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
+        normalise=options.normalize_observations,
+    )
+
+
+def _played_lane(
+    vector: VectorEnv,
+    casting: Casting,
+    architectures: Sequence[Architecture],
+    options: PpoOptions,
+    engine: str,
+    steps: int,
+    run_seed: int,
+    seed: int,
+) -> PlayedLane:
+    def make(policy: int, engine_seed: int) -> Trains:
+        if engine == "fused":
+            fused = FusedEngine(architectures[policy], engine_seed, options.log_std_init)
+            fused.load(_initial(architectures, options, run_seed)[policy])
+            return fused
+        return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), options)
+
+    settings = LearnSettings(
+        n_epochs=options.n_epochs,
+        batch_size=min(options.batch_size, steps * vector.shape.slots),
+        clip_range=options.clip_range,
+        clip_range_vf=options.clip_range_vf,
+        ent_coef=options.ent_coef,
+        vf_coef=options.vf_coef,
+        max_grad_norm=options.max_grad_norm,
+        target_kl=options.target_kl,
+        normalize_advantage=options.normalize_advantage,
+    )
+    return PlayedLane(
+        vector,
+        casting.plan,
+        architectures,
+        make,
+        settings,
+        Discount(np.float32(options.gamma), np.float32(options.gae_lambda)),
+        steps,
+        seed,
+        places=options.league_places,
+        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
+        normalise=options.normalize_observations,
+    )
+
+
+def _torch_engine(architecture: Architecture, seed: int, options: PpoOptions) -> Trains:
+    import torch
+
+    from mosaic.learners.torch_engine import TorchEngine, TorchOptions
+
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        torch.set_num_threads(1 if architecture.plain else len(os.sched_getaffinity(0)))
+    return TorchEngine(
+        architecture,
+        seed,
+        TorchOptions(device, options.compile, options.network, options.extra_loss, options.log_std_init),
+    )
+
+
+def _initial(architectures: Sequence[Architecture], options: PpoOptions, seed: int) -> list[NDArray[np.float32]]:
+    return [
+        initial_weights(architecture, child_seed(seed, "weights", policy), options.log_std_init)
+        for policy, architecture in enumerate(architectures)
+    ]
+
+
+def _selfplay_envs(options: PpoOptions, envs: int) -> int:
+    return round(envs * options.selfplay_share)

@@ -1,0 +1,118 @@
+"""Who learns and who is played by others, as a run configuration says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.run import RunConfig
+from mosaic.core.code import load_code
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.plugins import plugins
+from mosaic.core.reference import split_reference
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.plan import Plan
+from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
+
+_SNAPSHOT = re.compile(r"self@-(\d+)")
+_EPISODES_ASKED = 8  # a function that maps agents to policies must answer the same for all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Casting:
+    plan: Plan
+    learners: tuple[AgentID, ...]  # the agents of the plan
+    played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
+    ages: tuple[int, ...]  # of `self@-N`: how old the opponents in self-play are
+
+
+def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
+    agents = spec.possible_agents
+    if not agents:
+        raise InputError(f"{spec.env_id} cannot name its agents ahead, and a learner needs to know them.")
+    paradigm: PolicyConfiguration = config.policy_configuration or "parameter_sharing"
+    said = _said(config, agents)
+    played: dict[AgentID, PolicyID] = {}
+    named: dict[AgentID, str] = {}
+    ages: list[int] = []
+    for agent, policy in said.items():
+        snapshot = _SNAPSHOT.fullmatch(policy)
+        if snapshot:
+            ages.append(int(snapshot[1]))
+        elif policy == "human":
+            raise InputError(
+                f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
+                "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
+            )
+        elif split_reference(policy)[0] in plugins("mosaic.policies"):
+            played[agent] = policy
+        else:
+            named[agent] = policy
+    learners = tuple(agent for agent in agents if agent not in played)
+    if not learners:
+        raise InputError(f"Nobody learns: every agent of {spec.env_id} has a fixed policy. Leave one --agent out.")
+    if ages and paradigm != "self_play":
+        raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
+    plan = _plan(paradigm, learners, named, spec)
+    return Casting(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
+
+
+def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyID]:
+    """What the rules say about each agent; those they do not name learn as the policy configuration has it."""
+    if isinstance(config.agents, str):
+        mapping = parse_mapping([config.agents])
+        assert isinstance(mapping, FunctionMapping)
+        for agent in agents:
+            answers = {mapping.seat(agent, episode).policy for episode in range(_EPISODES_ASKED)}
+            if len(answers) > 1:
+                raise InputError(
+                    f"{config.agents} gives {agent} another policy from episode to episode "
+                    f"({', '.join(sorted(answers))}); while training an agent keeps its policy."
+                )
+        return {agent: mapping.seat(agent, 0).policy for agent in agents}
+    rules = PolicyMapping.of(config.agents)
+    everybody = PolicyMapping((*rules.rules, ("*", "")))
+    everybody.check(agents)
+    seats = {agent: everybody.seat(agent).policy for agent in agents}
+    return {agent: policy for agent, policy in seats.items() if policy}
+
+
+def _plan(
+    paradigm: PolicyConfiguration, learners: tuple[AgentID, ...], named: Mapping[AgentID, str], spec: EnvSpec
+) -> Plan:
+    if paradigm == "self_play":
+        return Plan(("learner",), (0,) * len(learners), (True,), self_play=True)
+    central = paradigm == "shared_value_function"
+    default = {agent: agent for agent in learners} if paradigm == "independent" else _groups(learners, spec)
+    policy = [named.get(agent, default[agent]) for agent in learners]
+    names = tuple(dict.fromkeys(policy))
+    return Plan(names, tuple(names.index(name) for name in policy), (True,) * len(names), central)
+
+
+def _groups(learners: Sequence[AgentID], spec: EnvSpec) -> dict[AgentID, str]:
+    """One policy for all agents that see and act alike, called after them where there are several kinds."""
+    kinds: dict[str, list[AgentID]] = {}
+    for agent in learners:
+        kinds.setdefault(f"{spec.observation_spaces[agent]} {spec.action_spaces[agent]}", []).append(agent)
+    if len(kinds) == 1:
+        return dict.fromkeys(learners, "shared")
+    stems = [re.sub(r"_?\d+$", "", members[0]) for members in kinds.values()]
+    unique = len(set(stems)) == len(stems)
+    names = stems if unique else [members[0] for members in kinds.values()]
+    return {agent: name for name, members in zip(names, kinds.values(), strict=True) for agent in members}
+
+
+def _trained(config: RunConfig, plan: Plan) -> tuple[bool, ...]:
+    asked = config.policies_to_train
+    if asked is None:
+        return plan.trained
+    if isinstance(asked, str):
+        decide = load_code(asked)
+        return tuple(bool(decide(name)) for name in plan.names)
+    for name in asked:
+        if name not in plan.names:
+            raise unknown("policy that learns", name, plan.names)
+    return tuple(name in asked for name in plan.names)

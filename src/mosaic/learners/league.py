@@ -1,0 +1,151 @@
+"""Against whom does a learner play? Frozen snapshots of itself, and how strong each of them is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sampling: TypeAlias = Literal["uniform", "latest", "prioritised"]
+CENTRE = 1500.0  # the untrained network
+_POINTS = 400 / math.log(10)  # of Elo's scale for one unit of log-odds
+_MEMORY_GAMES = 2000.0  # older games fade
+_PRIOR_GAMES = 20.0  # how many drawn games the last rating counts as
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The learner as it was."""
+
+    env_steps: int
+    weights: NDArray[np.float32]
+    shift: NDArray[np.float32]  # how it normalised what it saw; empty where it did not
+    scale: NDArray[np.float32]
+    rating: float
+    score: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))  # learner's wins, draws, losses; faded
+
+    @property
+    def games(self) -> float:
+        return float(self.score.sum())
+
+    @property
+    def learner_score(self) -> float:
+        """Share of points that the learner takes from it; an even game where none was played."""
+        return float(self.score[0] + self.score[1] / 2 + 1.0) / (self.games + 2.0)
+
+
+@dataclass(slots=True)
+class League:
+    """Snapshots from old to new. At most `size` stay: among neighbours the one whose loss leaves the smallest gap goes,
+    gaps being measured in relative age, so that recent ones stand dense and old ones sparse."""
+
+    size: int
+    sampling: Sampling
+    ages: tuple[int, ...] = ()  # asked for as self@-N: one place each, the newest snapshot that is at least so old
+    rating: float = CENTRE  # of the learner
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def add(
+        self, env_steps: int, weights: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
+    ) -> None:
+        self.snapshots.append(Snapshot(env_steps, weights.copy(), shift.copy(), scale.copy(), self.rating))
+        while len(self.snapshots) > self.size:
+            del self.snapshots[self._spare(env_steps)]
+
+    def _spare(self, now: int) -> int:
+        """Never the first, the last, or one that an asked age needs."""
+        needed = {id(self.aged(age, now)) for age in self.ages}
+        ages = [now - snapshot.env_steps + 1 for snapshot in self.snapshots]
+        inner = [k for k in range(1, len(ages) - 1) if id(self.snapshots[k]) not in needed]
+        return min(inner or [1], key=lambda k: ages[k - 1] / ages[k + 1])
+
+    def aged(self, age: int, now: int) -> Snapshot:
+        """The newest that is at least `age` env steps old; the oldest where none is."""
+        old = [snapshot for snapshot in self.snapshots if now - snapshot.env_steps >= age]
+        return old[-1] if old else self.snapshots[0]
+
+    def draw(self, places: int, now: int, generator: np.random.Generator) -> list[Snapshot]:
+        """Who sits in the frozen places: asked ages first, then the newest, then others by the rule."""
+        chosen = [self.aged(age, now) for age in self.ages][:places]
+        if self.ages:
+            return chosen
+        newest, others = self.snapshots[-1], self.snapshots[:-1]
+        chosen.append(newest)
+        wanted = min(places - 1, len(others))
+        if self.sampling == "latest" or wanted <= 0:
+            return chosen
+        weights = [self._interest(snapshot) for snapshot in others]
+        odds = np.array(weights) / sum(weights)
+        picked = generator.choice(len(others), size=wanted, replace=False, p=odds)
+        return chosen + [others[k] for k in sorted(picked)]
+
+    def _interest(self, snapshot: Snapshot) -> float:
+        return (1.0 - snapshot.learner_score) ** 2 + 0.01 if self.sampling == "prioritised" else 1.0
+
+    def record(self, opponents: Sequence[Snapshot], scores: NDArray[np.int64]) -> None:
+        """Games since the last call, [place, (won, drawn, lost)], and what they say about the learner's strength."""
+        for snapshot, score in zip(opponents, scores, strict=False):
+            snapshot.score += score
+            if snapshot.games > _MEMORY_GAMES:
+                snapshot.score *= _MEMORY_GAMES / snapshot.games
+        played = [(s.rating, float(c.sum()), float(c[0] + c[1] / 2)) for s, c in zip(opponents, scores, strict=False)]
+        self.rating = performance_rating(self.rating, played)
+
+    def facts(self) -> list[dict[str, float]]:
+        """For metrics and people, from old to new."""
+        return [
+            {"env_steps": s.env_steps, "rating": s.rating, "learner_score": s.learner_score} for s in self.snapshots
+        ]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {"league.rating": np.array([self.rating])}
+        for k, snapshot in enumerate(self.snapshots):
+            arrays |= {
+                f"league.{k}.weights": snapshot.weights,
+                f"league.{k}.shift": snapshot.shift,
+                f"league.{k}.scale": snapshot.scale,
+                f"league.{k}.facts": np.array([snapshot.env_steps, snapshot.rating, *snapshot.score]),
+            }
+        return arrays
+
+    def load_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self.rating = float(arrays["league.rating"][0])
+        self.snapshots = []
+        while (name := f"league.{len(self.snapshots)}") + ".weights" in arrays:
+            facts = arrays[f"{name}.facts"]
+            self.snapshots.append(
+                Snapshot(
+                    env_steps=int(facts[0]),
+                    weights=arrays[f"{name}.weights"].copy(),
+                    shift=arrays[f"{name}.shift"].copy(),
+                    scale=arrays[f"{name}.scale"].copy(),
+                    rating=float(facts[1]),
+                    score=facts[2:5].copy(),
+                )
+            )
+
+
+def performance_rating(before: float, played: Sequence[tuple[float, float, float]]) -> float:
+    """The rating that makes the points expected against rated opponents equal to the points taken.
+
+    `played` holds (opponent's rating, games, points). The last rating counts as some drawn games, so that one side
+    winning everything does not send it to infinity; old knowledge weighs at most as much as a few games, because the
+    learner changes.
+    """
+    sides = [(before, _PRIOR_GAMES, _PRIOR_GAMES / 2), *((r, n, p) for r, n, p in played if n > 0)]
+    rating = before
+    for _ in range(50):  # Newton's steps on a concave likelihood
+        slope = curvature = 0.0
+        for opponent, games, points in sides:
+            expected = 1.0 / (1.0 + math.exp((opponent - rating) / _POINTS))
+            slope += points - games * expected
+            curvature += games * expected * (1.0 - expected)
+        step = max(-200.0, min(200.0, _POINTS * slope / max(curvature, 1e-9)))
+        rating += step
+        if abs(step) < 1e-6:
+            break
+    return rating

@@ -1,0 +1,47 @@
+"""Which policy sits on which agent's chair, in every env of a vector."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.envs.compiled.chance import next_uniform
+
+
+class Seats(NamedTuple):
+    """Policies go by number: the learners first, then the places of frozen opponents."""
+
+    brain: NDArray[np.int64]  # [E, A] who plays for each agent now
+    rng: NDArray[np.uint64]  # [E] the draws of new seats
+    league: NDArray[np.int64]  # [2]: envs from this number on play against the league; how many places are filled
+    slip: NDArray[np.float32]  # [places] how often each frozen opponent errs at random; 1 is a random player
+    rated: NDArray[np.uint8]  # [E] whether the game under way counts: its opponent has not changed since it began
+
+
+def make_seats(brains: NDArray[np.int64], envs: int, seed: int, selfplay_envs: int, places: int) -> Seats:
+    """`brains` says who plays for each agent as long as there is no league."""
+    generator = np.random.default_rng(seed)
+    return Seats(
+        brain=np.tile(brains, (envs, 1)),
+        rng=generator.integers(1, 2**62, envs).astype(np.uint64),
+        league=np.array([selfplay_envs, 0], np.int64),
+        slip=np.zeros(max(1, places), np.float32),
+        rated=np.ones(envs, np.uint8),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sit_down(seats: Seats, env: int, learners: int) -> None:
+    """A new episode of a league env: the learner takes one chair at random, one frozen opponent all others."""
+    places = seats.league[1]
+    seats.rated[env] = 1
+    if env < seats.league[0] or places == 0:
+        return
+    agents = seats.brain.shape[1]
+    chair = min(int(next_uniform(seats.rng, env) * agents), agents - 1)
+    opponent = learners + min(int(next_uniform(seats.rng, env) * places), places - 1)
+    for agent in range(agents):
+        seats.brain[env, agent] = 0 if agent == chair else opponent

@@ -1,0 +1,202 @@
+"""Training in any env that is played in Python: one agent or several, by turns or at once, in tables of either kind.
+
+An agent's step lasts from its action to its next observation, or to its end, with all rewards in between: what the
+others do is part of its world. It learns from a step right before it decides again, so that SARSA's next action is the
+one that is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Mask, Turn
+from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.learners.tabular.hashed_keys import KeyOf, keys_of
+from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
+from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.schedules import epsilon_after
+from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.storage import Storage
+from mosaic.learners.tabular.twin_training import Statistics
+
+COUNTS = "seats.json"
+
+
+class Seat(NamedTuple):
+    """One agent's place at its table."""
+
+    codes: Codes
+    table: str
+    key: KeyOf
+
+
+class SeatsTraining:
+    """`tables` names a table for each agent; those of one name share it. Each episode is seeded by its number."""
+
+    def __init__(
+        self,
+        env: Env,
+        tables: Mapping[AgentID, str],
+        storage: Storage,
+        algorithm: str,
+        options: TabularOptions,
+        seed: int,
+        *,
+        bins: BinsGiven | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self._env, self._storage, self._options, self._seed = env, storage, options, seed
+        self._memory_limit = memory_limit
+        self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
+        self.learners: dict[str, TabularLearner] = {}
+        check_sharing(tables, {agent: seat.codes for agent, seat in self._seats.items()}, algorithm)
+        owners = {seat.table: seat.codes for seat in self._seats.values()}
+        for number, (table, codes) in enumerate(owners.items()):
+            self.learners[table] = self._new(codes, algorithm, child_seed(seed, "learner", number))
+        self.env_steps = self.agent_steps = self.episodes = 0
+        self._statistics, self._errors = TrainingStatistics(), _Mean()
+
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        """Whole episodes until so many agent steps are done, or so many episodes in all (0: no such limit)."""
+        goal = self.agent_steps + steps
+        while self.agent_steps < goal and not (episodes and self.episodes >= episodes):
+            before = {table: learner.epsilon for table, learner in self.learners.items()}
+            self._play(self._env.reset(child_seed(self._seed, "tabular", "train", self.episodes)))
+            self.episodes += 1
+            for table, learner in self.learners.items():  # once, however many agents of the table have ended
+                learner.episodes = self.episodes
+                learner.epsilon = epsilon_after(self._options, before[table], self.episodes)
+
+    def _play(self, turn: Turn) -> None:
+        waiting: dict[AgentID, tuple[int, int]] = {}  # who acted and has not learned from it yet: row and column
+        earned: dict[AgentID, float] = {}
+        first, total, length = next(iter(self._seats)), 0.0, 0
+        while turn.observations:
+            actions = {agent: self._decide(agent, turn, waiting, earned) for agent in turn.observations}
+            turn = self._env.step(actions)
+            length += 1
+            self.agent_steps += len(actions)
+            total += turn.rewards.get(first, 0.0)
+            for agent, reward in turn.rewards.items():
+                earned[agent] = earned.get(agent, 0.0) + reward
+            for agent in turn.final_observations:
+                if agent in waiting:
+                    self._end(agent, turn, waiting.pop(agent), earned[agent])
+        self.env_steps += length
+        self._statistics.add_episode(total, length)
+
+    def _decide(
+        self, agent: AgentID, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]
+    ) -> Any:
+        seat = self._seats[agent]
+        learner = self.learners[seat.table]
+        row, mask = self._row(seat, turn.observations[agent]), _flat(seat.codes.actions, turn.action_masks.get(agent))
+        if agent in waiting:
+            self._errors.add(learner.update(*waiting[agent], earned[agent], row, False, mask))
+        column = learner.select_action(row, mask)
+        waiting[agent], earned[agent] = (row, column), 0.0
+        return seat.codes.actions.decode(column)
+
+    def _end(self, agent: AgentID, turn: Turn, step: tuple[int, int], earned: float) -> None:
+        """A state after which nothing comes needs no row: its value is never asked."""
+        seat, terminated = self._seats[agent], turn.terminated[agent]
+        last = step[0] if terminated else self._row(seat, turn.final_observations[agent])
+        learner = self.learners[seat.table]
+        self._errors.add(learner.update(*step, earned, last, terminated, truncated=not terminated))
+
+    def _row(self, seat: Seat, observation: Any) -> int:
+        key = seat.key(observation)
+        learner = self.learners[seat.table]
+        return learner.row(key) if isinstance(learner, HashedLearner) else key
+
+    def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:
+        return {
+            table: tuple(agent for agent, seat in self._seats.items() if seat.table == table) for table in self.learners
+        }
+
+    @property
+    def coverage(self) -> float:
+        """The share of (state, action) pairs that were ever tried; in hashed tables, of the states that were met."""
+        tried = sum(int((learner.visits > 0).sum()) for learner in self.learners.values())
+        pairs = sum(_states(learner) * learner.actions for learner in self.learners.values())
+        return tried / pairs if pairs else 0.0
+
+    def read_statistics(self) -> Statistics:
+        """And begin new ones. The return is the first agent's."""
+        seen, self._statistics = self._statistics, TrainingStatistics()
+        errors, self._errors = self._errors, _Mean()
+        any_ended = seen.total_episodes > 0
+        return Statistics(
+            seen.total_episodes,
+            seen.mean_reward if any_ended else None,
+            seen.min_reward if any_ended else None,
+            seen.max_reward if any_ended else None,
+            seen.mean_episode_length if any_ended else None,
+            errors.mean,
+            next(iter(self.learners.values())).epsilon,
+        )
+
+    def save(self, folder: Path) -> None:
+        for table, learner in self.learners.items():
+            learner.save(table_file(folder, table))
+        counts = {"episodes": self.episodes, "agent_steps": self.agent_steps}
+        (folder / COUNTS).write_text(json.dumps(counts))
+
+    def restore(self, folder: Path, env_steps: int) -> None:
+        for table in self.learners:
+            file = table_file(folder, table)
+            hashed = is_hashed(file)
+            self.learners[table] = HashedLearner.load(file, self._memory_limit) if hashed else TabularLearner.load(file)
+        counts = json.loads((folder / COUNTS).read_text())
+        self.env_steps, self.episodes, self.agent_steps = env_steps, counts["episodes"], counts["agent_steps"]
+
+    def _new(self, codes: Codes, algorithm: str, seed: int) -> TabularLearner:
+        if self._storage == "hashed":
+            return HashedLearner(codes.actions.size, algorithm, self._options, seed, memory_limit=self._memory_limit)
+        return TabularLearner(codes.states.size, codes.actions.size, algorithm, self._options, seed)
+
+
+class _Mean:
+    """Of the absolute errors."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, error: float) -> None:
+        self._sum += abs(error)
+        self._count += 1
+
+    @property
+    def mean(self) -> float | None:
+        return self._sum / self._count if self._count else None
+
+
+def table_file(folder: Path, table: str) -> Path:
+    return folder / f"seat-{table}.safetensors"
+
+
+def is_hashed(file: Path) -> bool:
+    return keys_file(file).exists()
+
+
+def _seat(spec: EnvSpec, agent: AgentID, table: str, bins: BinsGiven | None) -> Seat:
+    codes = codes_of(spec, agent, bins)
+    return Seat(codes, table, keys_of(codes.states))
+
+
+def _flat(actions: SpaceCode, mask: Any) -> Mask | None:
+    return None if mask is None else mask if len(actions.counts) == 1 else flatten_mask(actions, mask)
+
+
+def _states(learner: TabularLearner) -> int:
+    return len(learner) if isinstance(learner, HashedLearner) else learner.states

@@ -1,0 +1,119 @@
+"""What became of the episodes of a rollout: flat counters that compiled loops fill and Python reads when it likes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.envs.vector import VectorShape
+from mosaic.learners.seats import Seats, sit_down
+from mosaic.learners.track import Track
+
+WINDOW = 100  # episodes in a mean that is shown
+EPISODES, SUM, LENGTHS = 0, 1, 2
+
+
+class Tally(NamedTuple):
+    returns: NDArray[np.float32]  # [E*A] of the episodes under way
+    length: NDArray[np.int64]  # [E]
+    alive: NDArray[np.int64]  # [E] agents that have not ended yet
+    recent: NDArray[np.float32]  # [learners, WINDOW] returns of the last episodes
+    recent_length: NDArray[np.int64]  # [WINDOW]
+    finished: NDArray[np.int64]  # [learners + 1] episodes of each learner; last: of the envs
+    decisions: NDArray[np.int64]  # [1] agent steps of all policies
+    scores: NDArray[np.int64]  # [places, 3] games that the learner won, drew and lost against each frozen place
+    selfplay: NDArray[np.int64]  # [3] the same for the first agent where the learner plays itself
+    discounted: NDArray[np.float32]  # [E*A] running discounted return
+    spread: NDArray[np.float64]  # [A, 3] count, sum and sum of squares of it
+
+
+def make_tally(shape: VectorShape, learners: int, places: int) -> Tally:
+    return Tally(
+        returns=np.zeros(shape.rows, np.float32),
+        length=np.zeros(shape.envs, np.int64),
+        alive=np.full(shape.envs, len(shape.agents), np.int64),
+        recent=np.zeros((learners, WINDOW), np.float32),
+        recent_length=np.zeros(WINDOW, np.int64),
+        finished=np.zeros(learners + 1, np.int64),
+        decisions=np.zeros(1, np.int64),
+        scores=np.zeros((max(1, places), 3), np.int64),
+        selfplay=np.zeros(3, np.int64),
+        discounted=np.zeros(shape.rows, np.float32),
+        spread=np.zeros((len(shape.agents), 3)),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def book(
+    tally: Tally,
+    seats: Seats,
+    track: Track,
+    time: int,
+    term: NDArray[np.uint8],
+    trunc: NDArray[np.uint8],
+    learners: int,
+    gamma: np.float32,
+) -> bool:
+    """After a step: returns, ends and scores; new seats where an episode is over. Answers whether somebody was cut."""
+    envs, agents = seats.brain.shape
+    cut = False
+    for env in range(envs):
+        tally.length[env] += 1
+        for agent in range(agents):
+            row = env * agents + agent
+            reward = track.reward[time, row]
+            tally.returns[row] += reward
+            now = tally.discounted[row] * gamma + reward
+            tally.discounted[row] = now
+            tally.spread[agent, 0] += 1.0
+            tally.spread[agent, 1] += now
+            tally.spread[agent, 2] += now * now
+            ended = term[row] | trunc[row]
+            track.ended[time, row] = ended
+            track.bootstrap[time, row] = np.float32(0)
+            if ended:
+                tally.discounted[row] = np.float32(0)
+                tally.alive[env] -= 1
+                brain = seats.brain[env, agent]
+                if brain < learners:
+                    tally.recent[brain, tally.finished[brain] % WINDOW] = tally.returns[row]
+                    tally.finished[brain] += 1
+                cut = cut or trunc[row] > term[row]
+        if tally.alive[env] <= 0:
+            close_episode(tally, seats, env, learners)
+    return cut
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def close_episode(tally: Tally, seats: Seats, env: int, learners: int) -> None:
+    agents = seats.brain.shape[1]
+    total = tally.finished.shape[0] - 1
+    tally.recent_length[tally.finished[total] % WINDOW] = tally.length[env]
+    tally.finished[total] += 1
+    if agents > 1:
+        chair, opponent = 0, -1
+        for agent in range(agents):
+            if seats.brain[env, agent] == 0:
+                chair = agent
+            elif seats.brain[env, agent] >= learners:
+                opponent = seats.brain[env, agent] - learners
+        if opponent < 0:
+            chair = 0
+        mine = tally.returns[env * agents + chair]
+        best = np.float32(-np.inf)
+        for agent in range(agents):
+            if agent != chair:
+                best = max(best, tally.returns[env * agents + agent])
+        outcome = 0 if mine > best else (1 if mine == best else 2)
+        if opponent < 0:
+            tally.selfplay[outcome] += 1
+        elif seats.rated[env]:
+            tally.scores[opponent, outcome] += 1
+    for row in range(env * agents, env * agents + agents):
+        tally.returns[row] = np.float32(0)
+    tally.length[env] = 0
+    tally.alive[env] = agents
+    sit_down(seats, env, learners)

@@ -1,0 +1,1 @@
+"""What a policy's network is, and how it is computed."""

@@ -1,0 +1,112 @@
+"""How a stack of dense layers is computed, and its gradient: BLAS products on views of flat vectors.
+
+A net is data, not code: it says where each layer lies in the weights and in the scratch, so one compiled function
+serves every depth and width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.models.activations import NONE, SILU, add_bias, times_derivative
+
+_ZERO = np.float32(0)
+
+
+class Net(NamedTuple):
+    """Where the layers of one stack lie."""
+
+    dims: NDArray[np.int64]  # widths: input, hidden ones, output
+    weights: NDArray[np.int64]  # of each layer: where its matrix [in, out] starts in the flat weights; its bias follows
+    columns: NDArray[np.int64]  # of each layer: scratch columns before its output
+    activation: np.int64  # of the hidden layers
+
+
+class NetScratch(NamedTuple):
+    """What a net computes for a batch, layer after layer."""
+
+    outputs: NDArray[np.float32]
+    slopes: NDArray[np.float32]  # of silu's hidden layers
+    deltas: NDArray[np.float32]  # d(loss) / d(output of a layer), activation included
+
+
+def make_net_scratch(net: Net, rows: int) -> NetScratch:
+    size = rows * int(net.dims[1:].sum())
+    slopes = size if net.activation == SILU else 1
+    return NetScratch(np.zeros(size, np.float32), np.zeros(slopes, np.float32), np.zeros(size, np.float32))
+
+
+def no_net_scratch() -> NetScratch:
+    """For the value net of a model that has none of its own."""
+    return NetScratch(np.zeros(1, np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True, inline="always")
+def matrix(flat: NDArray[np.float32], start: int, rows: int, columns: int) -> NDArray[np.float32]:
+    return flat[start : start + rows * columns].reshape(rows, columns)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def forward(
+    weights: NDArray[np.float32], net: Net, inputs: NDArray[np.float32], scratch: NetScratch
+) -> NDArray[np.float32]:
+    """The last layer's output [rows, out], a view of the scratch."""
+    rows = inputs.shape[0]
+    last = net.dims.shape[0] - 2
+    x = inputs
+    for layer in range(last + 1):
+        width_in, width_out, start = net.dims[layer], net.dims[layer + 1], net.weights[layer]
+        place = net.columns[layer] * rows
+        y = matrix(scratch.outputs, place, rows, width_out)
+        np.dot(x, matrix(weights, start, width_in, width_out), y)
+        bias = start + width_in * width_out
+        activation = net.activation if layer < last else NONE
+        slopes = matrix(scratch.slopes, place, rows, width_out) if activation == SILU else y
+        add_bias(y, weights[bias : bias + width_out], activation, slopes)
+        x = y
+    return x
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def last_delta(net: Net, rows: int, scratch: NetScratch) -> NDArray[np.float32]:
+    """Where `backward` expects d(loss) / d(output)."""
+    last = net.dims.shape[0] - 2
+    delta: NDArray[np.float32] = matrix(scratch.deltas, net.columns[last] * rows, rows, net.dims[last + 1])
+    return delta
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def backward(
+    weights: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    net: Net,
+    inputs: NDArray[np.float32],
+    scratch: NetScratch,
+) -> None:
+    """From `last_delta` to the gradient of all weights of this net. `forward` must have run on the same inputs."""
+    rows = inputs.shape[0]
+    for layer in range(net.dims.shape[0] - 2, -1, -1):
+        width_in, width_out, start = net.dims[layer], net.dims[layer + 1], net.weights[layer]
+        delta = matrix(scratch.deltas, net.columns[layer] * rows, rows, width_out)
+        below = net.columns[layer - 1] * rows if layer > 0 else 0
+        x = inputs if layer == 0 else matrix(scratch.outputs, below, rows, width_in)
+        np.dot(x.T, delta, matrix(gradient, start, width_in, width_out))
+        bias = start + width_in * width_out
+        _sum_rows(delta, gradient[bias : bias + width_out])
+        if layer > 0:
+            delta_below = matrix(scratch.deltas, below, rows, width_in)
+            np.dot(delta, matrix(weights, start, width_in, width_out).T, delta_below)
+            slopes = matrix(scratch.slopes, below, rows, width_in) if net.activation == SILU else x
+            times_derivative(delta_below, x, net.activation, slopes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _sum_rows(delta: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    out[:] = _ZERO
+    for i in range(delta.shape[0]):
+        for j in range(delta.shape[1]):
+            out[j] += delta[i, j]

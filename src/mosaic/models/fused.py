@@ -1,0 +1,346 @@
+"""How a plain network acts: compiled decisions for many rows at once.
+
+Rows may be wider than the network reads, masks and actions wider than its head: the first columns count. A mask without
+rows means that everything is legal. A critic row without columns means that the critic reads what the policy reads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.core.errors import InputError
+from mosaic.models.activations import CODES
+from mosaic.models.architecture import Architecture
+from mosaic.models.chance import draw_uniform
+from mosaic.models.dense import Net, NetScratch, forward, make_net_scratch, matrix, no_net_scratch
+from mosaic.models.layout import LOG_STD, POLICY, VALUE, Tensor, tensors
+
+CATEGORICAL, GAUSSIAN = 0, 1
+
+_ZERO, _HALF, _TWO = np.float32(0), np.float32(0.5), np.float32(2)
+_LOWEST = np.float32(-1e30)
+_FORBIDDEN = np.float32(-1e9)  # fastmath knows no infinity
+_LOG_ROOT_TWO_PI = np.float32(0.9189385332)
+_TWO_PI = np.float32(6.283185307)
+_TINY = np.float32(1e-9)
+
+
+class Head(NamedTuple):
+    """How outputs become actions."""
+
+    kind: np.int64  # CATEGORICAL or GAUSSIAN
+    sizes: NDArray[np.int64]  # choices of each categorical part
+    width: np.int64  # outputs
+    parts: np.int64  # numbers of one action
+    log_std: np.int64  # where the log of the Gaussian's deviations starts in the flat weights
+
+
+class Model(NamedTuple):
+    """Where everything lies in one flat vector of weights."""
+
+    policy: Net  # where shared, its last output is the value
+    value: Net  # where shared, the policy net
+    head: Head
+    shared: bool
+
+
+class Scratch(NamedTuple):
+    """Room for a batch; a thread needs its own."""
+
+    inputs: NDArray[np.float32]
+    critic_inputs: NDArray[np.float32]
+    policy: NetScratch
+    value: NetScratch
+
+
+def build_model(architecture: Architecture) -> Model:
+    if not architecture.plain:
+        raise InputError("The fused engine knows neither pictures nor memory: take the torch engine (engine: torch).")
+    places = tensors(architecture)
+    activation = np.int64(CODES[architecture.activation])
+    policy = _net([tensor for tensor in places if tensor.name.startswith(POLICY)], activation)
+    value = policy
+    if not architecture.shared:
+        value = _net([tensor for tensor in places if tensor.name.startswith(VALUE)], activation)
+    head = architecture.head
+    kind = CATEGORICAL if head.kind == "categorical" else GAUSSIAN
+    log_std = next((tensor.start for tensor in places if tensor.name == LOG_STD), 0)
+    return Model(
+        policy,
+        value,
+        Head(np.int64(kind), _integers(head.sizes), np.int64(head.width), np.int64(head.parts), np.int64(log_std)),
+        bool(architecture.shared),
+    )
+
+
+def _net(places: list[Tensor], activation: np.int64) -> Net:
+    matrices = [tensor for tensor in places if len(tensor.shape) == 2]
+    dims = _integers((*(tensor.shape[0] for tensor in matrices), matrices[-1].shape[1]))
+    columns = np.concatenate(([0], np.cumsum(dims[1:-1]))).astype(np.int64)
+    return Net(dims, _integers(tuple(tensor.start for tensor in matrices)), columns, activation)
+
+
+def _integers(values: tuple[int, ...]) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def make_scratch(model: Model, rows: int) -> Scratch:
+    """For batches of up to `rows` rows."""
+    inputs = np.zeros(rows * int(model.policy.dims[0]), np.float32)
+    critic_inputs = np.zeros(1 if model.shared else rows * int(model.value.dims[0]), np.float32)
+    value = no_net_scratch() if model.shared else make_net_scratch(model.value, rows)
+    return Scratch(inputs, critic_inputs, make_net_scratch(model.policy, rows), value)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def fitting(rows: NDArray[np.float32], width: int, room: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The rows, cut to the width that a net reads."""
+    if rows.shape[1] == width:
+        return rows
+    cut: NDArray[np.float32] = matrix(room, 0, rows.shape[0], width)
+    for i in range(rows.shape[0]):
+        for j in range(width):
+            cut[i, j] = rows[i, j]
+    return cut
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def policy_outputs(
+    weights: NDArray[np.float32], model: Model, obs: NDArray[np.float32], scratch: Scratch
+) -> NDArray[np.float32]:
+    """Logits or means in the first `head.width` columns."""
+    inputs = fitting(obs, model.policy.dims[0], scratch.inputs)
+    out: NDArray[np.float32] = forward(weights, model.policy, inputs, scratch.policy)
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def value_outputs(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    scratch: Scratch,
+) -> NDArray[np.float32]:
+    """Values in the last column; of a net of its own."""
+    seen = obs if critic_obs.shape[1] == 0 else critic_obs
+    inputs = fitting(seen, model.value.dims[0], scratch.critic_inputs)
+    out: NDArray[np.float32] = forward(weights, model.value, inputs, scratch.value)
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def outputs(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    scratch: Scratch,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Logits or means in the first `head.width` columns, and values in the last column; the same array where shared."""
+    out = policy_outputs(weights, model, obs, scratch)
+    if model.shared:
+        return out, out
+    return out, value_outputs(weights, model, obs, critic_obs, scratch)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def act_rows(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    scratch: Scratch,
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+    val: NDArray[np.float32],
+) -> None:
+    """Draws one decision for every row: action, its log-probability, the value of the state."""
+    out, values = outputs(weights, model, obs, critic_obs, scratch)
+    column = values.shape[1] - 1
+    for i in range(obs.shape[0]):
+        val[i] = values[i, column]
+    sample(weights, model.head, out, mask, rng, act, logp)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def sample_rows(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    scratch: Scratch,
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+) -> None:
+    """`act_rows` without values: a policy may act where its critic cannot see enough."""
+    sample(weights, model.head, policy_outputs(weights, model, obs, scratch), mask, rng, act, logp)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def greedy_rows(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    scratch: Scratch,
+    act: NDArray[np.float32],
+) -> None:
+    """The most probable action of every row; of equal ones the lowest."""
+    best_actions(model.head, policy_outputs(weights, model, obs, scratch), mask, act)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def value_rows(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    scratch: Scratch,
+    val: NDArray[np.float32],
+) -> None:
+    if model.shared:
+        values = policy_outputs(weights, model, obs, scratch)
+    else:
+        values = value_outputs(weights, model, obs, critic_obs, scratch)
+    column = values.shape[1] - 1
+    for i in range(obs.shape[0]):
+        val[i] = values[i, column]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def probabilities(
+    weights: NDArray[np.float32],
+    model: Model,
+    obs: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    scratch: Scratch,
+    shares: NDArray[np.float32],
+) -> None:
+    """Of every choice of a categorical head, part after part, into shares [rows, head.width]."""
+    out = policy_outputs(weights, model, obs, scratch)
+    head = model.head
+    forbid(head, out, mask)
+    for i in range(out.shape[0]):
+        first = 0
+        for part in range(head.sizes.shape[0]):
+            end = first + head.sizes[part]
+            top = _LOWEST
+            for a in range(first, end):
+                top = max(top, out[i, a])
+            total = _ZERO
+            for a in range(first, end):
+                shares[i, a] = np.exp(out[i, a] - top)
+                total += shares[i, a]
+            for a in range(first, end):
+                shares[i, a] /= total
+            first = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def forbid(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8]) -> None:
+    """Writes over the logits of illegal choices; row i of the mask belongs to row i of the logits."""
+    if mask.shape[0] > 0:
+        for i in range(out.shape[0]):
+            for a in range(head.width):
+                if mask[i, a] == 0:
+                    out[i, a] = _FORBIDDEN
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def sample(
+    weights: NDArray[np.float32],
+    head: Head,
+    out: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+) -> None:
+    """Draws actions from outputs; row i draws from stream i."""
+    if head.kind == CATEGORICAL:
+        forbid(head, out, mask)
+        _sample_choices(head, out, rng, act, logp)
+    else:
+        _sample_numbers(weights, head, out, rng, act, logp)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _sample_choices(
+    head: Head,
+    out: NDArray[np.float32],
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+) -> None:
+    for i in range(out.shape[0]):
+        first = 0
+        log_probability = _ZERO
+        for part in range(head.sizes.shape[0]):
+            end = first + head.sizes[part]
+            top = _LOWEST
+            for a in range(first, end):
+                top = max(top, out[i, a])
+            total = _ZERO
+            for a in range(first, end):
+                total += np.exp(out[i, a] - top)
+            level = draw_uniform(rng, i) * total
+            passed = _ZERO
+            chosen = first
+            for a in range(first, end):
+                share = np.exp(out[i, a] - top)
+                if share > _ZERO:  # rounding may carry the level past the sum: the last possible choice is kept then
+                    passed += share
+                    chosen = a
+                    if level < passed:
+                        break
+            act[i, part] = np.float32(chosen - first)
+            log_probability += out[i, chosen] - top - np.log(total)
+            first = end
+        logp[i] = log_probability
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _sample_numbers(
+    weights: NDArray[np.float32],
+    head: Head,
+    out: NDArray[np.float32],
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+) -> None:
+    for i in range(out.shape[0]):
+        log_probability = _ZERO
+        for part in range(head.parts):
+            log_std = weights[head.log_std + part]
+            radius = np.sqrt(-_TWO * np.log(draw_uniform(rng, i) + _TINY))
+            noise = radius * np.cos(_TWO_PI * draw_uniform(rng, i))
+            act[i, part] = out[i, part] + np.exp(log_std) * noise
+            log_probability -= _HALF * noise * noise + log_std + _LOG_ROOT_TWO_PI
+        logp[i] = log_probability
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def best_actions(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
+    if head.kind == GAUSSIAN:
+        for i in range(out.shape[0]):
+            for part in range(head.parts):
+                act[i, part] = out[i, part]
+        return
+    forbid(head, out, mask)
+    for i in range(out.shape[0]):
+        first = 0
+        for part in range(head.sizes.shape[0]):
+            best = first
+            for a in range(first + 1, first + head.sizes[part]):
+                if out[i, a] > out[i, best]:
+                    best = a
+            act[i, part] = np.float32(best - first)
+            first += head.sizes[part]

@@ -1,0 +1,1 @@
+"""Tuned options per env, one TOML file each; see mosaic.workers.presets."""

@@ -1,0 +1,44 @@
+"""Controllers for the agents that do not learn, inside a vector of envs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import PolicyController
+from mosaic.policies.registry import load_policy
+
+
+class ControllerOthers:
+    """Every env has controllers of its own, made when it plays for the first time."""
+
+    def __init__(self, spec: EnvSpec, policies: Mapping[AgentID, PolicyID], seed: int) -> None:
+        self.agents = tuple(policies)
+        self._spec, self._policies, self._seed = spec, dict(policies), seed
+        self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
+
+    def begin(self, index: int, seed: int) -> None:
+        for agent in self.agents:
+            self._controller(index, agent).begin((agent,), child_seed(seed, "policy", agent))
+
+    def act(self, index: int, turn: Turn) -> Mapping[AgentID, Action]:
+        actions: dict[AgentID, Action] = {}
+        for agent in self.agents:
+            if agent in turn.observations:
+                actions |= self._controller(index, agent).act(turn.only((agent,)))
+        return actions
+
+    def close(self) -> None:
+        for controller in self._controllers.values():
+            controller.close()
+        self._controllers.clear()
+
+    def _controller(self, index: int, agent: AgentID) -> PolicyController:
+        key = (index, agent)
+        if key not in self._controllers:
+            seed = child_seed(self._seed, "others", index, agent)
+            self._controllers[key] = load_policy(self._policies[agent], self._spec, (agent,), seed=seed)
+        return self._controllers[key]

@@ -1,0 +1,63 @@
+"""Which options are known to work well for an env: files in mosaic/presets, each with the evidence behind it."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pydantic import Field
+
+from mosaic.config.run import RunConfig
+from mosaic.config.section import Section
+from mosaic.core.ids import EnvID
+from mosaic.envs.family import split_version
+
+
+class Backing(Section):
+    """Why a preset deserves its name."""
+
+    command: str = Field(description="What was typed.")
+    seeds: int = Field(ge=1, description="How many seeds were tried.")
+    result: str = Field(description="What came out, with the machine.")
+
+
+class Preset(Section):
+    env: EnvID
+    worker: str = "native"
+    algorithm: str = "ppo"
+    total_timesteps: int = Field(ge=1)
+    num_envs: int | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    backing: Backing
+
+
+@cache
+def presets() -> tuple[Preset, ...]:
+    folder = files("mosaic.presets")
+    found = sorted((item for item in folder.iterdir() if item.name.endswith(".toml")), key=lambda item: item.name)
+    return tuple(Preset.model_validate(tomllib.loads(item.read_text())) for item in found)
+
+
+def find_preset(env: EnvID, worker: str, algorithm: str) -> Preset | None:
+    name = split_version(env)[0]
+    for preset in presets():
+        if (split_version(preset.env)[0], preset.worker, preset.algorithm) == (name, worker, algorithm):
+            return preset
+    return None
+
+
+def with_preset(config: RunConfig, worker: str, algorithm: str) -> RunConfig:
+    """The configuration with tuned options wherever it says nothing itself."""
+    preset = find_preset(config.environment.id, worker, algorithm) if config.training.preset else None
+    if preset is None:
+        return config
+    training = config.training
+    changes: dict[str, Any] = {"params": {**preset.params, **training.params}}
+    if training.total_timesteps is None and training.episodes is None:
+        changes["total_timesteps"] = preset.total_timesteps
+    environment = config.environment
+    if environment.num_envs is None:
+        environment = environment.model_copy(update={"num_envs": preset.num_envs})
+    return config.model_copy(update={"training": training.model_copy(update=changes), "environment": environment})

@@ -1,0 +1,89 @@
+"""Which way to train fits a run, and what can be refused before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.settings import ALGORITHMS
+from mosaic.workers.tabular_hashed import check_hashed, is_hashed
+from mosaic.workers.tabular_played import plan_tables
+from mosaic.workers.tabular_spread import check_mpi_mode
+
+if TYPE_CHECKING:
+    from mosaic.workers.tabular import TabularWorkerOptions
+
+COMPILED = ("q_learning", "sarsa", "expected_sarsa")  # what the compiled loops know of one agent
+COMPILED_IN_GAMES = ("q_learning",)
+
+
+class Way(NamedTuple):
+    """`compiled` and `two_tables` on the twin, `hashed` in the compiled hashed loop, `played` in the env itself."""
+
+    kind: Literal["compiled", "two_tables", "hashed", "played"]
+    twin: Mdp | Game | None
+    why: str  # it is played, if it is
+
+
+def algorithm_of(config: RunConfig) -> str:
+    return config.training.algorithm or ALGORITHMS[0]
+
+
+def choose_way(config: RunConfig, options: TabularWorkerOptions) -> Way:
+    """The fastest that knows what is asked."""
+    algorithm, twin = algorithm_of(config), find_twin(config.environment)
+    compiled = COMPILED if isinstance(twin, Mdp) else COMPILED_IN_GAMES
+    is_known = algorithm in compiled and options.exploration == "epsilon_greedy"
+    if is_known and options.tables == "one" and options.table != "dense" and is_hashed(config.environment):
+        return Way("hashed", None, "")
+    if twin is None:
+        return Way("played", None, "it has no compiled twin")
+    if options.table == "hashed":
+        return Way("played", twin, "its compiled twin has no hashed table")
+    if not is_known:
+        return Way("played", twin, f"the compiled loop does not know {algorithm} with {options.exploration}")
+    if options.tables == "one":
+        return Way("compiled", twin, "")
+    if isinstance(twin, Game):
+        return Way("two_tables", twin, "")
+    return Way("played", twin, "the compiled loop has one table")
+
+
+def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> None:
+    """Raises what training would raise at its beginning."""
+    check_mpi_mode(config, options.mpi_mode)
+    way = choose_way(config, options)
+    match way.kind:
+        case "played":
+            plan_tables(config, spec, algorithm_of(config), options, way.why)
+        case "hashed":
+            check_hashed(config, options)
+        case "two_tables":
+            _check_two_tables(config, options)
+        case "compiled":
+            _check_runtime(config)
+
+
+def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:
+    if options.opponent != "self":
+        raise InputError(f"tables=two needs self-play, but the opponent is {options.opponent}. Use opponent=self.")
+    if config.resources.runtime not in (None, "single"):
+        raise InputError(f"tables=two runs on one thread, not with the runtime {config.resources.runtime}.")
+
+
+def _check_runtime(config: RunConfig) -> None:
+    from mosaic.runtimes import mpi, ray
+
+    if config.resources.runtime == "mpi":
+        mpi.check_installed()
+        if config.resources.num_workers > 1:
+            mpi.mpiexec_path()
+    elif config.resources.runtime == "ray":
+        ray.check_installed()
+        if config.resources.ray_address is not None:
+            ray.find_cluster(config.resources.ray_address)

@@ -1,0 +1,71 @@
+"""Weights on disk."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from mosaic.core.errors import FormatError, InputError
+from mosaic.envs.rows import ActionHead
+from mosaic.models.architecture import Architecture
+from mosaic.models.layout import initial_weights
+from mosaic.models.weights_file import FORMAT, load_weights, save_weights
+
+ARCHITECTURE = Architecture(4, ActionHead("gaussian", (2,)), (8,), critic_observation=9)
+
+
+def test_weights_come_back_bit_by_bit(tmp_path):
+    path, flat = tmp_path / "policy.safetensors", initial_weights(ARCHITECTURE, 3)
+    extra = {"shift": np.arange(4.0), "count": np.array([7], np.int64), "turned": np.arange(6.0).reshape(2, 3).T}
+    save_weights(path, ARCHITECTURE, flat, extra)
+    loaded = load_weights(path)
+    assert loaded.architecture == ARCHITECTURE
+    assert loaded.flat.tobytes() == flat.tobytes()
+    assert loaded.extra.keys() == extra.keys()
+    assert all((loaded.extra[name] == extra[name]).all() for name in extra)
+    assert loaded.extra["count"].dtype == np.int64
+    assert [file.name for file in tmp_path.iterdir()] == ["policy.safetensors"]
+
+
+def test_tensors_have_names_that_others_can_read(tmp_path):
+    flat = initial_weights(ARCHITECTURE, 3)
+    save_weights(tmp_path / "it", ARCHITECTURE, flat)
+    arrays = load_file(tmp_path / "it")
+    assert arrays["policy.0.weight"].shape == (4, 8)
+    assert arrays["value.0.weight"].shape == (9, 8)
+    assert arrays["log_std"].tolist() == [0, 0]
+
+
+def test_networks_of_the_torch_engine_are_one_tensor(tmp_path):
+    architecture = Architecture(4, ActionHead("categorical", (2,)), memory="gru")
+    flat = np.arange(50, dtype=np.float32)
+    save_weights(tmp_path / "it", architecture, flat)
+    loaded = load_weights(tmp_path / "it")
+    assert loaded.architecture == architecture
+    assert (loaded.flat == flat).all()
+
+
+def test_what_is_not_a_file_of_weights(tmp_path):
+    path = tmp_path / "it"
+    with pytest.raises(InputError, match="There is no file"):
+        load_weights(path)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(FormatError, match="is not a safetensors file of ours"):
+        load_weights(path)
+    save_file({"a": np.zeros(2)}, path)
+    with pytest.raises(FormatError, match=r"does not hold the weights of a network \(mosaic-network-1\)"):
+        load_weights(path)
+
+
+def test_weights_that_do_not_fit_their_architecture(tmp_path):
+    path, flat = tmp_path / "it", initial_weights(ARCHITECTURE, 3)
+    with pytest.raises(FormatError, match=rf"These are {flat.size - 1} weights, but the architecture has {flat.size}"):
+        save_weights(path, ARCHITECTURE, flat[:-1])
+    save_weights(path, ARCHITECTURE, flat)
+    arrays = load_file(path)
+    arrays["policy.0.weight"] = np.ascontiguousarray(arrays["policy.0.weight"].T)
+    facts = json.dumps({"format": FORMAT, "architecture": ARCHITECTURE.to_json()})
+    save_file(arrays, path, {"mosaic": facts})
+    with pytest.raises(FormatError, match=r"asks for policy.0.weight as float32 of shape \(4, 8\), but .* \(8, 4\)"):
+        load_weights(path)
