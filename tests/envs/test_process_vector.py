@@ -64,6 +64,9 @@ class Numbered:
     def __init__(self, folder):
         self.folder, self.seeds = folder, {}
 
+    def plays(self, index):
+        return self.agents
+
     def begin(self, index, seed):
         self.seeds[index] = seed
 

@@ -181,6 +181,9 @@ class Firm:
     def __init__(self, *agents):
         self.agents, self.begun, self.acted, self.closed = agents, [], [], 0
 
+    def plays(self, index):
+        return self.agents
+
     def begin(self, index, seed):
         self.begun.append((index, seed))
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.envs.rows import ActionHead
@@ -67,7 +67,7 @@ def torch_goals(weights, target, architecture, ring, idx, double):
 
 @pytest.mark.parametrize(
     ("hidden", "activation", "masked", "double"),
-    itertools.product([(32,), (64, 48), (48, 33, 17)], ["tanh", "relu", "silu"], [False, True], [False, True]),
+    list(itertools.product([(32,), (64, 48), (48, 33, 17)], ["tanh", "relu", "silu"], [False, True], [False, True])),
 )
 def test_goals_and_gradient_are_torchs(hidden, activation, masked, double):
     architecture, model, weights = net(hidden, activation)
@@ -98,7 +98,16 @@ def test_the_unused_output_stays_zero():
     architecture, model, weights = net()
     ring, idx = memories(masked=False)
     optimiser = make_optimiser(weights)
-    gradient(weights, optimiser.gradient, model, ring, idx, np.zeros(BATCH, np.float32), make_scratch(model, BATCH), np.zeros(STATS))
+    gradient(
+        weights,
+        optimiser.gradient,
+        model,
+        ring,
+        idx,
+        np.zeros(BATCH, np.float32),
+        make_scratch(model, BATCH),
+        np.zeros(STATS),
+    )
     for tensor in tensors(architecture)[-2:]:
         assert not tensor.of(weights)[..., -1].any()
         assert not tensor.of(optimiser.gradient)[..., -1].any()
@@ -158,6 +167,7 @@ def test_the_target_net_follows():
     assert (target == weights).all()
 
 
+@settings(deadline=None)  # the first call may compile
 @given(st.integers(0, 2000), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1))
 def test_exploration_falls_in_a_straight_line(env_steps, first, last, fraction):
     options = DqnOptions(

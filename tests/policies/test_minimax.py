@@ -35,7 +35,7 @@ def tictactoe_observation(picture):
 
 def test_the_reference_names_the_depth():
     kind, options = parse_policy("minimax:depth=4")
-    assert (kind.usage, options.depth) == ("minimax[:depth=N]", 4)
+    assert (kind.usage, options.depth) == ("minimax[:depth=N[,leaf=lines]]", 4)
     assert parse_policy("minimax")[1].depth is None
     assert is_reproducible("minimax")
 
@@ -45,8 +45,8 @@ def test_the_reference_names_the_depth():
     [
         ("minimax:depth=0", "'minimax:depth=0': depth: it should be at least 1 (got '0')."),
         ("minimax:depth=x", "'minimax:depth=x': depth: it should be a whole number (got 'x')."),
-        ("minimax:dept=3", "'minimax:dept=3': there is no option 'dept'. Did you mean 'depth'? Options: depth."),
-        ("minimax:4", "'4' in 'minimax:4' is not KEY=VALUE. Options: depth."),
+        ("minimax:dept=3", "'minimax:dept=3': there is no option 'dept'. Did you mean 'depth'? Options: depth, leaf."),
+        ("minimax:4", "'4' in 'minimax:4' is not KEY=VALUE. Options: depth, leaf."),
     ],
 )
 def test_wrong_options_are_named(reference, message):

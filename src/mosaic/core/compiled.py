@@ -24,10 +24,12 @@ SOURCES = Path(__file__).parent.parent
 _MARK = b"from mosaic.core.compiled import"
 
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A function that calls itself needs its signature; it is compiled at once."""
+
     def compiled(function: Callable[..., Any]) -> Any:
         with _own_cache():
-            return numba.njit(**options)(function)
+            return numba.njit(*signature, **options)(function)
 
     return compiled
 

@@ -10,10 +10,12 @@ from mosaic.core.turn import Action, Turn
 
 
 class Others(Protocol):
-    """Plays its agents inside a vector env, whose rows then show the learner's agents alone."""
+    """Plays its agents inside a vector env, whose slots then show the learner's agents alone."""
 
     @property
-    def agents(self) -> Collection[AgentID]: ...
+    def agents(self) -> Collection[AgentID]: ...  # played in every env: they have no rows
+
+    def plays(self, index: int) -> Collection[AgentID]: ...  # in env number `index`: those, and perhaps more
 
     def begin(self, index: int, seed: int) -> None: ...  # env number `index` begins an episode
 

@@ -36,6 +36,9 @@ class _Place(NamedTuple):
 class TurnLane:
     """One env, of which the learner's agents are shown and `others` play the rest.
 
+    Agents that learn in other envs, but are played here, have rows: what they are paid and how they end is booked, and
+    their slots never act.
+
     A step goes on until one of the learner's agents must act. What they are paid meanwhile is summed; what they would
     be paid before their first look in a new episode is left out, since no decision of theirs earned it.
     """
@@ -43,10 +46,11 @@ class TurnLane:
     def __init__(self, env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> None:
         self._env, self._others, self._index = env, others, index
         self._arrays = arrays
-        self._played = frozenset(others.agents) if others else frozenset()
+        self._played = frozenset(others.plays(index)) if others else frozenset()
         self._show = self._show_one if shape.turn_based else self._show_all
         self._places = {agent: _place(env, shape, arrays, row) for row, agent in enumerate(shape.agents)}
-        self._movers = [(agent, place.slot, place.action) for agent, place in self._places.items()]
+        self._ours = {agent: place for agent, place in self._places.items() if agent not in self._played}
+        self._movers = [(agent, place.slot, place.action) for agent, place in self._ours.items()]
         self._masked = shape.masked
         self._nothing = [0.0] * len(shape.agents)
         self._turn: Turn
@@ -60,6 +64,8 @@ class TurnLane:
             arrays.who[place.slot] = place.row  # arrays that others made may say nothing yet
             if self._masked:  # slots that nobody fills yet must not look as if nothing were legal
                 arrays.mask[place.slot, : place.choices] = 1
+        for agent in self._places.keys() - self._ours.keys():
+            arrays.active[self._places[agent].slot] = 0
         self._show(self._until_ours(self._first()))
 
     def step(self, act: NDArray[np.float32]) -> None:
@@ -88,7 +94,7 @@ class TurnLane:
             if begun > _MOST_EPISODES_WITHOUT_US:
                 raise MosaicError(
                     f"{begun - 1} episodes of {self._env.spec.env_id} went by without a turn of "
-                    f"{', '.join(self._places)}: there is nothing to learn."
+                    f"{', '.join(self._ours)}: there is nothing to learn."
                 )
             turn = self._first()
         return turn
@@ -115,7 +121,7 @@ class TurnLane:
     def _show_all(self, turn: Turn) -> None:
         self._turn = turn
         active, observations, masks = self._arrays.active, turn.observations, turn.action_masks
-        for agent, place in self._places.items():
+        for agent, place in self._ours.items():
             if agent in observations:
                 active[place.slot] = 1
                 place.write(observations[agent], place.seen)

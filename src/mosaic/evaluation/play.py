@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
@@ -12,19 +13,29 @@ from mosaic.evaluation.processes import play_in_processes
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.table import Game, Plan, Table
 
+if TYPE_CHECKING:
+    from mosaic.runners.camera import Camera
+
 DEFAULT_MAX_STEPS = 10_000  # some envs have no end of their own: random play in CliffWalking
 
 
-def play_games(plan: Plan, games: Sequence[Game], num_workers: int, env: Env) -> Generator[EpisodeResult, None, None]:
-    """Results as they arrive. `env` is the one that was made to look at it; it is played on or closed."""
-    if num_workers == 1 or len(games) < 2:
-        with Table(plan, env) as table:
-            for game in games:
-                yield table.play(game)
-        return
-    env.close()  # some envs exist once only: a port, a window
-    _check_can_travel(plan)
-    yield from play_in_processes(plan, games, num_workers)
+def play_games(
+    plan: Plan, games: Sequence[Game], num_workers: int, env: Env, camera: Camera | None = None
+) -> Generator[EpisodeResult, None, None]:
+    """Results as they arrive. `env` is the one that was made to look at it; it is played on or closed.
+
+    What a camera films is played here, in order, before the rest goes to other processes.
+    """
+    several = num_workers > 1 and len(games) > 1
+    if several:
+        _check_can_travel(plan)
+    filmed = {game.index for game in games if camera is not None and camera.wants(game.index)}
+    here = [game for game in games if game.index in filmed or not several]
+    with Table(plan, env) as table:  # closed before others begin: some envs exist once only, a port, a window
+        for game in here:
+            yield table.play(game, camera if game.index in filmed else None)
+    if several:
+        yield from play_in_processes(plan, [game for game in games if game.index not in filmed], num_workers)
 
 
 def distinct_seeds(count: int, seed: int, *names: str | int) -> list[int]:

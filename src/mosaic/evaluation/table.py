@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.episode import Episode
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult, sum_up
 from mosaic.policies.mapping import AgentMapping
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import save_episode
+
+if TYPE_CHECKING:
+    from mosaic.runners.camera import Camera
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +50,27 @@ class Table:
         self._mapping = -1
         self._runner: LocalEnvRunner | None = None
 
-    def play(self, game: Game) -> EpisodeResult:
+    def play(self, game: Game, camera: Camera | None = None) -> EpisodeResult:
         plan, runner = self._plan, self._seated(game.mapping)
         began = monotonic()
-        episode = runner.run(
-            game.seed, episode=game.index, max_steps=plan.max_steps, digests=plan.record_dir is not None
-        )
+        episode = self._episode(game, runner, camera)
         span_s = began, monotonic()
         if plan.record_dir is not None:
             save_episode(plan.record_dir / f"{game.index:06d}.json", episode)
         everybody = dict.fromkeys([*episode.policies, *episode.returns])  # also those born later
         policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
+
+    def _episode(self, game: Game, runner: LocalEnvRunner, camera: Camera | None) -> Episode:
+        max_steps, digests = self._plan.max_steps, self._plan.record_dir is not None
+        if camera is None:
+            return runner.run(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
+        turns = runner.turns(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
+        for step, turn in enumerate(turns):
+            policies = {agent: runner.cast.policy_of(agent) for agent in turn.rewards}
+            camera.shoot(self._env, step, turn, policies, game.index)
+        camera.cut()
+        return runner.record
 
     def close(self) -> None:
         if self._runner is not None:

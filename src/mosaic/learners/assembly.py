@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.env import EnvSpec
 from mosaic.envs.python_vector import PythonVector
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
@@ -24,31 +23,25 @@ from mosaic.learners.fused_lane import FusedLane
 from mosaic.learners.fused_policy import FusedEngine
 from mosaic.learners.fused_update import make_hyper
 from mosaic.learners.lane import Lane
+from mosaic.learners.learner import Assembled
+from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of, played_by_env
 from mosaic.learners.played_lane import Discount, PlayedLane, Trains
 from mosaic.learners.ppo import PpoLearner
 from mosaic.learners.ppo_options import PpoOptions
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
-from mosaic.runners.others import ControllerOthers
+from mosaic.models.threads import set_product_threads
+from mosaic.runners.others import ControllerOthers, make_others
 
 COMPILED_ENVS, PYTHON_ENVS = 32, 8
 COMPILED_STEPS, PYTHON_STEPS = 64, 128
 _ROWS_PER_THREAD = 4096  # below so many decisions an iteration, meeting costs more than a second thread gives
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    learner: PpoLearner
-    casting: Casting
-    spec: EnvSpec
-    architectures: tuple[Architecture, ...]  # of each policy
-    engine: str
-    said: str  # what was picked, and why, in one line
-
-
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     """Makes envs and policies. Whoever calls this closes the learner."""
+    set_product_threads(1)  # minibatches are small: more threads would spin
     env = make_env(config.environment)
     spec = env.spec
     env.close()
@@ -56,17 +49,24 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     plan = casting.plan
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
     engine, why = _engine(options, list(rows.values()))
-    compiled = not casting.played and engine == "fused" and make_compiled_vector(config.environment, 1) is not None
-    envs = config.environment.num_envs or (COMPILED_ENVS if compiled else PYTHON_ENVS)
+    opponents = opponents_of(options, casting, spec)
+    controlled = bool(casting.played or opponents.foreign)
+    compiled = not controlled and engine == "fused" and make_compiled_vector(config.environment, 1) is not None
+    usual = COMPILED_ENVS if compiled else PYTHON_ENVS
+    chairs = len(casting.learners)
+    envs = config.environment.num_envs or enough_envs(opponents, options.selfplay_share, chairs, usual)
+    seats = guests(opponents, envs, options.selfplay_share, chairs)
+    check_guests(opponents, seats, envs)
     steps = options.n_steps or (COMPILED_STEPS if compiled else PYTHON_STEPS)
     threads = _threads(options, compiled, envs, steps * len(casting.learners))
+    played = played_by_env(opponents, seats, envs, casting.learners)
     lanes: list[Lane] = []
     shape: VectorShape | None = None
     architectures: tuple[Architecture, ...] = ()
     fused = False
     for number in range(threads):
         share = envs * (number + 1) // threads - envs * number // threads
-        vector = _vector(config, casting, options, spec, share, compiled, number)
+        vector = _vector(config, casting, options, share, compiled, number, played)
         shape = vector.shape
         plan.check(shape)
         architectures = _architectures(casting, options, shape, rows)
@@ -74,11 +74,17 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         seed = child_seed(config.seed, "lane", number)
         if fused:
             assert isinstance(vector, CompiledVector)
-            lanes.append(_fused_lane(vector, casting, architectures, options, steps, config.seed, seed))
+            lanes.append(_fused_lane(vector, casting, architectures, options, opponents, steps, config.seed, seed))
         else:
-            lanes.append(_played_lane(vector, casting, architectures, options, engine, steps, config.seed, seed))
-    learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps)
+            lanes.append(
+                _played_lane(
+                    vector, casting, architectures, options, opponents, seats, engine, steps, config.seed, seed
+                )
+            )
+    learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps, opponents)
     world = "compiled twin" if compiled else "Python envs"
+    if opponents.foreign:
+        world += f", {len(seats)} of them against {', '.join(opponents.foreign)}"
     crew = f", {threads} threads" if threads > 1 else ""
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout{crew}"
     return Assembled(learner, casting, spec, architectures, engine, said)
@@ -122,21 +128,27 @@ def _threads(options: PpoOptions, compiled: bool, envs: int, rows_per_env: int) 
 
 
 def _vector(
-    config: RunConfig, casting: Casting, options: PpoOptions, spec: EnvSpec, envs: int, compiled: bool, number: int
+    config: RunConfig,
+    casting: Casting,
+    options: PpoOptions,
+    envs: int,
+    compiled: bool,
+    number: int,
+    by_env: Mapping[int, Mapping[AgentID, PolicyID]],
 ) -> VectorEnv:
     if compiled:
         vector = make_compiled_vector(config.environment, envs)
         assert vector is not None
         return vector
     seed = child_seed(config.seed, "others", number)
-    make_others: Callable[[], ControllerOthers] | None = None
-    if casting.played:
-        make_others = partial(ControllerOthers, spec, dict(casting.played), seed)
+    others_here: Callable[[], ControllerOthers] | None = None
+    if casting.played or by_env:
+        others_here = partial(make_others, config.environment, dict(casting.played), seed, by_env)
     if options.env_processes:
         from mosaic.envs.process_vector import ProcessVector
 
-        return ProcessVector(partial(make_env, config.environment), envs, options.env_processes, make_others)
-    others = make_others() if make_others else None
+        return ProcessVector(partial(make_env, config.environment), envs, options.env_processes, others_here)
+    others = others_here() if others_here else None
     return PythonVector([make_env(config.environment) for _ in range(envs)], others)
 
 
@@ -172,6 +184,7 @@ def _fused_lane(
     casting: Casting,
     architectures: Sequence[Architecture],
     options: PpoOptions,
+    opponents: Opponents,
     steps: int,
     run_seed: int,
     seed: int,
@@ -198,7 +211,7 @@ def _fused_lane(
         hyper,
         steps,
         seed,
-        places=options.league_places,
+        places=opponents.places(options.league_places),
         selfplay_envs=_selfplay_envs(options, vector.shape.envs),
         normalise=options.normalize_observations,
     )
@@ -209,6 +222,8 @@ def _played_lane(
     casting: Casting,
     architectures: Sequence[Architecture],
     options: PpoOptions,
+    opponents: Opponents,
+    seats: Sequence[Guest],
     engine: str,
     steps: int,
     run_seed: int,
@@ -219,7 +234,7 @@ def _played_lane(
             fused = FusedEngine(architectures[policy], engine_seed, options.log_std_init)
             fused.load(_initial(architectures, options, run_seed)[policy])
             return fused
-        return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), options)
+        return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), engine_seed, options)
 
     settings = LearnSettings(
         n_epochs=options.n_epochs,
@@ -241,13 +256,14 @@ def _played_lane(
         Discount(np.float32(options.gamma), np.float32(options.gae_lambda)),
         steps,
         seed,
-        places=options.league_places,
+        places=opponents.places(options.league_places),
         selfplay_envs=_selfplay_envs(options, vector.shape.envs),
+        guests=seats,
         normalise=options.normalize_observations,
     )
 
 
-def _torch_engine(architecture: Architecture, seed: int, options: PpoOptions) -> Trains:
+def _torch_engine(architecture: Architecture, seed: int, draws: int, options: PpoOptions) -> Trains:
     import torch
 
     from mosaic.learners.torch_engine import TorchEngine, TorchOptions
@@ -261,6 +277,7 @@ def _torch_engine(architecture: Architecture, seed: int, options: PpoOptions) ->
         architecture,
         seed,
         TorchOptions(device, options.compile, options.network, options.extra_loss, options.log_std_init),
+        draws,
     )
 
 

@@ -84,6 +84,11 @@ def _plan(
     paradigm: PolicyConfiguration, learners: tuple[AgentID, ...], named: Mapping[AgentID, str], spec: EnvSpec
 ) -> Plan:
     if paradigm == "self_play":
+        for agent, name in named.items():
+            raise InputError(
+                f"In self-play one policy plays all agents, but {agent} was given '{name}'. Leave --agent out, or use "
+                "--policies parameter_sharing or independent."
+            )
         return Plan(("learner",), (0,) * len(learners), (True,), self_play=True)
     central = paradigm == "shared_value_function"
     default = {agent: agent for agent in learners} if paradigm == "independent" else _groups(learners, spec)

@@ -83,8 +83,8 @@ _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
 
 
 @njit(**_FAST)
-def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]) -> None:
-    """Copies observations, normalised by the policy that will see them."""
+def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32], count: bool) -> None:
+    """Copies observations, normalised by the policy that will see them; those it decides on count as seen."""
     rows, width = obs.shape
     if pool.shift.shape[0] == 0:
         for row in range(rows):
@@ -93,11 +93,13 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
         return
     for row in range(rows):
         policy = brain[row]
-        pool.looks[policy] += 1.0
+        if count:
+            pool.looks[policy] += 1.0
+            for column in range(width):
+                pool.seen[policy, 0, column] += obs[row, column]
+                pool.seen[policy, 1, column] += obs[row, column] * obs[row, column]
         for column in range(width):
             x = obs[row, column]
-            pool.seen[policy, 0, column] += x
-            pool.seen[policy, 1, column] += x * x
             y = (x - pool.shift[policy, column]) * pool.scale[policy, column]
             out[row, column] = min(max(y, -_LIMIT), _LIMIT)
 
@@ -133,16 +135,20 @@ def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
 
 
 @njit(**_FAST)
-def slip(desk: Desk, low: int, high: int, chance: np.float32) -> None:
+def slip(desk: Desk, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
     """Frozen opponents err at random: new positions for the learner, and no bias, their rows teach nothing."""
+    masked = desk.mask.shape[0] > 0
     for row in range(low, high):
         if next_uniform(desk.rng, row) < chance:
-            legal = 0
-            for action in range(desk.mask.shape[1]):
-                if desk.mask[row, action]:
-                    legal += 1
-                    if next_uniform(desk.rng, row) * legal < 1.0:
-                        desk.act[row, 0] = np.float32(action)
+            first = 0
+            for part in range(sizes.shape[0]):
+                legal = 0
+                for action in range(sizes[part]):
+                    if not masked or desk.mask[row, first + action]:
+                        legal += 1
+                        if next_uniform(desk.rng, row) * legal < 1.0:
+                            desk.act[row, part] = np.float32(action)
+                first += sizes[part]
 
 
 @njit(**_FAST)
@@ -189,8 +195,8 @@ def decide_sorted(
                 desk.logp[low:high],
                 desk.value[low:high],
             )
-            if policy >= learners and masked and chances[policy - learners] > _ZERO:
-                slip(desk, low, high, chances[policy - learners])
+            if policy >= learners and chances[policy - learners] > _ZERO:
+                slip(desk, model.head.sizes, low, high, chances[policy - learners])
     for row in range(slots):
         slot = desk.order[row]
         batch.logp[base + slot] = desk.logp[row]
@@ -240,6 +246,7 @@ def bootstrap(
     rows = 0
     joined = desk.final_critic.shape[1] > 0
     brain = np.empty(envs * agents, np.int64)
+    mate = np.empty(1, np.int64)
     for row in range(envs * agents):
         if env.trunc[row] > env.term[row]:
             brain[rows] = seated[row // agents, row % agents]
@@ -248,14 +255,15 @@ def bootstrap(
     for row in range(envs * agents):
         if env.trunc[row] > env.term[row]:
             one = brain[rows : rows + 1]
-            show(env.fin[row : row + 1], one, pool, desk.final[rows : rows + 1])
+            show(env.fin[row : row + 1], one, pool, desk.final[rows : rows + 1], False)
             if joined:
                 width = env.fin.shape[1]
                 first = row // agents * agents
                 for k in range(agents):
                     other = first + (row - first + k) % agents
                     into = desk.final_critic[rows : rows + 1, k * width : (k + 1) * width]
-                    show(env.fin[other : other + 1], one, pool, into)
+                    mate[0] = seated[row // agents, other - first]
+                    show(env.fin[other : other + 1], mate, pool, into, False)
             rows += 1
     judge(pool, model, learners, brain, desk.final, desk.final_critic, rows, desk, scratch, desk.final_value)
     rows = 0
@@ -275,7 +283,7 @@ def look(env: VectorArrays, seats: Seats, pool: Pool, batch: Batch, track: Track
         agent = env.who[slot]
         track.who[time, slot] = agent
         track.brain[time, slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots])
+    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots], True)
     if batch.mask.shape[0] > 0:
         for slot in range(slots):
             for column in range(env.mask.shape[1]):
@@ -378,7 +386,7 @@ def look_ahead(
         agent = env.who[slot]
         track.who[steps, slot] = agent
         brain[slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, brain, pool, desk.obs)
+    show(env.obs, brain, pool, desk.obs, False)
     if desk.critic_obs.shape[1] > 0:
         join_observations(desk.obs, agents, desk.critic_obs)
     judge(pool, model, learners, brain, desk.obs, desk.critic_obs, slots, desk, scratch, track.value[steps])

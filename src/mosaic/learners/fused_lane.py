@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,9 @@ class FusedLane:
         count = self._learners + filled
         full = self._full
         return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
+
+    def watch(self, glance: Callable[[], None]) -> None:
+        """Nobody is called: a rollout never comes back to Python, and takes milliseconds."""
 
     def collect(self) -> None:
         started = perf_counter()
@@ -157,7 +161,7 @@ class FusedLane:
                 self.seats.rated[(self.seats.brain == row).any(axis=1)] = 0
             if snapshot.shift.size:
                 self.set_scaler(row, snapshot.shift, snapshot.scale)
-        self.seats.league[1] = len(snapshots)
+        self.seats.league[2] = len(snapshots)
         self._pool = self._crop(len(snapshots))
 
     def take_moments(self) -> Moments:
@@ -167,6 +171,22 @@ class FusedLane:
         seen[:] = 0
         self.tally.spread[:] = 0
         return taken
+
+    def standing(self) -> dict[str, NDArray[Any]]:
+        return {name: array.copy() for name, array in self._places().items()}
+
+    def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None:
+        for name, array in self._places().items():
+            array[:] = standing[name]
+
+    def _places(self) -> dict[str, NDArray[Any]]:
+        """All arrays with which the next rollout begins, besides weights."""
+        vector = self.vector
+        places: dict[str, NDArray[Any]] = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
+        places |= {"actions": self._desk.rng, "shuffle": self._shuffle}
+        for name, arrays in (("env", vector.arrays), ("seats", self.seats), ("tally", self.tally)):
+            places |= {f"{name}.{field}": array for field, array in arrays._asdict().items()}
+        return {name: array for name, array in places.items() if array.size}
 
     def split(self) -> tuple[float, float, float]:
         env, inference, learning = (float(seconds) for seconds in self._seconds)

@@ -5,9 +5,9 @@ A lane owns some envs and a copy of every policy. Learners with several lanes av
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class Lane(Protocol):
     @property
     def env_steps(self) -> int: ...  # since it was made
 
+    def watch(self, glance: Callable[[], None]) -> None: ...  # called between two env steps, where Python is there
+
     def collect(self) -> None: ...  # one rollout
 
     def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]: ...  # per policy
@@ -66,6 +68,10 @@ class Lane(Protocol):
     def set_opponents(self, snapshots: Sequence[Snapshot]) -> None: ...  # the first places of the league
 
     def take_moments(self) -> Moments: ...
+
+    def standing(self) -> dict[str, NDArray[Any]]: ...  # of envs and chance; empty where envs cannot be put back
+
+    def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None: ...  # from there, or in new episodes
 
     def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last reading
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,53 @@ Sampling: TypeAlias = Literal["uniform", "latest", "prioritised"]
 CENTRE = 1500.0  # the untrained network
 _POINTS = 400 / math.log(10)  # of Elo's scale for one unit of log-odds
 _MEMORY_GAMES = 2000.0  # older games fade
+_RECENT_GAMES = 200.0  # of which a win rate speaks
+_SETTLED_GAMES = 50.0  # until then a stranger's rating is found, not used
 _PRIOR_GAMES = 20.0  # how many drawn games the last rating counts as
+
+
+class Rival(Protocol):
+    """Whoever plays rated games against the learner."""
+
+    rating: float
+
+    @property
+    def settled(self) -> bool: ...  # whether its rating says anything about the learner's
+
+    def book(self, score: NDArray[np.int64], learner_rating: float) -> None: ...  # new games, as seen by the learner
+
+
+@dataclass(slots=True)
+class Stranger:
+    """A policy that never learned here. Its strength is fixed, so all its games together say how strong it is."""
+
+    name: str
+    rating: float = CENTRE
+    games: float = 0.0
+    score: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))  # learner's wins, draws, losses; faded
+
+    def book(self, score: NDArray[np.int64], learner_rating: float) -> None:
+        games = float(score.sum())
+        taken = float(score[2] + score[1] / 2)
+        known = max(_PRIOR_GAMES, min(self.games, _MEMORY_GAMES))
+        self.rating = performance_rating(self.rating, [(learner_rating, games, taken)], known)
+        self.games += games
+        _fade_in(self.score, score, _RECENT_GAMES)
+
+    @property
+    def settled(self) -> bool:
+        return self.games >= _SETTLED_GAMES
+
+    @property
+    def win_rate(self) -> float | None:
+        """The learner's, in recent games; None before the first."""
+        games = float(self.score.sum())
+        return float(self.score[0]) / games if games else None
+
+    @property
+    def learner_score(self) -> float | None:
+        games = float(self.score.sum())
+        return float(self.score[0] + self.score[1] / 2) / games if games else None
 
 
 @dataclass(slots=True)
@@ -33,9 +79,17 @@ class Snapshot:
         return float(self.score.sum())
 
     @property
+    def settled(self) -> bool:
+        return True  # it was the learner's
+
+    @property
     def learner_score(self) -> float:
         """Share of points that the learner takes from it; an even game where none was played."""
         return float(self.score[0] + self.score[1] / 2 + 1.0) / (self.games + 2.0)
+
+    def book(self, score: NDArray[np.int64], learner_rating: float) -> None:
+        """Its rating stays what the learner's was then: that is what new ones are measured by."""
+        _fade_in(self.score, score, _MEMORY_GAMES)
 
 
 @dataclass(slots=True)
@@ -48,6 +102,7 @@ class League:
     ages: tuple[int, ...] = ()  # asked for as self@-N: one place each, the newest snapshot that is at least so old
     rating: float = CENTRE  # of the learner
     snapshots: list[Snapshot] = field(default_factory=list)
+    strangers: tuple[Stranger, ...] = ()
 
     def add(
         self, env_steps: int, weights: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
@@ -86,14 +141,28 @@ class League:
     def _interest(self, snapshot: Snapshot) -> float:
         return (1.0 - snapshot.learner_score) ** 2 + 0.01 if self.sampling == "prioritised" else 1.0
 
-    def record(self, opponents: Sequence[Snapshot], scores: NDArray[np.int64]) -> None:
-        """Games since the last call, [place, (won, drawn, lost)], and what they say about the learner's strength."""
-        for snapshot, score in zip(opponents, scores, strict=False):
-            snapshot.score += score
-            if snapshot.games > _MEMORY_GAMES:
-                snapshot.score *= _MEMORY_GAMES / snapshot.games
-        played = [(s.rating, float(c.sum()), float(c[0] + c[1] / 2)) for s, c in zip(opponents, scores, strict=False)]
+    def record(self, rivals: Sequence[Rival], scores: NDArray[np.int64]) -> None:
+        """Games since the last call, [rival, (won, drawn, lost)], and what they say about everybody's strength."""
+        games = [(rival, score) for rival, score in zip(rivals, scores, strict=True) if score.any()]
+        played = [
+            (rival.rating, float(score.sum()), float(score[0] + score[1] / 2))
+            for rival, score in games
+            if rival.settled
+        ]
+        for rival, score in games:
+            rival.book(score, self.rating)
         self.rating = performance_rating(self.rating, played)
+
+    def metrics(self) -> dict[str, Any]:
+        """What a metric event tells: who is how strong, and how the learner does against strangers."""
+        ratings = [round(snapshot.rating, 1) for snapshot in self.snapshots]
+        told: dict[str, Any] = {"league_size": len(ratings), "league_ratings": ratings}
+        for stranger in self.strangers:
+            told[f"rating/{stranger.name}"] = stranger.rating
+            if stranger.score.any():
+                told[f"win_rate/{stranger.name}"] = stranger.win_rate
+                told[f"score/{stranger.name}"] = stranger.learner_score
+        return told
 
     def facts(self) -> list[dict[str, float]]:
         """For metrics and people, from old to new."""
@@ -110,11 +179,17 @@ class League:
                 f"league.{k}.scale": snapshot.scale,
                 f"league.{k}.facts": np.array([snapshot.env_steps, snapshot.rating, *snapshot.score]),
             }
+        for stranger in self.strangers:
+            arrays[f"league/{stranger.name}"] = np.array([stranger.rating, stranger.games, *stranger.score])
         return arrays
 
     def load_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
         self.rating = float(arrays["league.rating"][0])
         self.snapshots = []
+        for stranger in self.strangers:
+            if (known := arrays.get(f"league/{stranger.name}")) is not None:
+                stranger.rating, stranger.games = float(known[0]), float(known[1])
+                stranger.score[:] = known[2:5]
         while (name := f"league.{len(self.snapshots)}") + ".weights" in arrays:
             facts = arrays[f"{name}.facts"]
             self.snapshots.append(
@@ -129,14 +204,22 @@ class League:
             )
 
 
-def performance_rating(before: float, played: Sequence[tuple[float, float, float]]) -> float:
+def _fade_in(score: NDArray[np.float64], new: NDArray[np.int64], memory: float) -> None:
+    score += new
+    games = float(score.sum())
+    if games > memory:
+        score *= memory / games
+
+
+def performance_rating(
+    before: float, played: Sequence[tuple[float, float, float]], known_games: float = _PRIOR_GAMES
+) -> float:
     """The rating that makes the points expected against rated opponents equal to the points taken.
 
-    `played` holds (opponent's rating, games, points). The last rating counts as some drawn games, so that one side
-    winning everything does not send it to infinity; old knowledge weighs at most as much as a few games, because the
-    learner changes.
+    `played` holds (opponent's rating, games, points). The last rating counts as `known_games` drawn games, so that one
+    side winning everything does not send it to infinity; few of them for a learner, because it changes.
     """
-    sides = [(before, _PRIOR_GAMES, _PRIOR_GAMES / 2), *((r, n, p) for r, n, p in played if n > 0)]
+    sides = [(before, known_games, known_games / 2), *((r, n, p) for r, n, p in played if n > 0)]
     rating = before
     for _ in range(50):  # Newton's steps on a concave likelihood
         slope = curvature = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from mosaic.learners.fused_update import Batch, make_batch
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.lane import Moments, Rates
 from mosaic.learners.league import Snapshot
+from mosaic.learners.opponents import Guest
 from mosaic.learners.plan import Plan
 from mosaic.learners.seats import make_seats
 from mosaic.learners.tally import book, make_tally
@@ -54,13 +55,14 @@ class PlayedLane:
         *,
         places: int = 0,
         selfplay_envs: int = 0,
+        guests: Sequence[Guest] = (),
         normalise: bool = False,
     ) -> None:
         self.vector, self.plan = vector, plan
         shape = vector.shape
         learners = len(plan.names)
         places = places if plan.self_play else 0
-        self._learners, self._steps = learners, n_steps
+        self._learners, self._steps, self._seed = learners, n_steps, seed
         self._settings, self._discount = settings, discount
         self._engines = [make_engine(policy, child_seed(seed, "engine", policy)) for policy in range(learners)]
         self._engines += [make_engine(0, child_seed(seed, "place", place)) for place in range(places)]
@@ -74,9 +76,15 @@ class PlayedLane:
         self._first = np.ones(rows, np.uint8)
         self._owner = np.zeros(rows, np.int64)  # the (env, agent) whose decision a row is
         self.seats = make_seats(
-            np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), selfplay_envs, places
+            np.array(plan.policy_of, np.int64),
+            shape.envs,
+            child_seed(seed, "seats"),
+            selfplay_envs,
+            places,
+            _guest_brains(guests, learners + places, len(shape.agents)),
         )
-        self.tally = make_tally(shape, learners, places)
+        self.tally = make_tally(shape, learners, places + len({guest.policy for guest in guests}))
+        self._sizes = shape.heads[0].sizes  # of frozen places: all agents of a league act alike
         self._fresh = np.ones(shape.rows, np.uint8)  # who has not decided yet in this episode
         self._env_of_slot = np.arange(shape.slots) // shape.slots_per_env
         self._known = np.zeros(rows, np.uint8)
@@ -89,9 +97,13 @@ class PlayedLane:
         self._count, self._seen = np.zeros(learners), np.zeros((learners, 2, shape.width))
         self._generator = np.random.default_rng(child_seed(seed, "slips"))
         self._seconds = np.zeros(3)
+        self._glance: Callable[[], None] | None = None
         self.env_steps = 0
-        self._simple = learners + places == 1 and not shape.turn_based and central == 0 and not normalise
+        self._simple = learners + places == 1 and not shape.turn_based and central == 0 and not normalise and not guests
         vector.reset(child_seed(seed, "envs"))
+
+    def watch(self, glance: Callable[[], None]) -> None:
+        self._glance = glance
 
     def collect(self) -> None:
         for engine in self._engines[: self._learners]:
@@ -104,6 +116,8 @@ class PlayedLane:
             self.vector.step(self._batch.act[time * slots : (time + 1) * slots])
             stepped = perf_counter()
             self._book(time)
+            if self._glance is not None:
+                self._glance()
             self._seconds[:2] += stepped - decided, decided - started + perf_counter() - stepped
         self.env_steps += self._steps * self.vector.shape.envs
         self._look_ahead()
@@ -134,6 +148,7 @@ class PlayedLane:
                 batch.logp[low:high],
                 track.value[time],
             )
+            track.brain[time] = 0
             self.tally.decisions[0] += slots
             self._fresh[owner] = 0
             return
@@ -162,7 +177,7 @@ class PlayedLane:
             mask = np.ascontiguousarray(batch.mask[rows, : self._masks[policy]])
         critic = batch.critic_obs[rows] if batch.critic_obs.shape[1] else self._no_critic[:count]
         engine.act(obs, critic, mask, owner[slots], first[slots], act, logp, value)
-        if policy >= self._learners and self.seats.slip[policy - self._learners] > 0 and batch.mask.shape[0]:
+        if policy >= self._learners and self.seats.slip[policy - self._learners] > 0:
             self._slip(policy, mask, act)
         batch.act[rows], batch.logp[rows] = act, logp
         self._track.value[time, slots] = value
@@ -171,7 +186,11 @@ class PlayedLane:
         """A frozen opponent errs at random."""
         chance = self.seats.slip[policy - self._learners]
         for row in np.flatnonzero(self._generator.random(len(act)) < chance):
-            act[row, 0] = self._generator.choice(np.flatnonzero(mask[row]))
+            first = 0
+            for part, size in enumerate(self._sizes):
+                legal = np.flatnonzero(mask[row, first : first + size]) if len(mask) else size
+                act[row, part] = self._generator.choice(legal)
+                first += size
 
     def _shown(self, obs: NDArray[np.float32], brain: NDArray[np.int64], *, count: bool = False) -> NDArray[np.float32]:
         """Observations as each policy normalises them."""
@@ -184,6 +203,7 @@ class PlayedLane:
                 self._seen[policy, 0] += rows.sum(axis=0)
                 self._seen[policy, 1] += (rows * rows).sum(axis=0)
         shown: NDArray[np.float32] = np.clip((obs - self._shift[brain]) * self._scale[brain], -_LIMIT, _LIMIT)
+        shown[brain < 0] = 0  # the dead are shown to a centralised critic as nothing
         return shown
 
     def _book(self, time: int) -> None:
@@ -204,6 +224,8 @@ class PlayedLane:
         brain = seated.ravel()
         cut = (vector.trunc > 0) & (vector.term == 0)
         final = self._shown(vector.fin, brain)
+        if self._batch.critic_obs.shape[1]:
+            final = np.where(vector.trunc[:, None] > 0, final, np.float32(0))  # the dead left no last look
         joined = self._joined(final)
         for policy in range(self._learners):
             rows = np.flatnonzero(cut & (brain == policy))
@@ -292,7 +314,7 @@ class PlayedLane:
                 self.seats.rated[(self.seats.brain == row).any(axis=1)] = 0
             if snapshot.shift.size:
                 self.set_scaler(row, snapshot.shift, snapshot.scale)
-        self.seats.league[1] = len(snapshots)
+        self.seats.league[2] = len(snapshots)
 
     def take_moments(self) -> Moments:
         taken = Moments(self._count.copy(), self._seen.copy(), self.tally.spread.copy())
@@ -301,6 +323,14 @@ class PlayedLane:
         self.tally.spread[:] = 0
         return taken
 
+    def standing(self) -> dict[str, NDArray[Any]]:
+        """Python envs cannot be put back where they were."""
+        return {}
+
+    def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None:
+        """In episodes that were not played before."""
+        self.vector.reset(child_seed(self._seed, "envs", env_steps))
+
     def split(self) -> tuple[float, float, float]:
         env, inference, learning = (float(seconds) for seconds in self._seconds)
         self._seconds[:] = 0
@@ -308,3 +338,12 @@ class PlayedLane:
 
     def close(self) -> None:
         self.vector.close()
+
+
+def _guest_brains(guests: Sequence[Guest], first: int, agents: int) -> NDArray[np.int64]:
+    """Who plays for each agent in the envs of guests, whose numbers begin at `first`."""
+    brains = np.zeros((len(guests), agents), np.int64)
+    for row, guest in zip(brains, guests, strict=True):
+        row[:] = first + guest.policy
+        row[guest.chair] = 0
+    return brains

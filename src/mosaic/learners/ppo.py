@@ -8,48 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
+from mosaic.envs.vector import VectorEnv
+from mosaic.learners.kept_chance import load_generator, to_array
 from mosaic.learners.lane import Lane, Rates
-from mosaic.learners.league import CENTRE, League, Snapshot
+from mosaic.learners.league import League, Rival, Snapshot, Stranger
+from mosaic.learners.learner import Progress
 from mosaic.learners.normalise import EPSILON, RunningMoments
+from mosaic.learners.opponents import NOBODY_NAMED, Opponents
 from mosaic.learners.plan import Plan
 from mosaic.learners.ppo_options import PpoOptions, Schedule
-from mosaic.learners.tally import WINDOW
+from mosaic.learners.tally import WINDOW, Tally
 
 _FLOOR = 0.02  # of a linear schedule, so that the last iterations still learn
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How training goes, over the last episodes."""
-
-    env_steps: int
-    agent_steps: int
-    episodes: int
-    returns: tuple[NDArray[np.float32], ...]  # of each policy's last episodes
-    lengths: NDArray[np.int64]
-    losses: tuple[dict[str, float], ...]  # of each policy in the last iteration
-
-    @property
-    def return_mean(self) -> float | None:
-        """Of an agent that learns; None before the first episode has ended."""
-        seen = np.concatenate(self.returns)
-        return float(seen.mean()) if seen.size else None
 
 
 class PpoLearner:
     """Advances by whole iterations. Lanes work side by side, each with its own envs, and meet after every iteration."""
 
     def __init__(
-        self, lanes: Sequence[Lane], plan: Plan, options: PpoOptions, seed: int, total_env_steps: int | None = None
+        self,
+        lanes: Sequence[Lane],
+        plan: Plan,
+        options: PpoOptions,
+        seed: int,
+        total_env_steps: int | None = None,
+        opponents: Opponents = NOBODY_NAMED,
     ) -> None:
         self.lanes, self.plan, self.options = lanes, plan, options
+        self._named = opponents
         self.total_env_steps = total_env_steps
         self.env_steps_before = 0  # of earlier attempts
         self.agent_steps_before = 0
@@ -62,10 +54,24 @@ class PpoLearner:
         self._reward_scale = np.ones(len(shape.agents), np.float32)
         self._losses: tuple[dict[str, float], ...] = ({},) * policies
         self._generator = np.random.default_rng(child_seed(seed, "league"))
-        self.league = League(options.league_size, options.league_sampling, _ages(options)) if plan.self_play else None
+        self.league: League | None = None
+        if plan.self_play:
+            strangers = tuple(Stranger(name) for name in opponents.strangers)
+            self.league = League(options.league_size, options.league_sampling, opponents.ages, strangers=strangers)
         self._opponents: list[Snapshot] = []
         self._snapshot_at = 0
         self._threads = ThreadPoolExecutor(len(lanes), "lane") if len(lanes) > 1 else None
+
+    @property
+    def vector(self) -> VectorEnv:
+        return self.lanes[0].vector
+
+    @property
+    def tally(self) -> Tally:
+        return self.lanes[0].tally
+
+    def watch(self, glance: Callable[[], None]) -> None:
+        self.lanes[0].watch(glance)
 
     @property
     def env_steps(self) -> int:
@@ -88,7 +94,8 @@ class PpoLearner:
         if self.league is not None:
             scores = sum(lane.tally.scores for lane in self.lanes)
             assert isinstance(scores, np.ndarray)
-            self.league.record(self._opponents, scores)
+            guests = len(scores) - len(self._named.foreign)  # unfilled places lie between
+            self.league.record(self._rivals(), np.concatenate([scores[: len(self._opponents)], scores[guests:]]))
             for lane in self.lanes:
                 lane.tally.scores[:] = 0
 
@@ -162,13 +169,36 @@ class PpoLearner:
 
     def _draw_opponents(self) -> None:
         assert self.league is not None
-        self._opponents = self.league.draw(self.options.league_places, self.env_steps, self._generator)
+        named, now = self._named, self.env_steps
+        if named.strangers or named.ages:
+            seated = [self.league.aged(age, now) for age in named.ages]
+            self._seat(seated + self.league.snapshots[: named.random])  # whose weights slip, nobody sees
+        else:
+            self._seat(self.league.draw(self.options.league_places, now, self._generator))
+
+    def _seat(self, snapshots: list[Snapshot]) -> None:
+        self._opponents = snapshots
         for lane in self.lanes:
-            lane.set_opponents(self._opponents)
+            lane.set_opponents(snapshots)
             lane.seats.slip[:] = self.options.opponent_slip
+            if self._named.random:
+                lane.seats.slip[len(self._named.ages)] = 1
+
+    def _rivals(self) -> list[Rival]:
+        """In the order of what lanes book: frozen places, then guests."""
+        assert self.league is not None
+        snapshots = self._opponents[: -1 if self._named.random else None]
+        return [*snapshots, *self.league.strangers]
 
     def weights(self, policy: int) -> NDArray[np.float32]:
         return self.lanes[0].weights(policy)
+
+    def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
+        for lane in self.lanes:
+            lane.load(policy, flat)
+        if seen is not None:
+            self._scalers[policy] = seen
+            self._show_scalers()
 
     def scaler(self, policy: int) -> RunningMoments | None:
         return self._scalers[policy] if self.options.normalize_observations else None
@@ -188,9 +218,6 @@ class PpoLearner:
             losses=self._losses,
         )
 
-    def rating(self) -> float | None:
-        return self.league.rating if self.league else None
-
     def training_state(self) -> dict[str, NDArray[Any]]:
         """All that a new attempt needs besides the policies' own weights."""
         state: dict[str, NDArray[Any]] = {}
@@ -202,6 +229,11 @@ class PpoLearner:
         if self.league is not None:
             state |= self.league.to_arrays()
             state["league.snapshot_at"] = np.array([self._snapshot_at], np.int64)
+            places = [k for seated in self._opponents for k, one in enumerate(self.league.snapshots) if one is seated]
+            state["league.seated"] = np.array(places, np.int64)
+            state["league.chance"] = to_array(self._generator)
+        for number, lane in enumerate(self.lanes):
+            state |= {f"lane.{number}.{key}": value for key, value in lane.standing().items()}
         return state
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
@@ -221,18 +253,26 @@ class PpoLearner:
         if self.league is not None:
             self.league.load_arrays(state)
             self._snapshot_at = int(state["league.snapshot_at"][0])
-            self._draw_opponents()
+            self._seat([self.league.snapshots[k] for k in state["league.seated"]])
+            load_generator(self._generator, state["league.chance"])
+        for number, lane in enumerate(self.lanes):
+            prefix = f"lane.{number}."
+            standing = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+            lane.go_on(standing, self.env_steps)
+            self.agent_steps_before -= int(lane.tally.decisions[0])  # what was counted before is counted there
+            self.episodes_before -= int(lane.tally.finished[-1])
+
+    def split(self) -> tuple[float, float, float]:
+        env, inference, learning = (
+            sum(seconds) for seconds in zip(*(lane.split() for lane in self.lanes), strict=True)
+        )
+        return env, inference, learning
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown()
         for lane in self.lanes:
             lane.close()
-
-
-def _ages(options: PpoOptions) -> tuple[int, ...]:
-    """The numbers of `self@-N` among the opponents."""
-    return tuple(int(text.removeprefix("self@-")) for text in options.opponents if text.startswith("self@-"))
 
 
 def _factor(schedule: Schedule, left: float) -> float:
@@ -247,6 +287,3 @@ def _mean(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 def _mean_losses(losses: Sequence[dict[str, float]]) -> dict[str, float]:
     learned = [loss for loss in losses if loss]
     return {name: float(np.mean([loss[name] for loss in learned])) for name in (learned[0] if learned else ())}
-
-
-__all__ = ["CENTRE", "PpoLearner", "Progress"]

@@ -24,13 +24,13 @@ class Tally(NamedTuple):
     recent_length: NDArray[np.int64]  # [WINDOW]
     finished: NDArray[np.int64]  # [learners + 1] episodes of each learner; last: of the envs
     decisions: NDArray[np.int64]  # [1] agent steps of all policies
-    scores: NDArray[np.int64]  # [places, 3] games that the learner won, drew and lost against each frozen place
+    scores: NDArray[np.int64]  # [places + guests, 3] games that the learner won, drew and lost against each
     selfplay: NDArray[np.int64]  # [3] the same for the first agent where the learner plays itself
     discounted: NDArray[np.float32]  # [E*A] running discounted return
     spread: NDArray[np.float64]  # [A, 3] count, sum and sum of squares of it
 
 
-def make_tally(shape: VectorShape, learners: int, places: int) -> Tally:
+def make_tally(shape: VectorShape, learners: int, opponents: int) -> Tally:
     return Tally(
         returns=np.zeros(shape.rows, np.float32),
         length=np.zeros(shape.envs, np.int64),
@@ -39,7 +39,7 @@ def make_tally(shape: VectorShape, learners: int, places: int) -> Tally:
         recent_length=np.zeros(WINDOW, np.int64),
         finished=np.zeros(learners + 1, np.int64),
         decisions=np.zeros(1, np.int64),
-        scores=np.zeros((max(1, places), 3), np.int64),
+        scores=np.zeros((max(1, opponents), 3), np.int64),
         selfplay=np.zeros(3, np.int64),
         discounted=np.zeros(shape.rows, np.float32),
         spread=np.zeros((len(shape.agents), 3)),
@@ -68,9 +68,10 @@ def book(
             tally.returns[row] += reward
             now = tally.discounted[row] * gamma + reward
             tally.discounted[row] = now
-            tally.spread[agent, 0] += 1.0
-            tally.spread[agent, 1] += now
-            tally.spread[agent, 2] += now * now
+            if seats.brain[env, agent] < learners:
+                tally.spread[agent, 0] += 1.0
+                tally.spread[agent, 1] += now
+                tally.spread[agent, 2] += now * now
             ended = term[row] | trunc[row]
             track.ended[time, row] = ended
             track.bootstrap[time, row] = np.float32(0)

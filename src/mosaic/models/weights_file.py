@@ -16,7 +16,7 @@ from mosaic.models.architecture import Architecture
 from mosaic.models.layout import Tensor, tensors
 
 FORMAT = "mosaic-network-1"
-WHOLE = "weights"  # of a network that is not plain: one tensor, in the order of its engine
+WHOLE = "weights"  # of a network that is not plain, or a user's own: one tensor, in the order of its engine
 EXTRA = "extra."
 
 
@@ -31,11 +31,18 @@ def save_weights(
     architecture: Architecture,
     flat: NDArray[np.float32],
     extra: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    own_network: bool = False,
 ) -> None:
-    """Whole or not at all: written beside the place, then moved there."""
+    """Whole or not at all: written beside the place, then moved there.
+
+    `own_network`: a user's network, of whose tensors the architecture knows nothing.
+    """
     from safetensors.numpy import save_file
 
-    arrays: dict[str, NDArray[Any]] = {tensor.name: tensor.of(flat) for tensor in _places(architecture, flat.size)}
+    arrays: dict[str, NDArray[Any]] = {
+        tensor.name: tensor.of(flat) for tensor in _places(architecture, flat.size, own_network)
+    }
     arrays.update({EXTRA + name: np.ascontiguousarray(array) for name, array in (extra or {}).items()})
     facts = {"format": FORMAT, "architecture": architecture.to_json()}
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -67,7 +74,7 @@ def load_weights(path: Path) -> SavedNetwork:
 def _flat(path: Path, architecture: Architecture, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     size = sum(array.size for name, array in arrays.items() if not name.startswith(EXTRA))
     flat = np.zeros(size, np.float32)
-    for tensor in _places(architecture, size):
+    for tensor in _places(architecture, size, WHOLE in arrays):
         kept = arrays.get(tensor.name)
         if kept is None or kept.shape != tensor.shape or kept.dtype != np.float32:
             found = "nothing" if kept is None else f"{kept.dtype} of shape {kept.shape}"
@@ -79,8 +86,8 @@ def _flat(path: Path, architecture: Architecture, arrays: Mapping[str, NDArray[A
     return flat
 
 
-def _places(architecture: Architecture, size: int) -> tuple[Tensor, ...]:
-    if not architecture.plain:
+def _places(architecture: Architecture, size: int, whole: bool) -> tuple[Tensor, ...]:
+    if whole or not architecture.plain:
         return (Tensor(WHOLE, 0, (size,)),)
     places = tensors(architecture)
     if places[-1].end != size:

@@ -120,9 +120,8 @@ class LocalEnvRunner:
             cast.forget(agent)
 
     def _find_everybody(self) -> None:
-        players = list(self.cast.players.values())
-        named = bool(self.env.possible_agents)
-        self._everybody = players[0] if named and all(player is players[0] for player in players) else None
+        players = [self.cast.players[agent] for agent in self.env.possible_agents]  # a swapped one is looked up anew
+        self._everybody = players[0] if players and all(player is players[0] for player in players) else None
 
     def _ask(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
         actions: Mapping[AgentID, Action]

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
+from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController
 from mosaic.policies.registry import load_policy
 
 
 class ControllerOthers:
-    """Every env has controllers of its own, made when it plays for the first time."""
+    """Every env has controllers of its own, made when it plays for the first time.
 
-    def __init__(self, spec: EnvSpec, policies: Mapping[AgentID, PolicyID], seed: int) -> None:
+    `policies` play in every env, `by_env` in the envs of these numbers besides.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        policies: Mapping[AgentID, PolicyID],
+        seed: int,
+        by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+    ) -> None:
         self.agents = tuple(policies)
         self._spec, self._policies, self._seed = spec, dict(policies), seed
+        self._by_env = {index: self._policies | dict(more) for index, more in (by_env or {}).items()}
         self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
 
+    def plays(self, index: int) -> Collection[AgentID]:
+        return self._cast(index).keys()
+
     def begin(self, index: int, seed: int) -> None:
-        for agent in self.agents:
+        for agent in self._cast(index):
             self._controller(index, agent).begin((agent,), child_seed(seed, "policy", agent))
 
     def act(self, index: int, turn: Turn) -> Mapping[AgentID, Action]:
         actions: dict[AgentID, Action] = {}
-        for agent in self.agents:
+        for agent in self._cast(index):
             if agent in turn.observations:
                 actions |= self._controller(index, agent).act(turn.only((agent,)))
         return actions
@@ -36,9 +51,26 @@ class ControllerOthers:
             controller.close()
         self._controllers.clear()
 
+    def _cast(self, index: int) -> Mapping[AgentID, PolicyID]:
+        return self._by_env.get(index, self._policies)
+
     def _controller(self, index: int, agent: AgentID) -> PolicyController:
         key = (index, agent)
         if key not in self._controllers:
             seed = child_seed(self._seed, "others", index, agent)
-            self._controllers[key] = load_policy(self._policies[agent], self._spec, (agent,), seed=seed)
+            self._controllers[key] = load_policy(self._cast(index)[agent], self._spec, (agent,), seed=seed)
         return self._controllers[key]
+
+
+def make_others(
+    environment: EnvironmentConfig,
+    policies: Mapping[AgentID, PolicyID],
+    seed: int,
+    by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+) -> ControllerOthers:
+    """For other processes: a configuration travels there, the description of an env need not."""
+    env = make_env(environment)
+    try:
+        return ControllerOthers(env.spec, policies, seed, by_env)
+    finally:
+        env.close()

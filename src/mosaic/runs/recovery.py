@@ -10,6 +10,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked, wait_gone
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import Process, RunState
+from mosaic.telemetry.fastlane_place import remove_lane
 
 GRACE_S = 2.0  # for a worker that just noticed the death of its supervisor, and saves
 _END_WITHIN_S = 10.0
@@ -27,6 +28,7 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
             _await(attempt.worker, grace_s)
     survivors = end_all(lambda: _leftovers(folder.run_id, known), monotonic() + _END_WITHIN_S)
     clear_cluster(folder)
+    remove_lane(folder.path)
     if survivors:
         numbers = ", ".join(str(each.pid) for each in survivors)
         raise LeftoverError(

@@ -18,7 +18,9 @@ from mosaic.server.complaints import REFUSALS, answer_errors
 from mosaic.server.desk import Desk, Finding
 from mosaic.server.dispatch import Dispatcher
 from mosaic.server.guard import Guard
-from mosaic.server.routes import catalog, events, metrics, runs
+from mosaic.server.matches import Matches
+from mosaic.server.routes import catalog, events, frames, metrics, runs
+from mosaic.server.routes import matches as match_routes
 from mosaic.server.secret import ensure_token
 from mosaic.server.settings import ServerSettings
 from mosaic.server.submissions import Submissions
@@ -35,21 +37,25 @@ def create_app(
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
     desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor)
 
+    matches = Matches(store.home, allow_programs=settings.allow_programs)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if settings.start_queued:
             dispatcher.open()
         yield
+        await run_in_threadpool(matches.close)
         await run_in_threadpool(dispatcher.close)
 
     # The pages that FastAPI offers load their scripts from elsewhere, so there are none.
     app = FastAPI(title="Mosaic", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    for part in (runs, metrics, events, catalog):
+    for part in (runs, metrics, events, frames, catalog):
         app.include_router(part.routes(desk), responses=REFUSALS)
+    app.include_router(match_routes.routes(matches), responses=REFUSALS)
     answer_errors(app)
     app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
-    app.state.desk = desk
+    app.state.desk, app.state.matches = desk, matches
     return app
 
 

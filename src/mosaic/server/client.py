@@ -35,9 +35,11 @@ from mosaic.server.answers import (
     RunRow,
     WorkerRow,
 )
+from mosaic.server.remote_frames import RemotePictures
 from mosaic.server.tunnel import SshAddress, Tunnel
 from mosaic.store.state import State
 from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.fastlane_wishes import Wish
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -199,6 +201,11 @@ class RemoteRun:
 
     def curve(self, metric: str, **query: Any) -> CurvePoints:
         return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
+
+    def pictures(self, wish: Wish) -> RemotePictures:
+        """The newest ones as they come; ask it as often as they are shown."""
+        query = f"rate={wish.rate_hz:g}&env={wish.env}&grid={wish.grid}"
+        return RemotePictures(self._client.stream(f"{self._path}/frames?{query}"))
 
     def events(
         self, after_seq: int = 0, *, reconnect_s: float = RECONNECT_S, timeout_s: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,17 @@ class ForbiddenProgramsError(MosaicError):
 def forbidden_forms(config: RunConfig, home: Path | None = None) -> list[str]:
     """«environment: python:maze:make», one text for each place. `home` is the store that paths may lie in."""
     return [f"{place}: {form}" for place, form in _forms(config, home)]
+
+
+def forbidden_in_match(
+    environment: EnvironmentConfig, policies: Mapping[str, str], home: Path | None = None
+) -> list[str]:
+    """The same for a match: an environment and a policy for each agent."""
+    return [f"{place}: {form}" for place, form in _environment(environment)] + forbidden_policies(policies, home)
+
+
+def forbidden_policies(policies: Mapping[str, str], home: Path | None = None) -> list[str]:
+    return [f"agents.{agent}: {policy}" for agent, policy in policies.items() if _names_program(policy, home)]
 
 
 def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:

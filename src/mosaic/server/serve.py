@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from mosaic.core.errors import InputError
 from mosaic.server.address import DEFAULT_HOST, DEFAULT_PORT
@@ -16,7 +17,7 @@ from mosaic.server.desk import Finding
 from mosaic.server.hosts import allowed_hosts, is_loopback
 from mosaic.server.machine import machine_limits
 from mosaic.server.queue import Limits
-from mosaic.server.secret import token_file
+from mosaic.server.secret import read_token, token_file
 from mosaic.server.settings import ServerSettings
 from mosaic.store.home import Store
 
@@ -38,6 +39,7 @@ def serve(
     retries: int = 0,
     further_hosts: Iterable[str] = (),
     doctor: Callable[[], Iterable[Finding]] = tuple,
+    add_pages: Callable[[FastAPI], None] | None = None,
     say: Callable[[str], None] = _say,
 ) -> None:
     """Returns after Ctrl-C. Runs go on; what waits in the queue waits for the next server."""
@@ -57,8 +59,12 @@ def serve(
     listener = _listen(host, port)
     with listener:
         app = create_app(store.home, settings, doctor)
+        if add_pages is not None:
+            add_pages(app)
         server = uvicorn.Server(_config(app))
         say(f"Mosaic listens on {_address(listener)}")
+        if add_pages is not None:
+            say(f"Open {_address(listener)}/?token={read_token(store.home)}")
         say(f"Its token lies in {token_file(store.home)}; programs of this user find it there by themselves.")
         if allow_programs:
             say("Requests may name code and programs: whoever has the token can run anything as this user.")

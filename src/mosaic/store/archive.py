@@ -15,6 +15,7 @@ from mosaic.store.home import Store
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
 from mosaic.store.staging import discard, sweep
+from mosaic.telemetry.fastlane_place import remove_lane
 
 NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # mean nothing, or harm, elsewhere
 
@@ -43,6 +44,7 @@ def archive_run(folder: RunFolder, target: Path) -> Path:
 def delete_run(store: Store, folder: RunFolder) -> None:
     """Removes a run that is not alive, with everything it made."""
     with _not_alive(folder, "deleted"):
+        remove_lane(folder.path)
         discard(folder)
     store.index.remove(folder.run_id)
     sweep(store.runs)

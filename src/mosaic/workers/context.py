@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.writer import EventWriter
 from mosaic.workers.inbox import Inbox
+
+if TYPE_CHECKING:  # it brings numba along
+    from mosaic.telemetry.fastlane import FrameWriter
+    from mosaic.telemetry.fastlane_wishes import Wish
 
 
 class WorkerContext:
@@ -33,6 +37,7 @@ class WorkerContext:
         self.config, self.options, self.folder, self.inbox = config, options, folder, inbox
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
+        self._frames: FrameWriter | None = None  # made when a worker first asks whether somebody looks
         self._saved_at = resume_from.env_steps if resume_from else 0
         self.stop_reward_reached_at: float | None = None  # by `perf_counter`
 
@@ -48,9 +53,36 @@ class WorkerContext:
         """Stores one metric event, before it returns. Give `kind`, `env_steps` and what there is to say."""
         return self._writer.report(**fields)
 
-    def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> bool:
-        """A picture of the env that is trained. Answers whether anybody looked; nobody can yet."""
-        return False
+    def frame_wanted(self) -> bool:
+        """Whether to draw a picture now: somebody looks, and the last one is old enough. Cheap; ask at every step."""
+        if not self.config.telemetry.frames:
+            return False
+        if self._frames is None:
+            from mosaic.telemetry.fastlane import FrameWriter
+
+            self._frames = FrameWriter(self.folder.path)
+        return self._frames.wanted()
+
+    def frame_wish(self) -> Wish:
+        """Which env the last viewer wants to see, and how many side by side."""
+        from mosaic.telemetry.fastlane_wishes import Wish
+
+        return (self._frames.wish() if self._frames else None) or Wish()
+
+    def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> None:
+        """Shows a picture of the env that is trained; call it where `frame_wanted` said yes.
+
+        `rgb` is height × width × 3, uint8. Facts that belong to it: step, episode, env (its number), agent (a name, or
+        `red=1.5, blue=-2`), reward, ret (return so far).
+        """
+        if self._frames is not None:
+            self._frames.publish(rgb, **facts)
+
+    def close_frames(self, *, finished: bool) -> None:
+        """Viewers learn that no more pictures will come."""
+        if self._frames is not None:
+            self._frames.close(finished)
+            self._frames = None
 
     def done(self, env_steps: int, episodes: int = 0, reward: float | None = None) -> str | None:
         """Why training is over: a stop was asked for, or a limit of the configuration is reached. None: go on."""

@@ -113,7 +113,12 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     """Between its first and its last event; their times are what `mosaic train` reports."""
     begun = perf_counter()
     writer.report(kind="started")
-    worker.run(context)
+    finished = False
+    try:
+        worker.run(context)
+        finished = True
+    finally:
+        context.close_frames(finished=finished)
     reached = context.stop_reward_reached_at
     writer.report(
         kind="ended",

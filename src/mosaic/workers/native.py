@@ -1,11 +1,13 @@
-"""The worker that trains networks with Mosaic's own learner: PPO and A2C for any number of agents."""
+"""The worker that trains networks with Mosaic's own learners: PPO and A2C for any number of agents, and DQN."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,39 +16,54 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.section import Section
 from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
 from mosaic.envs.family import split_version
+from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluating import evaluate_learners, is_due
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
-    from mosaic.learners.assembly import Assembled
+    from mosaic.learners.learner import Assembled
+    from mosaic.learners.normalise import RunningMoments
     from mosaic.models.weights_file import SavedNetwork
 
 FACTS = "facts.json"
+COUNTERS = "counters.json"
 TRAINING = "training.safetensors"
 DEFAULT_TIMESTEPS = 1_000_000
 _REPORTS = 200
 
 
-class NativePpoOptions(PpoOptions):
+class Reporting(Section):
+    """What concerns the worker alone."""
+
     report_every_steps: int | None = Field(
         None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
     )
 
 
-class NativeA2cOptions(A2cOptions):
-    report_every_steps: int | None = Field(
-        None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
-    )
+class NativePpoOptions(PpoOptions, Reporting):
+    pass
 
 
-_OPTIONS: Mapping[str, type[PpoOptions]] = {"ppo": NativePpoOptions, "a2c": NativeA2cOptions}
+class NativeA2cOptions(A2cOptions, Reporting):
+    pass
+
+
+class NativeDqnOptions(DqnOptions, Reporting):
+    pass
+
+
+_OPTIONS: Mapping[str, type[Reporting]] = {"ppo": NativePpoOptions, "a2c": NativeA2cOptions, "dqn": NativeDqnOptions}
 
 
 class NativeWorker:
@@ -72,29 +89,32 @@ class NativeWorker:
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raises InputError where agents and policies do not fit, before anything is started."""
         from mosaic.learners.casting import read_casting
+        from mosaic.learners.opponents import opponents_of
 
-        read_casting(config, spec)
+        casting = read_casting(config, spec)
+        if isinstance(options, PpoOptions):
+            opponents_of(options, casting, spec)
+        if isinstance(options, DqnOptions):
+            from mosaic.learners.dqn_assembly import check_dqn
+
+            check_dqn(casting, spec)
 
     def run(self, context: WorkerContext) -> None:
-        from mosaic.learners.assembly import assemble
+        from mosaic.workers.native_scene import NativeScene
 
-        options = context.options
-        assert isinstance(options, NativePpoOptions | NativeA2cOptions)
-        config = context.config
+        options, config = context.options, context.config
+        assert isinstance(options, Reporting)
         if not (config.training.total_timesteps or config.training.episodes or config.training.stop_reward):
             training = config.training.model_copy(update={"total_timesteps": DEFAULT_TIMESTEPS})
             config = config.model_copy(update={"training": training})
             context.config = config
-        assembled = assemble(config, options)
-        try:
-            print(f"{config.training.algorithm}: {assembled.said}", flush=True)
-            self._train(context, options, assembled)
-        finally:
-            assembled.learner.close()
+        assembled = _assemble(config, options)
+        print(f"{config.training.algorithm}: {assembled.said}", flush=True)
+        with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
+            learner.watch(camera.glance)
+            self._train(context, options, assembled, camera)
 
-    def _train(
-        self, context: WorkerContext, options: NativePpoOptions | NativeA2cOptions, assembled: Assembled
-    ) -> None:
+    def _train(self, context: WorkerContext, options: Reporting, assembled: Assembled, camera: Camera) -> None:
         learner = assembled.learner
         iteration = 0
         if context.resume_from is not None:
@@ -105,6 +125,7 @@ class NativeWorker:
         pace = options.report_every_steps or max(1, (total or DEFAULT_TIMESTEPS) // _REPORTS)
         reported, since = learner.env_steps, perf_counter()
         reward: float | None = None
+        evaluated_at: int | None = None
 
         def save() -> None:
             _save(context, assembled, iteration, reward)
@@ -113,47 +134,81 @@ class NativeWorker:
             context.inbox.wait_while_paused(save)
             if context.inbox.stop_asked():
                 break
+            before = learner.env_steps
             learner.iterate()
+            camera.glance()
             iteration += 1
             reward = learner.progress().return_mean
-            if learner.env_steps - reported >= pace or context.done(learner.env_steps, 0, reward):
+            if is_due(before, learner.env_steps, pace) or context.done(learner.env_steps, 0, reward):
                 now = perf_counter()
                 _report(context, assembled, iteration, (learner.env_steps - reported) / (now - since))
                 reported, since = learner.env_steps, now
             if context.checkpoint_due(learner.env_steps):
                 save()
+            if is_due(before, learner.env_steps, context.config.evaluation.every_steps):
+                _evaluate(context, assembled)
+                evaluated_at = learner.env_steps
+        if not context.inbox.stop_asked() and evaluated_at != learner.env_steps:
+            _evaluate(context, assembled)
         if context.config.checkpoint.at_end:
             save()
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.envs.rows import action_code, row_code
-        from mosaic.models.weights_file import load_weights
-        from mosaic.policies.engine import EnginePolicyController
-        from mosaic.policies.network import NetworkPolicyController
-
-        spec = request.spec
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
-        if split_version(trained_in)[0] != split_version(spec.env_id)[0]:
-            raise InputError(f"'{request.reference}' was trained in {trained_in} and cannot play {spec.env_id}.")
-        saved = load_weights(checkpoint.path / _file_of(checkpoint, policy))
-        agents = [
-            agent
-            for agent in spec.possible_agents
-            if row_code(spec.observation_spaces[agent]).width == saved.architecture.observation
-        ]
-        if not agents:
-            raise InputError(f"'{request.reference}' sees {saved.architecture.observation} numbers; no agent here does.")
-        rows = {agent: row_code(spec.observation_spaces[agent]) for agent in agents}
-        actions = {agent: action_code(spec.action_spaces[agent]) for agent in agents}
-        scaler = _scaler(saved)
-        facts = json.loads((checkpoint.path / FACTS).read_text())
-        if saved.architecture.plain and not facts.get("network"):
-            return NetworkPolicyController(saved.architecture, saved.flat, rows, actions, scaler, seed=request.seed)
-        from mosaic.learners.torch_engine import TorchEngine, TorchOptions
+        if split_version(trained_in)[0] != split_version(request.spec.env_id)[0]:
+            raise InputError(
+                f"'{request.reference}' was trained in {trained_in} and cannot play {request.spec.env_id}."
+            )
+        return _controller(checkpoint.path, _file_of(checkpoint, policy), request)
 
-        engine = TorchEngine(saved.architecture, 0, TorchOptions(module=facts.get("network")))
-        engine.load(saved.flat)
-        return EnginePolicyController(engine, rows, actions, scaler)
+
+def _assemble(config: RunConfig, options: BaseModel) -> Assembled:
+    if isinstance(options, DqnOptions):
+        from mosaic.learners.dqn_assembly import assemble_dqn
+
+        return assemble_dqn(config, options)
+    from mosaic.learners.assembly import assemble
+
+    assert isinstance(options, PpoOptions)
+    return assemble(config, options)
+
+
+def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:
+    from mosaic.envs.rows import action_code, row_code
+    from mosaic.models.weights_file import load_weights
+    from mosaic.policies.engine import EnginePolicyController
+    from mosaic.policies.network import NetworkPolicyController
+
+    spec = request.spec
+    saved = load_weights(folder / file)
+    codes = {agent: row_code(spec.observation_spaces[agent]) for agent in spec.possible_agents}
+    rows = {agent: code for agent, code in codes.items() if code.width == saved.architecture.observation}
+    if not rows:
+        raise InputError(f"'{request.reference}' sees {saved.architecture.observation} numbers; no agent here does.")
+    actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
+    scaler = _scaler(saved)
+    network = json.loads((folder / FACTS).read_text())["network"]
+    if saved.architecture.plain and not network:
+        return NetworkPolicyController(saved.architecture, saved.flat, rows, actions, scaler, seed=request.seed)
+    from mosaic.learners.torch_engine import TorchEngine, TorchOptions
+
+    engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
+    engine.load(saved.flat)
+    return EnginePolicyController(engine, rows, actions, scaler)
+
+
+def _evaluate(context: WorkerContext, assembled: Assembled) -> None:
+    """The likeliest actions of the policies as they are now, on fixed seeds."""
+    with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+        folder = Path(name)
+        _save_policies(folder, context, assembled)
+
+        def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+            number = assembled.learner.plan.policy_of[assembled.casting.learners.index(agent)]
+            return _controller(folder, _file(number), PolicyRequest("the policy that learns", spec, (agent,)))
+
+        for record in evaluate_learners(context.config, make, assembled.casting.played):
+            context.report(kind="evaluation", env_steps=assembled.learner.env_steps, **record)
 
 
 def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
@@ -166,14 +221,14 @@ def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_se
     learner = assembled.learner
     progress = learner.progress()
     seen = np.concatenate(progress.returns)
-    split = np.sum([lane.split() for lane in learner.lanes], axis=0)
+    env_s, inference_s, learning_s = learner.split()
     policies: dict[str, Any] = {}
     for name, returns, losses in zip(learner.plan.names, progress.returns, progress.losses, strict=True):
         policies[name] = {"reward_mean": float(returns.mean()) if returns.size else None, "learner": losses}
     custom: dict[str, Any] = {}
     if learner.league is not None:
         policies[learner.plan.names[0]]["rating"] = learner.league.rating
-        custom = {"league_size": len(learner.league.snapshots)}
+        custom = learner.league.metrics()
     context.report(
         kind="iteration",
         training_iteration=iteration,
@@ -185,9 +240,9 @@ def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_se
         episode_reward_max=float(seen.max()) if seen.size else None,
         episode_len_mean=float(progress.lengths.mean()) if progress.lengths.size else None,
         env_steps_per_s=per_second,
-        time_env_s=float(split[0]),
-        time_inference_s=float(split[1]),
-        time_learning_s=float(split[2]),
+        time_env_s=env_s,
+        time_inference_s=inference_s,
+        time_learning_s=learning_s,
         policies=policies,
         custom_metrics=custom,
     )
@@ -197,42 +252,50 @@ def _file_of(checkpoint: Checkpoint, policy: str) -> str:
     return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
 
 
-def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: float | None) -> None:
-    from safetensors.numpy import save_file
+def _file(policy: int) -> str:
+    return f"policy_{policy}.safetensors"
 
+
+def _save_policies(folder: Path, context: WorkerContext, assembled: Assembled) -> None:
+    """All that is needed to play them."""
     from mosaic.models.weights_file import save_weights
 
     learner = assembled.learner
+    network: str | None = getattr(context.options, "network", None)
+    for policy, architecture in enumerate(assembled.architectures):
+        moments = learner.scaler(policy)
+        width = architecture.observation
+        extra = {} if moments is None else {"shift": moments.shift[:width], "scale": moments.scale[:width]}
+        own = network is not None
+        save_weights(folder / _file(policy), architecture, learner.weights(policy), extra, own_network=own)
+    facts = {"engine": assembled.engine, "network": network}
+    (folder / FACTS).write_text(json.dumps(facts))
+
+
+def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: float | None) -> None:
+    from safetensors.numpy import save_file
+
+    learner = assembled.learner
     progress = learner.progress()
-    options = context.options
-    assert isinstance(options, PpoOptions)
-    files = {name: f"policy_{number}.safetensors" for number, name in enumerate(learner.plan.names)}
-    facts = {
+    counters = {
         "iteration": iteration,
         "env_steps": progress.env_steps,
         "agent_steps": progress.agent_steps,
         "episodes": progress.episodes,
-        "engine": assembled.engine,
-        "network": options.network,
     }
 
     def save(folder: Path) -> None:
-        for policy, name in enumerate(learner.plan.names):
-            architecture = assembled.architectures[policy]
-            moments = learner.scaler(policy)
-            width = architecture.observation
-            extra = {} if moments is None else {"shift": moments.shift[:width], "scale": moments.scale[:width]}
-            save_weights(folder / files[name], architecture, learner.weights(policy), extra)
+        _save_policies(folder, context, assembled)
         state = {key: np.ascontiguousarray(value) for key, value in learner.training_state().items()}
         save_file(state, folder / TRAINING)
-        (folder / FACTS).write_text(json.dumps(facts))
+        (folder / COUNTERS).write_text(json.dumps(counters))
 
     agents = assembled.casting.learners
     context.checkpoint(
         save,
         env_steps=progress.env_steps,
         policies={
-            name: PolicyEntry(files=(files[name], FACTS), agents=learner.plan.agents_of(policy, agents))
+            name: PolicyEntry(files=(_file(policy), FACTS), agents=learner.plan.agents_of(policy, agents))
             for policy, name in enumerate(learner.plan.names)
         },
         reward=reward,
@@ -247,13 +310,13 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     from mosaic.models.weights_file import load_weights
 
     learner = assembled.learner
-    facts = json.loads((checkpoint.path / FACTS).read_text())
+    counters = json.loads((checkpoint.path / COUNTERS).read_text())
     weights = [load_weights(checkpoint.path / _file_of(checkpoint, name)).flat for name in learner.plan.names]
-    learner.env_steps_before = int(facts["env_steps"])
-    learner.agent_steps_before = int(facts["agent_steps"])
-    learner.episodes_before = int(facts["episodes"])
+    learner.env_steps_before = int(counters["env_steps"])
+    learner.agent_steps_before = int(counters["agent_steps"])
+    learner.episodes_before = int(counters["episodes"])
     learner.load_training_state(weights, load_file(checkpoint.path / TRAINING))
-    return int(facts["iteration"])
+    return int(counters["iteration"])
 
 
 def _start_from(reference: str, assembled: Assembled) -> None:
@@ -276,8 +339,27 @@ def _start_from(reference: str, assembled: Assembled) -> None:
                 f"'{reference}' has another network than this run: {saved.architecture} instead of "
                 f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
             )
-        for lane in assembled.learner.lanes:
-            lane.load(number, saved.flat)
+        assembled.learner.load(
+            number, saved.flat, _seen(reference, checkpoint, source, assembled.learner.scaler(number))
+        )
+
+
+def _seen(reference: str, checkpoint: Checkpoint, policy: str, wanted: RunningMoments | None) -> RunningMoments | None:
+    """By what the other run normalised observations: its weights mean nothing without."""
+    from safetensors.numpy import load_file
+
+    from mosaic.learners.normalise import RunningMoments
+
+    state = load_file(checkpoint.path / TRAINING)
+    seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
+    normalised = seen is not None and seen.count > 0
+    if normalised != (wanted is not None):
+        does, other = ("true", "false") if normalised else ("false", "true")
+        raise InputError(
+            f"'{reference}' was trained with normalize_observations {does}, this run has {other}: "
+            f"set normalize_observations to {does}."
+        )
+    return seen if normalised else None
 
 
 worker = NativeWorker()

@@ -30,8 +30,8 @@ from mosaic.policies.tabular import TabularPolicyController
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
-from mosaic.workers.tabular_evaluation import evaluate_tables, is_due
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_played import POLICY, in_seats, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
@@ -323,7 +323,7 @@ def _evaluate(context: WorkerContext, training: Training) -> None:
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             return _controller(folder, owners.get(agent, POLICY), spec, agent)
 
-        for record in evaluate_tables(context.config, make):
+        for record in evaluate_learners(context.config, make):
             context.report(kind="evaluation", env_steps=training.env_steps, **record)
 
 

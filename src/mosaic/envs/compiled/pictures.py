@@ -1,4 +1,4 @@
-"""How our own small envs look: grids and tic-tac-toe boards as pictures."""
+"""How our own small envs look: grids, tic-tac-toe boards and pixels as pictures."""
 
 from __future__ import annotations
 
@@ -48,3 +48,8 @@ def draw_board(marks: NDArray[np.int64]) -> NDArray[np.uint8]:
         elif mark == 2:
             pen.ellipse((left, top, right, bottom), outline=_O, width=8)
     return np.asarray(picture).copy()
+
+
+def enlarge(cells: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Every cell of [rows, columns, 3] as a square of so many pixels."""
+    return cells.repeat(side, axis=0).repeat(side, axis=1)

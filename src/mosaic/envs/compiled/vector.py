@@ -120,13 +120,22 @@ class CompiledVector:
         )
 
     def render(self, index: int) -> NDArray[np.uint8] | None:
-        if self.kernel.load is None or self._make_reference is None:
-            return None
-        if self._reference is None:
-            self._reference = self._make_reference()
-            self._reference.reset(seed=0)
-        self.kernel.load(self._reference, self.state[index], self.ints[index])
-        return self._reference.render()
+        return self.freeze(index)()
+
+    def freeze(self, index: int) -> Callable[[], NDArray[np.uint8] | None]:
+        """What draws one env as it is now, whenever it is called: also in another thread, while this one steps on."""
+        load, state, ints = self.kernel.load, self.state[index].copy(), self.ints[index].copy()
+
+        def draw() -> NDArray[np.uint8] | None:
+            if load is None or self._make_reference is None:
+                return None
+            if self._reference is None:
+                self._reference = self._make_reference()
+                self._reference.reset(seed=0)
+            load(self._reference, state, ints)
+            return self._reference.render()
+
+        return draw
 
     def close(self) -> None:
         if self._reference is not None:

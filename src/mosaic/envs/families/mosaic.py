@@ -35,6 +35,23 @@ class TicTacToeOptions(Options):
     illegal: IllegalMoves = Field("masked", description="Taken cells are masked, or choosing one loses the game (-1).")
 
 
+class CatchPixelsOptions(Options):
+    size: int = Field(16, ge=8, le=256, description="Pixels of a side of the picture.")
+
+
+class RecallOptions(Options):
+    delay: int = Field(4, ge=0, le=100_000, description="Steps with nothing to see between the cue and the question.")
+    cues: int = Field(2, ge=2, le=100, description="How many different cues there are.")
+
+
+class BlindPairOptions(Options):
+    delay: int = Field(8, ge=1, le=100_000, description="Steps from the blind agent's answer to its pay.")
+    tide: float = Field(
+        5.0, ge=0, allow_inf_nan=False, description="What the tide pays or takes; right answers pay 1 in all."
+    )
+    cues: int = Field(4, ge=2, le=100, description="Among how many answers the blind agent chooses.")
+
+
 def gridworld_of(options: GridworldOptions) -> Mdp:
     return gridworld(options.map, slip=options.slip, step_reward=options.step_reward, time_limit=options.max_steps)
 
@@ -57,8 +74,34 @@ def _make_tictactoe(config: EnvironmentConfig) -> Env:
     return TicTacToeEnv(EnvFacts(config, turn_based=True, competitive=True, has_chance=False), options.illegal)
 
 
+def _make_catch_pixels(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.catch_pixels import CatchPixels
+    from mosaic.envs.gymnasium import GymnasiumEnv
+
+    options = read_options(config, CatchPixelsOptions)
+    return GymnasiumEnv(CatchPixels(options.size), EnvFacts(config), aliases=False)
+
+
+def _make_recall(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.gymnasium import GymnasiumEnv
+    from mosaic.envs.recall import Recall
+
+    options = read_options(config, RecallOptions)
+    return GymnasiumEnv(Recall(options.delay, options.cues), EnvFacts(config), aliases=False)
+
+
+def _make_blind_pair(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.blind_pair import BlindPair
+
+    options = read_options(config, BlindPairOptions)
+    return BlindPair(EnvFacts(config), options.delay, options.tide, options.cues)
+
+
 _MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] = {
+    "blind_pair": (_make_blind_pair, ("parallel", "auto")),
+    "catch_pixels": (_make_catch_pixels, ("gym", "auto")),
     "gridworld": (_make_gridworld, ("gym", "auto")),
+    "recall": (_make_recall, ("gym", "auto")),
     "tictactoe": (_make_tictactoe, ("aec", "auto")),
 }
 

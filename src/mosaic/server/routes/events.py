@@ -15,15 +15,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
-from mosaic.runs.processes import is_alive
 from mosaic.server.desk import Desk
+from mosaic.server.ending import ENDED_CODE, GONE_CODE, final_state, reason
 from mosaic.store.layout import RunFolder
-from mosaic.store.state import ENDED, State, read_state
 from mosaic.telemetry.event import MetricEvent, encode
 from mosaic.telemetry.reader import EventTail
 
 POLL_S = 0.05
-ENDED_CODE, GONE_CODE = 1000, 4404
 _MOST_EVENTS = 500
 _MOST_BYTES = 256 << 10
 
@@ -42,7 +40,7 @@ def routes(desk: Desk) -> APIRouter:
         except WebSocketDisconnect:
             pass  # whoever listened has left; it asks again from where it was
         except MosaicError as error:
-            await socket.close(GONE_CODE, _short(str(error)))
+            await socket.close(GONE_CODE, reason(str(error)))
         finally:
             leaving.cancel()
 
@@ -51,7 +49,7 @@ def routes(desk: Desk) -> APIRouter:
 
 async def _stream(socket: WebSocket, folder: RunFolder, tail: EventTail, leaving: asyncio.Task[None]) -> None:
     while not leaving.done():
-        end = await run_in_threadpool(_end, folder)  # asked first: nothing is stored after the end
+        end = await run_in_threadpool(final_state, folder)  # asked first: nothing is stored after the end
         while not leaving.done() and (events := await run_in_threadpool(tail.read)):
             for message in messages(events):
                 await socket.send_text(message)
@@ -61,17 +59,6 @@ async def _stream(socket: WebSocket, folder: RunFolder, tail: EventTail, leaving
             await socket.close(ENDED_CODE, end)
             return
         await asyncio.wait([leaving], timeout=POLL_S)
-
-
-def _end(folder: RunFolder) -> State | None:
-    """The state of a run that will store nothing more. A worker that lost its supervisor still saves and reports."""
-    record = read_state(folder)
-    if record.state not in ENDED:
-        return None
-    worker = record.attempts[-1].worker if record.attempts else None
-    if record.state is State.LOST and worker is not None and is_alive(worker):
-        return None
-    return record.state
 
 
 def messages(events: Sequence[MetricEvent]) -> Iterator[str]:
@@ -93,7 +80,3 @@ async def _until_gone(socket: WebSocket) -> None:
     """What a listener says is not listened to; that it leaves is."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
-
-
-def _short(text: str) -> str:
-    return text.encode()[:120].decode(errors="ignore")  # a close reason has room for 123 bytes

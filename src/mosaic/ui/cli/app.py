@@ -15,6 +15,7 @@ from mosaic.ui.cli.commands import (
     evaluate,
     play,
     policies,
+    probe,
     replay,
     schema,
     serve,
@@ -57,7 +58,7 @@ def _root(
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, envs, workers, policies, doctor, check, schema),
+    *(demo, envs, workers, policies, doctor, check, probe, schema),
     *(train, watch, evaluate, tournament, play, replay, serve),
 )
 for command in COMMANDS:

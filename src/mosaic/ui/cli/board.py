@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.text import Text
 
 from mosaic.envs.env import Env
 from mosaic.envs.family import split_version
+from mosaic.ui.cli.half_blocks import HalfBlocks
 from mosaic.ui.cli.screen import out
 
 
@@ -24,21 +24,7 @@ def draw(env: Env) -> None:
         return
     picture = env.render()
     if picture is not None and out.is_terminal:
-        out.print(half_blocks(picture, min(out.width, 80)))
-
-
-def half_blocks(picture: NDArray[np.uint8], width: int) -> Text:
-    """The picture in character cells of two pixels each, upper and lower."""
-    from PIL import Image
-
-    height = max(2, round(width * picture.shape[0] / picture.shape[1] / 2) * 2)
-    small = np.asarray(Image.fromarray(picture).convert("RGB").resize((width, height), Image.Resampling.BOX))
-    text = Text()
-    for upper, lower in zip(small[::2], small[1::2], strict=True):
-        for (r, g, b), (x, y, z) in zip(upper.tolist(), lower.tolist(), strict=True):
-            text.append("▀", f"rgb({r},{g},{b}) on rgb({x},{y},{z})")
-        text.append("\n")
-    return text
+        out.print(HalfBlocks(picture, min(out.width, 80)))
 
 
 def _tictactoe(raw: Any) -> Text:

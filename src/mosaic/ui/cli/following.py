@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 
 from mosaic.ui.cli.place import PlacedRun
 from mosaic.ui.cli.screen import err
 from mosaic.ui.cli.training_view import TrainingView
 
+if TYPE_CHECKING:
+    from mosaic.ui.cli.picture_pane import PicturePane
 
-def follow(run: PlacedRun, view: TrainingView, *, shown: bool = True) -> None:
+_WIDEST = 100
+_BESIDE = 70  # from so many columns on, curve and picture stand side by side
+_VIEW_LINES = 20
+_GAP = 2
+
+
+def follow(
+    run: PlacedRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
+) -> None:
     """Returns when the run has ended; the last picture stays on the screen."""
     if not shown or not err.is_terminal:
         for event in run.events():
             view.add(event)
         return
-    with Live(get_renderable=lambda: view.render(min(err.width, 100)), console=err, refresh_per_second=4):
+
+    def screen() -> RenderableType:
+        return together(view, pane, err.width, err.height)
+
+    # The thread that draws also looks at pictures: events may come seldom, pictures do not wait for them.
+    with Live(get_renderable=screen, console=err, refresh_per_second=rate_hz):
         for event in run.events():
             view.add(event)
+
+
+def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: int) -> RenderableType:
+    """The curve, and beside it (on a narrow terminal below it) the newest picture."""
+    if pane is None:
+        return view.render(min(columns, _WIDEST))
+    pane.look()
+    if not pane.has_picture:
+        return Group(view.render(min(columns, _WIDEST)), pane.render(columns, 1))
+    if columns < _BESIDE:
+        return Group(view.render(columns), pane.render(columns, max(8, rows - _VIEW_LINES)))
+    left = min(columns // 2, _WIDEST)
+    right = columns - left - _GAP
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_column(width=left)
+    grid.add_column(width=right)
+    grid.add_row(view.render(left), pane.render(right, rows - 2))
+    return grid
 
 
 def view_of(run: PlacedRun, *, curve: bool = False) -> TrainingView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -41,6 +42,13 @@ TimeLimitOption: TypeAlias = Annotated[
 
 TrustOption: TypeAlias = Annotated[
     bool, typer.Option("--trust", help="Load checkpoints that may run code (pickles), whoever wrote them.")
+]
+VideoOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--video", metavar="FILE", help="Film it: a .mp4 or .gif file.")
+]
+FpsOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--fps", min=0.1, max=240, help="Pictures a second in the video; unsaid, what the env is meant for."),
 ]
 RunArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="RUN", help="An id, a unique beginning of one, a name, or latest.")

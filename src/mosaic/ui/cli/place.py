@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mosaic.runs.trainer import Trainer
     from mosaic.server.answers import CurvePoints, RunDetails, RunRow
     from mosaic.store.state import State
+    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.telemetry.pictures.live import Pictures
 
 
 class PlacedRun(Protocol):
@@ -37,6 +39,8 @@ class PlacedRun(Protocol):
     def wait(self) -> State: ...
 
     def curve(self, metric: str, *, buckets: int) -> CurvePoints: ...
+
+    def pictures(self, wish: Wish) -> Pictures: ...
 
 
 class Place(Protocol):
@@ -106,6 +110,11 @@ class _RunHere:
         from mosaic.server.curves import curve_of
 
         return curve_of(self._run.folder, metric, buckets=buckets)
+
+    def pictures(self, wish: Wish) -> Pictures:
+        from mosaic.telemetry.pictures.live import LivePictures
+
+        return LivePictures(self._run.folder.path, wish)
 
 
 @contextmanager

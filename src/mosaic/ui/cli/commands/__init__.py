@@ -7,6 +7,7 @@ from mosaic.ui.cli.commands.envs import envs
 from mosaic.ui.cli.commands.evaluate import evaluate
 from mosaic.ui.cli.commands.play import play
 from mosaic.ui.cli.commands.policies import policies
+from mosaic.ui.cli.commands.probe import probe
 from mosaic.ui.cli.commands.replay import replay
 from mosaic.ui.cli.commands.schema import schema
 from mosaic.ui.cli.commands.serve import serve
@@ -23,6 +24,7 @@ __all__ = [
     "evaluate",
     "play",
     "policies",
+    "probe",
     "replay",
     "schema",
     "serve",

@@ -10,12 +10,14 @@ import typer
 from mosaic.ui.cli.options import (
     AgentOption,
     EnvArgument,
+    FpsOption,
     JsonOption,
     MaxStepsOption,
     SeedOption,
     SetOption,
     TimeLimitOption,
     TrustOption,
+    VideoOption,
     WorkersOption,
 )
 
@@ -34,19 +36,28 @@ def evaluate(
     record: Annotated[
         Path | None, typer.Option("--record", help="Folder for a replayable record of each episode.")
     ] = None,
+    video: VideoOption = None,
+    video_episodes: Annotated[
+        int, typer.Option("--video-episodes", min=1, help="How many of the first episodes --video films.")
+    ] = 1,
+    fps: FpsOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure policies: returns, wins, 95 % intervals."""
+    from contextlib import nullcontext
+
     from mosaic.evaluation.evaluate import evaluate as run
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
+    from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import print_json, progress
+    from mosaic.ui.cli.screen import note, print_json, progress
 
     give_trust(trust)
-    with progress(f"evaluating on {env}", episodes, shown=not json) as tick:
+    camera = camera_for(video, fps, min(episodes, video_episodes))
+    with camera or nullcontext(), progress(f"evaluating on {env}", episodes, shown=not json) as tick:
         result = run(
             environment(env, settings),
             parse_mapping(agent),
@@ -57,11 +68,15 @@ def evaluate(
             time_limit_s=time_limit or DEFAULT_TIME_LIMIT_S,
             on_episode=tick,
             record_dir=record,
+            camera=camera,
         )
     if json:
         print_json(result.to_json())
     else:
         show(result)
+        if camera is not None:
+            filmed = "the first episode" if camera.episodes == 1 else f"the first {camera.episodes} episodes"
+            note(f"A video of {filmed} is in {video}")
 
 
 def show(result: Evaluation) -> None:

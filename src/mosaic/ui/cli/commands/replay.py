@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption
+from mosaic.ui.cli.options import FpsOption, JsonOption, VideoOption
 
 
 def replay(
@@ -15,9 +15,13 @@ def replay(
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Only say whether it is the same; do not show boards.")
     ] = False,
+    video: VideoOption = None,
+    fps: FpsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Replay a recorded episode and prove it is the same."""
+    from contextlib import nullcontext
+
     from mosaic.config.environment import EnvironmentConfig
     from mosaic.core.errors import MosaicError
     from mosaic.core.turn import Turn
@@ -25,23 +29,33 @@ def replay(
     from mosaic.runners.record import load_episode
     from mosaic.runners.replay import replay as again
     from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.screen import out, print_json
 
     record = load_episode(episode)
+    camera = camera_for(video, fps)
     env = make_env(EnvironmentConfig.model_validate(record.environment))
-    shown = not (quiet or json)
+    shown = not (quiet or json or video)
 
     before: list[Turn] = []
 
     def on_turn(step: int, turn: Turn) -> None:
+        if camera is not None:
+            policies = {agent: record.policy_of(agent, max(0, step - 1)) for agent in record.policies}
+            camera.shoot(env, step, turn, policies)
+        if not shown:
+            return
         if before:
             out.print(describe_step(env.spec, before.pop(), record, step))
         draw(env)
         before.append(turn)
 
     try:
-        difference = again(env, record, on_turn if shown else None)
+        with camera or nullcontext():
+            difference = again(env, record, on_turn if shown or camera else None)
+            if camera is not None:
+                camera.cut()
     finally:
         env.close()
     if json:
@@ -55,9 +69,12 @@ def replay(
                 "same": difference is None,
                 "differs_at": difference.step if difference else None,
                 "why": difference.what if difference else None,
+                "video": str(video) if video else None,
             }
         )
     if difference:
         raise MosaicError(f"The replay differs from the record at step {difference.step}: {difference.what}.")
     if not json:
         out.print(f"{record.env_steps} env steps replayed, bit by bit the same. Returns: {record.returns}")
+        if video:
+            out.print(f"The video is in {video}", soft_wrap=True)

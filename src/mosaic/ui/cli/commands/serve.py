@@ -1,4 +1,4 @@
-"""`mosaic serve`: the queue and the HTTP API."""
+"""`mosaic serve`: the queue, the HTTP API and the web app."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ def serve(
     ] = False,
     max_runs: Annotated[int | None, typer.Option("--max-runs", min=1, help="Runs at the same time.")] = None,
     retries: Annotated[int, typer.Option("--retries", min=0, help="New attempts for a run that failed.")] = 0,
+    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Show the web app, or only the HTTP API.")] = True,
 ) -> None:
-    """Hold the queue and answer HTTP requests; runs go on without it."""
+    """Hold the queue, show the web app and answer HTTP requests; runs go on without it."""
     from dataclasses import replace
 
     from mosaic.server.machine import machine_limits
     from mosaic.server.serve import serve as run
     from mosaic.ui.cli.screen import out
     from mosaic.ui.health import examine
+    from mosaic.ui.web.app import add_pages
 
     limits = machine_limits()
     if max_runs is not None:
@@ -38,5 +40,6 @@ def serve(
         limits=limits,
         retries=retries,
         doctor=examine,
+        add_pages=add_pages if pages else None,
         say=lambda text: out.print(text, soft_wrap=True),
     )

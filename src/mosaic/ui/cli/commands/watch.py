@@ -1,36 +1,85 @@
-"""`mosaic watch`: a run's curve on the terminal, live."""
+"""`mosaic watch`: a run's curve and pictures on the terminal, live."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mosaic.ui.cli.options import RunArgument, ServerOption
+
+if TYPE_CHECKING:
+    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.ui.cli.place import PlacedRun
+
+_ENDED = ("finished", "stopped", "failed", "lost")
 
 
 def watch(
     run: RunArgument,
     server: ServerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Draw what there is and leave.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Save one picture of it and leave.")
+    ] = None,
+    env: Annotated[int, typer.Option("--env", min=0, help="Which of the run's envs to see; they count from 0.")] = 0,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures a second.")] = 10.0,
 ) -> None:
-    """Watch a run's curve in the terminal; Ctrl-C leaves it running."""
-    from mosaic.ui.cli.following import follow, view_of
+    """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running."""
+    from mosaic.telemetry.fastlane_wishes import Wish
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import out
 
     with place(server) as runs:
         watched = runs.run(run)
-        view = view_of(watched, curve=True)
-        details = watched.show()
-        if once or details.state in ("finished", "stopped", "failed", "lost"):
-            for event in watched.events():
-                view.add(event)
-                if once and event["seq"] >= details.last_seq:
-                    break
-            out.print(view.render(min(out.width, 100)))
+        if picture is not None:
+            _save(watched, picture, Wish(rate, env))
+            return
+        if once or watched.show().state in _ENDED:
+            _draw(watched, once)
         else:
-            view.note = "Ctrl-C leaves; the run goes on."
-            follow(watched, view)
+            _follow(watched, Wish(rate, env))
         shown = watched.show()
         out.print(f"{shown.run_id} is {shown.state}" + (f": {shown.reason}" if shown.reason else "."))
+
+
+def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
+    from mosaic.core.errors import InputError
+    from mosaic.ui.cli.screen import note
+    from mosaic.ui.cli.snapshot import check_file, save, take
+
+    check_file(path)
+    state = watched.show().state
+    if state in _ENDED:
+        raise InputError(
+            f"The run {watched.id} is {state}: it shows no pictures any more. Film its policy: mosaic evaluate ENV "
+            f"--agent '*=run:{watched.id}' --video film.mp4"
+        )
+    with closing(watched.pictures(wish)) as pictures:
+        frame = take(pictures, watched.id)
+        save(path, frame, watched.id)
+        note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
+
+
+def _draw(watched: PlacedRun, once: bool) -> None:
+    from mosaic.ui.cli.following import view_of
+    from mosaic.ui.cli.screen import out
+
+    view, last_seq = view_of(watched, curve=True), watched.show().last_seq
+    for event in watched.events():
+        view.add(event)
+        if once and event["seq"] >= last_seq:
+            break
+    out.print(view.render(min(out.width, 100)))
+
+
+def _follow(watched: PlacedRun, wish: Wish) -> None:
+    from mosaic.ui.cli.following import follow, view_of
+    from mosaic.ui.cli.picture_pane import PicturePane
+
+    view = view_of(watched, curve=True)
+    view.note = "Ctrl-C leaves; the run goes on."
+    with closing(watched.pictures(wish)) as pictures:
+        follow(watched, view, pane=PicturePane(pictures), rate_hz=max(4.0, wish.rate_hz))

@@ -1,8 +1,8 @@
-"""How good a table is while it learns: its best actions, on seeds that training never sees and that stay the same."""
+"""How good policies are while they learn: their best actions, on seeds that training never sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from mosaic.runners.local import LocalEnvRunner
 
 MakeController: TypeAlias = Callable[[EnvSpec, AgentID], PolicyController]
 
-_LEARNER = "the table that learns, for {agent}"  # no policy can be called so
+_LEARNER = "the policy that learns, for {agent}"  # no policy can be called so
 
 
 def is_due(before: int, now: int, every_steps: int | None) -> bool:
@@ -26,28 +26,34 @@ def is_due(before: int, now: int, every_steps: int | None) -> bool:
     return every_steps is not None and now // every_steps > before // every_steps
 
 
-def evaluate_tables(config: RunConfig, make: MakeController) -> Iterator[dict[str, Any]]:
-    """What to report: one record for each opponent, or one for the tables among themselves where there is none."""
+def evaluate_learners(
+    config: RunConfig, make: MakeController, fixed: Mapping[AgentID, PolicyID] | None = None
+) -> Iterator[dict[str, Any]]:
+    """What to report: one record for each opponent, or one for the learners among themselves where there is none.
+
+    `fixed` are the policies of agents that do not learn.
+    """
+    fixed = fixed or {}
     evaluation = config.evaluation
     with closing(make_env(config.environment)) as env:
-        agents = env.spec.possible_agents
+        agents = tuple(agent for agent in env.spec.possible_agents if agent not in fixed)
         controllers = {_LEARNER.format(agent=agent): make(env.spec, agent) for agent in agents}
         seeds = distinct_seeds(evaluation.episodes, config.seed, "evaluation")
         if len(agents) == 1 or not evaluation.opponents:
-            played = list(_play(env, {}, agents[0], seeds, controllers))
+            played = list(_play(env, fixed, agents[0], seeds, controllers))
             yield _record(played, env.spec)
         else:
             for opponent in evaluation.opponents:
                 played = []
                 for place, seat in enumerate(agents):  # each seat in turn: who begins has it easier
-                    others = {agent: opponent for agent in agents if agent != seat}
+                    others = {**fixed, **{agent: opponent for agent in agents if agent != seat}}
                     played += _play(env, others, seat, seeds[place :: len(agents)], controllers)
                 yield {**_record(played, env.spec), "opponent": opponent}
 
 
 def _play(
     env: Env,
-    others: dict[AgentID, PolicyID],
+    others: Mapping[AgentID, PolicyID],
     seat: AgentID,
     seeds: list[int],
     controllers: dict[PolicyID, PolicyController],

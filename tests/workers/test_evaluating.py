@@ -6,7 +6,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.seeding import child_seed
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.workers.tabular_evaluation import evaluate_tables, is_due
+from mosaic.workers.evaluating import evaluate_learners, is_due
 
 
 def config(env_id, **evaluation):
@@ -34,7 +34,7 @@ def random_player(spec, agent):
 
 def test_seeds_are_fixed_distinct_and_none_of_trainings(seeds):
     asked = config("gym/FrozenLake-v1", episodes=6)
-    first, again = list(evaluate_tables(asked, random_player)), list(evaluate_tables(asked, random_player))
+    first, again = list(evaluate_learners(asked, random_player)), list(evaluate_learners(asked, random_player))
     assert first == again
     assert first[0]["episodes"] == 6
     numbers = [seed for seed, _ in seeds]
@@ -42,13 +42,13 @@ def test_seeds_are_fixed_distinct_and_none_of_trainings(seeds):
     assert len(set(numbers)) == 6
     assert not set(numbers) & {child_seed(5, "tabular", "train", episode) for episode in range(10_000)}
     more = config("gym/FrozenLake-v1", episodes=8)
-    list(evaluate_tables(more, random_player))
+    list(evaluate_learners(more, random_player))
     assert [seed for seed, _ in seeds][12:18] == numbers[:6]  # more episodes are the same ones and others
 
 
 def test_each_opponent_is_met_from_every_seat(seeds):
     asked = config("classic/tictactoe_v3", episodes=5, opponents=["random", "minimax"])
-    records = list(evaluate_tables(asked, random_player))
+    records = list(evaluate_learners(asked, random_player))
     assert [record["opponent"] for record in records] == ["random", "minimax"]
     assert [record["wins"] + record["draws"] + record["losses"] for record in records] == [5, 5]
     assert records[1]["wins"] == 0
@@ -58,7 +58,7 @@ def test_each_opponent_is_met_from_every_seat(seeds):
 
 
 def test_without_an_opponent_the_tables_play_each_other(seeds):
-    (record,) = evaluate_tables(config("classic/tictactoe_v3", episodes=2), random_player)
+    (record,) = evaluate_learners(config("classic/tictactoe_v3", episodes=2), random_player)
     assert "opponent" not in record
     assert all("learns" in policy for _, policies in seeds for policy in policies.values())
 

@@ -1,0 +1,78 @@
+"""Peers that run in a process of their own: beside us, or in a virtual environment that is made for them once."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryFile
+from time import perf_counter
+from typing import Any
+
+from platformdirs import user_cache_path
+from ppo_rows.measure import Outcome, PeerMissing
+
+PACKAGES = {
+    "jax": ("jax", "jaxlib", "pgx"),
+    "vmas": ("torch", "vmas"),
+}
+_HERE = Path(__file__).parent
+_ONE_THREAD_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+
+def python_of(place: str) -> Path:
+    """The interpreter of a peer's virtual environment, which is made and filled at the first call."""
+    folder = user_cache_path("mosaic") / "benchmark-peers" / place
+    python, done = folder / "bin" / "python", folder / ".installed"
+    if not done.exists():
+        print(f"making a virtual environment for {place} in {folder}", flush=True)
+        _quietly(sys.executable, "-m", "venv", "--clear", str(folder))
+        _quietly(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES[place])
+        done.touch()
+    return python
+
+
+def _quietly(*command: str) -> None:
+    every_core = set(range(os.cpu_count() or 1))
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=1800, preexec_fn=lambda: os.sched_setaffinity(0, every_core)
+    )
+    if ended.returncode:
+        said = [line for line in ended.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise PeerMissing(f"'{' '.join(command[:4])} …' failed: {said[-1] if said else ended.returncode}")
+
+
+def ask(script: str, *arguments: str, place: str | None = None) -> Outcome:
+    """Runs a peer's script. Its last line of output is JSON; where that has no times, they are the process's own.
+
+    Those run from the start of the process to that line, so a peer may take its time to shut down.
+    """
+    python = sys.executable if place is None else str(python_of(place))
+    environment = {**os.environ, "XLA_FLAGS": _ONE_THREAD_XLA, "JAX_PLATFORMS": "cpu"}
+    before, began = _children_cpu_s(), perf_counter()
+    command = [python, str(_HERE / script), *arguments]
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment) as process,
+    ):
+        assert process.stdout is not None
+        said: dict[str, Any] | None = None
+        wall_s = 0.0
+        for line in process.stdout:
+            if line.startswith("{"):
+                said, wall_s = json.loads(line), perf_counter() - began
+        process.wait()
+        errors.seek(0)
+        last = errors.read().strip().splitlines()[-1:]
+    if said is None:
+        raise PeerMissing(f"{script} ended with {process.returncode}: {' '.join(last)}")
+    times = {"wall_s": wall_s, "cpu_s": _children_cpu_s() - before}
+    return Outcome(**{**times, **said})
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,112 @@
+"""How a figure is taken, compared and printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from time import perf_counter, process_time
+from typing import NamedTuple
+
+
+class GateFailed(Exception):  # noqa: N818 - what happened, not an accident
+    """Something learned too little, so its speed means nothing."""
+
+
+class PeerMissing(Exception):  # noqa: N818
+    """A peer cannot be had on this machine."""
+
+
+class Plan(NamedTuple):
+    """What every row is told."""
+
+    repeats: int
+    quick: bool
+    with_peers: bool
+
+
+class Outcome(NamedTuple):
+    """Steps that were done, what they took, and the mean return of the last 100 episodes."""
+
+    steps: int
+    wall_s: float
+    cpu_s: float
+    reward: float = float("nan")
+
+
+class Clock:
+    wall_s = 0.0
+    cpu_s = 0.0
+
+
+@contextmanager
+def timed() -> Iterator[Clock]:
+    clock, wall, cpu = Clock(), perf_counter(), process_time()
+    try:
+        yield clock
+    finally:
+        clock.wall_s, clock.cpu_s = perf_counter() - wall, process_time() - cpu
+
+
+def in_turn(
+    repeats: int, ours: Callable[[int], Outcome], *peers: Callable[[int], Outcome]
+) -> tuple[list[Outcome], ...]:
+    """Ours and the peers back to back, so that whatever disturbs the machine disturbs all of them."""
+    sides = (ours, *peers)
+    seen: tuple[list[Outcome], ...] = tuple([] for _ in sides)
+    for seed in range(repeats):
+        for side, outcomes in zip(sides, seen, strict=True):
+            outcomes.append(side(seed))
+    return seen
+
+
+def gate(true: bool, what: str) -> None:
+    if not true:
+        raise GateFailed(what)
+
+
+def show_speed(
+    what: str,
+    ours: Sequence[Outcome],
+    peer: Sequence[Outcome] = (),
+    name: str = "",
+    at_least: float | None = None,
+    unit: str = "steps/s",
+) -> None:
+    """Median steps a second by the wall clock; the ratio by CPU time follows, which other programs disturb less."""
+    wall = median(each.steps / each.wall_s for each in ours)
+    cpu = median(each.steps / each.cpu_s for each in ours)
+    text = f"{wall:14,.0f} {unit}"
+    if not peer:
+        _print(what, f"{text}  (cpu {cpu:,.0f})", wall, at_least)
+        return
+    other_wall = median(each.steps / each.wall_s for each in peer)
+    other_cpu = median(each.steps / each.cpu_s for each in peer)
+    text += f"  {name} {other_wall:,.0f}  ratio {wall / other_wall:.1f} (cpu {cpu / other_cpu:.1f})"
+    _print(what, text, wall / other_wall, at_least)
+
+
+def show_time(
+    what: str, ours: Sequence[Outcome], peer: Sequence[Outcome], name: str, at_least: float | None, cpu: bool = True
+) -> None:
+    """Median seconds; the ratio says how many times longer the peer takes."""
+    mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
+    ratio = other / mine
+    cpu_ratio = median(each.cpu_s for each in peer) / median(each.cpu_s for each in ours) if cpu else None
+    also = f" (cpu {cpu_ratio:.1f})" if cpu_ratio is not None else ""
+    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", ratio, at_least)
+
+
+def show_limit(what: str, figure: float, unit: str, at_most: float | None) -> None:
+    verdict = "" if at_most is None else f"  at most {at_most:g}: {'yes' if figure <= at_most else 'NO'}"
+    print(f"{what:54}{figure:14.3f} {unit}{verdict}  [{_load()}]", flush=True)
+
+
+def _print(what: str, text: str, figure: float, at_least: float | None) -> None:
+    verdict = "" if at_least is None else f"  at least {at_least:,g}: {'yes' if figure >= at_least else 'NO'}"
+    print(f"{what:54}{text}{verdict}  [{_load()}]", flush=True)
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"

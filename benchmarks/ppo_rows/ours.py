@@ -1,0 +1,60 @@
+"""Mosaic's own learner as the rows measure it: one lane, one thread, no run around it."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from ppo_rows.measure import Outcome, timed
+
+from mosaic.config.loading import parse_run_config
+from mosaic.learners import assembly
+from mosaic.learners.ppo import PpoLearner
+from mosaic.learners.ppo_options import A2cOptions, PpoOptions
+
+EPISODES = 100  # as many as SB3's mean is over
+
+_OPTIONS: dict[str, type[PpoOptions]] = {"ppo": PpoOptions, "a2c": A2cOptions}
+
+
+def make_learner(
+    env_id: str,
+    envs: int,
+    total: int,
+    seed: int,
+    params: dict[str, Any],
+    *,
+    algorithm: str = "ppo",
+    policies: str = "parameter_sharing",
+    python_envs: bool = False,
+) -> PpoLearner:
+    """`python_envs` leaves the compiled twin aside, as if the env had none."""
+    config = parse_run_config(
+        {
+            "seed": seed,
+            "environment": {"env_id": env_id, "num_envs": envs},
+            "policy_configuration": policies,
+            "training": {"worker": "native", "algorithm": algorithm, "total_timesteps": total, "preset": False},
+        }
+    )
+    options = _OPTIONS[algorithm](**params, threads=1)
+    if not python_envs:
+        return assembly.assemble(config, options).learner
+    with patch.object(assembly, "make_compiled_vector", lambda config, envs: None):
+        return assembly.assemble(config, options).learner
+
+
+def train(learner: PpoLearner, steps: int, goal: float | None = None) -> Outcome:
+    """Until the mean of the last 100 episodes reaches the goal, or so many env steps more."""
+    began, reached = learner.env_steps, float("nan")
+    with timed() as clock:
+        while learner.env_steps - began < steps:
+            learner.iterate()
+            if goal is not None:
+                progress = learner.progress()
+                reached = progress.return_mean or 0.0
+                if progress.episodes >= EPISODES and reached >= goal:
+                    break
+    if goal is None:
+        reached = learner.progress().return_mean or float("nan")
+    return Outcome(learner.env_steps - began, clock.wall_s, clock.cpu_s, reached)

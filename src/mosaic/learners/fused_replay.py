@@ -1,0 +1,120 @@
+"""Which decisions are remembered, and what became of them: a ring of flat arrays that compiled loops fill.
+
+A decision is complete when its agent decides again or ends. In games with turns others move in between; what is paid
+meanwhile belongs to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.compiled import njit
+from mosaic.envs.vector import VectorArrays, VectorShape
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+class Ring(NamedTuple):
+    """The newest decisions; the oldest is written over."""
+
+    obs: NDArray[np.float32]  # [N, D]
+    act: NDArray[np.int64]  # [N]
+    reward: NDArray[np.float32]  # [N]
+    next_obs: NDArray[np.float32]  # [N, D] what the agent saw next; anything where nothing follows
+    next_mask: NDArray[np.uint8]  # [N or 0, W] what was legal then; all of it where an episode was cut off
+    follows: NDArray[np.float32]  # [N] 0: the episode terminated, 1: it went on or was cut off
+    written: NDArray[np.int64]  # [1] decisions that were ever stored
+
+
+class Held(NamedTuple):
+    """The last decision of every (env, agent), as long as it is not complete."""
+
+    obs: NDArray[np.float32]  # [E*A, D]
+    act: NDArray[np.int64]  # [E*A]
+    reward: NDArray[np.float32]  # [E*A] paid since
+    waits: NDArray[np.uint8]  # [E*A] 1: there is one
+
+
+def ring_bytes(shape: VectorShape, size: int) -> int:
+    return size * (2 * 4 * shape.width + 8 + 4 + 4 + (shape.mask_width if shape.masked else 0))
+
+
+def make_ring(shape: VectorShape, size: int) -> Ring:
+    """Pages that are never written take no memory."""
+    return Ring(
+        obs=np.zeros((size, shape.width), np.float32),
+        act=np.zeros(size, np.int64),
+        reward=np.zeros(size, np.float32),
+        next_obs=np.zeros((size, shape.width), np.float32),
+        next_mask=np.zeros((size if shape.masked else 0, shape.mask_width), np.uint8),
+        follows=np.zeros(size, np.float32),
+        written=np.zeros(1, np.int64),
+    )
+
+
+def make_held(shape: VectorShape) -> Held:
+    rows = shape.rows
+    return Held(
+        np.zeros((rows, shape.width), np.float32),
+        np.zeros(rows, np.int64),
+        np.zeros(rows, np.float32),
+        np.zeros(rows, np.uint8),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def hold(held: Held, env: VectorArrays, envs: int, act: NDArray[np.float32]) -> int:
+    """Before a step: keeps what every active slot sees and does. Answers how many act."""
+    slots, agents = env.active.shape[0], env.rew.shape[0] // envs
+    per_env = slots // envs
+    acting = 0
+    for slot in range(slots):
+        if env.active[slot]:
+            row = slot // per_env * agents + env.who[slot]
+            for column in range(env.obs.shape[1]):
+                held.obs[row, column] = env.obs[slot, column]
+            held.act[row] = np.int64(act[slot, 0])
+            held.reward[row] = _ZERO
+            held.waits[row] = 1
+            acting += 1
+    return acting
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(ring: Ring, held: Held, env: VectorArrays, envs: int, reward: NDArray[np.float32]) -> None:
+    """After a step: pays, and stores the decisions that are complete now."""
+    slots, rows = env.active.shape[0], reward.shape[0]
+    agents, per_env = rows // envs, slots // envs
+    masked = ring.next_mask.shape[0] > 0
+    for row in range(rows):
+        if held.waits[row]:
+            held.reward[row] += reward[row]
+            if env.term[row] or env.trunc[row]:
+                place = _store(ring, held, row, env.fin, row, _ZERO if env.term[row] else _ONE)
+                if masked:
+                    ring.next_mask[place, :] = 1
+    for slot in range(slots):
+        row = slot // per_env * agents + env.who[slot]
+        if env.active[slot] and held.waits[row]:
+            place = _store(ring, held, row, env.obs, slot, _ONE)
+            if masked:
+                for column in range(env.mask.shape[1]):
+                    ring.next_mask[place, column] = env.mask[slot, column]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _store(ring: Ring, held: Held, row: int, seen: NDArray[np.float32], at: int, follows: np.float32) -> int:
+    """Moves a held decision into the ring, with row `at` of `seen` as what came next. Answers its place."""
+    place: int = ring.written[0] % ring.act.shape[0]
+    for column in range(seen.shape[1]):
+        ring.obs[place, column] = held.obs[row, column]
+        ring.next_obs[place, column] = seen[at, column]
+    ring.act[place] = held.act[row]
+    ring.reward[place] = held.reward[row]
+    ring.follows[place] = follows
+    ring.written[0] += 1
+    held.waits[row] = 0
+    return place

@@ -1,0 +1,140 @@
+"""Who besides the learner's drawn snapshots plays against it, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.reference import split_reference
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.rows import action_code
+from mosaic.learners.casting import Casting
+from mosaic.learners.ppo_options import PpoOptions
+from mosaic.policies.registry import parse_policy
+
+RANDOM = "random"
+_SNAPSHOT = re.compile(r"self@-(\d+)")
+
+
+class Guest(NamedTuple):
+    """One env in which a foreign policy sits on all chairs but one."""
+
+    chair: int  # the learner's, by the number of the agent
+    policy: int  # by its place in `Opponents.foreign`
+
+
+@dataclass(frozen=True, slots=True)
+class Opponents:
+    """Empty: snapshots are drawn by the league's rule."""
+
+    ages: tuple[int, ...] = ()  # of self@-N: one frozen place each
+    random: bool = False  # a frozen place whose every move is a slip
+    foreign: tuple[PolicyID, ...] = ()  # played by controllers, in envs of their own
+
+    @property
+    def strangers(self) -> tuple[PolicyID, ...]:
+        """All that are no snapshots, in the order of what is booked: the random place first."""
+        return ((RANDOM,) if self.random else ()) + self.foreign
+
+    @property
+    def seated(self) -> int:
+        """How many frozen places they take."""
+        return len(self.ages) + self.random
+
+    def places(self, drawn: int) -> int:
+        """Frozen places in all; `drawn` where nobody was named."""
+        return self.seated if self.seated or self.foreign else drawn
+
+
+NOBODY_NAMED = Opponents()
+
+
+def opponents_of(options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
+    """Raises InputError where options, agents and policies do not fit."""
+    if not casting.plan.self_play:
+        if options.opponents:
+            raise InputError("The option opponents belongs to self-play: add --policies self_play, or leave it out.")
+        return NOBODY_NAMED
+    choices = action_code(spec.action_spaces[casting.learners[0]]).head.kind == "categorical"
+    if options.opponent_slip and not choices:
+        raise InputError("opponent_slip needs actions to choose from, and here they are numbers: leave it out.")
+    return read_opponents(options.opponents, casting.ages, choices=choices)
+
+
+def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: bool = True) -> Opponents:
+    """What the option says; `choices` is false where actions are numbers, from which a place cannot draw at random."""
+    asked = list(ages)
+    foreign: list[PolicyID] = []
+    for text in named:
+        snapshot = _SNAPSHOT.fullmatch(text)
+        if snapshot:
+            asked.append(int(snapshot[1]))
+        elif text in foreign:
+            raise InputError(f"opponents: '{text}' stands twice. Every opponent gets as many envs as the others.")
+        else:
+            _check(text)
+            foreign.append(text)
+    seated = RANDOM in foreign and choices
+    if seated:
+        foreign.remove(RANDOM)
+    return Opponents(tuple(asked), seated, tuple(foreign))
+
+
+def _check(reference: PolicyID) -> None:
+    name = split_reference(reference)[0]
+    if name == "human":
+        raise InputError(
+            "opponents: a person cannot play while a policy trains: training plays thousands of steps in a second. "
+            "Train without, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
+        )
+    if name.startswith("self"):
+        raise InputError(f"opponents: '{reference}' is no snapshot. Type self@-N, N being its age in env steps.")
+    parse_policy(reference)
+
+
+def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual: int) -> int:
+    """So many that every foreign policy meets the learner on every chair."""
+    if not opponents.foreign:
+        return usual
+    envs = usual
+    while len(guests(opponents, envs, selfplay_share, agents)) < agents * len(opponents.foreign):
+        envs += 1
+        if envs > usual + 100 * agents * len(opponents.foreign):
+            break  # selfplay_share leaves nothing: `guests` says so when they are needed
+    return envs
+
+
+def guests(opponents: Opponents, envs: int, selfplay_share: float, agents: int) -> tuple[Guest, ...]:
+    """The last envs, shared out among all opponents alike; the learner changes chairs from env to env."""
+    foreign = len(opponents.foreign)
+    if not foreign:
+        return ()
+    left = envs - round(envs * selfplay_share)
+    own = left * opponents.seated // (opponents.seated + foreign)
+    return tuple(Guest(k // foreign % agents, k % foreign) for k in range(left - own))
+
+
+def check_guests(opponents: Opponents, seats: Sequence[Guest], envs: int) -> None:
+    missing = sorted(set(range(len(opponents.foreign))) - {guest.policy for guest in seats})
+    if missing:
+        names = ", ".join(opponents.foreign[k] for k in missing)
+        raise InputError(
+            f"{envs} envs leave none for {names}: an opponent plays in envs of its own. "
+            "Set environment.num_envs higher or selfplay_share lower."
+        )
+
+
+def played_by_env(
+    opponents: Opponents, seats: Sequence[Guest], envs: int, agents: Sequence[AgentID]
+) -> Mapping[int, Mapping[AgentID, PolicyID]]:
+    """For env numbers with a guest: whom it plays."""
+    return {
+        envs - len(seats) + k: {
+            agent: opponents.foreign[guest.policy] for number, agent in enumerate(agents) if number != guest.chair
+        }
+        for k, guest in enumerate(seats)
+    }

@@ -1,0 +1,110 @@
+"""Connect four by a search to a fixed depth that counts open lines where it stops: a stronger, but not exact, player.
+
+A line of four cells that only one side has stones in is worth 1, 4 or 16 to it for one, two or three stones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from mosaic.core.compiled import njit
+from mosaic.policies.minimax.connect_four import Board, landings
+from mosaic.policies.minimax.connect_four_bits import COLUMNS, PITCH, ROWS
+from mosaic.policies.minimax.verdict import Verdict
+
+_WON = 100_000
+_FULL = np.int64(sum(((1 << ROWS) - 1) << PITCH * column for column in range(COLUMNS)))
+_ORDER = (3, 2, 4, 1, 5, 0, 6)
+_COLUMN_CELLS = np.int64((1 << ROWS) - 1)
+
+
+def _lines() -> Iterator[int]:
+    for column in range(COLUMNS):
+        for row in range(ROWS):
+            for across, up in ((1, 0), (0, 1), (1, 1), (1, -1)):
+                cells = [(column + k * across, row + k * up) for k in range(4)]
+                if all(0 <= x < COLUMNS and 0 <= y < ROWS for x, y in cells):
+                    yield sum(1 << (PITCH * x + y) for x, y in cells)
+
+
+_LINES = tuple(_lines())  # 69
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _stones(bits: int) -> int:
+    count = 0
+    while bits:
+        bits &= bits - 1
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def open_lines(mine: int, theirs: int) -> int:
+    """What the lines are worth to the owner of `mine`."""
+    worth = 0
+    for line in _LINES:
+        own, other = mine & line, theirs & line
+        if own and not other:
+            worth += 1 << (2 * (_stones(own) - 1))
+        elif other and not own:
+            worth -= 1 << (2 * (_stones(other) - 1))
+    return worth
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _four(stones: int) -> bool:
+    found = 0
+    for step in (1, PITCH, PITCH + 1, PITCH - 1):
+        pairs = stones & (stones >> step)
+        found |= pairs & (pairs >> (2 * step))
+    return found != 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _landing(taken: int, column: int) -> int:
+    """The cell where a stone falls to; 0 where the column is full."""
+    return (taken + (np.int64(1) << (PITCH * column))) & (_COLUMN_CELLS << (PITCH * column))
+
+
+@njit("int64(int64, int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
+def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> int:
+    """For the mover; the other has not won. An earlier win is worth more."""
+    taken = mine | theirs
+    if taken == _FULL:
+        return 0
+    if depth == 0:
+        return open_lines(mine, theirs)
+    for column in range(COLUMNS):
+        cell = _landing(taken, column)
+        if cell and _four(mine | cell):
+            return _WON + depth
+    best = -10 * _WON
+    for column in _ORDER:
+        cell = _landing(taken, column)
+        if cell:
+            worth = -search(theirs, mine | cell, depth - 1, -beta, -alpha)
+            best = max(best, worth)
+            alpha = max(alpha, worth)
+            if alpha >= beta:
+                break
+    return best
+
+
+def judge_lines(board: Board, legal: Iterable[int] | None, depth: int) -> Verdict:
+    """All columns that are equally good at this depth."""
+    cells = landings(board)
+    worths = {}
+    for column in sorted(cells if legal is None else legal):
+        mine = board.mine | cells[column]
+        if _four(mine):
+            worths[column] = 2 * _WON
+        elif mine | board.theirs == _FULL:
+            worths[column] = 0
+        else:
+            worths[column] = -int(search(board.theirs, mine, depth - 1, -10 * _WON, 10 * _WON))
+    best = max(worths.values())
+    value = 1 if best >= _WON else -1 if best <= -_WON else 0
+    return Verdict(value, tuple(column for column, worth in worths.items() if worth == best))

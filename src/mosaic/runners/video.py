@@ -1,0 +1,150 @@
+"""How pictures become an mp4 or GIF file, one by one: only the newest is in memory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.telemetry.pictures.shape import Picture, as_rgb, fitted
+
+INSTALL = "pip install 'mosaic-rl[video]'"
+_GIF_FASTEST = 50  # pictures a second: browsers slow down what claims more
+_MP4 = ("-c:v", "libx264", "-preset", "veryfast", "-crf", "18", "-pix_fmt", "yuv420p", "-movflags", "+faststart")
+_ONE_PALETTE_EACH = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
+_GIF = ("-filter_complex", _ONE_PALETTE_EACH, "-loop", "0")  # a palette for all would need all pictures at once
+
+
+class Film:
+    """A file that appears whole when it is closed, and not at all if something fails before.
+
+    The first picture sets the size; others are fitted into it.
+    """
+
+    def __init__(self, path: Path, fps: float) -> None:
+        check_film(path)
+        if not 0.1 <= fps <= 240:
+            raise InputError(f"A video has 0.1 to 240 pictures a second, not {fps:g}.")
+        self.path, self.fps = path, fps
+        self._ffmpeg: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the film
+        self._unfinished = path
+        self._width = self._height = 0
+        self._last = b""
+
+    def add(self, picture: Picture, times: int = 1) -> None:
+        rgb = as_rgb(picture)
+        if self._ffmpeg is None:
+            self._begin(rgb)
+        self._last = fitted(rgb, self._width, self._height).tobytes()
+        self._send(times)
+
+    def hold(self, seconds: float) -> None:
+        """Shows the last picture for longer."""
+        if self._ffmpeg is not None:
+            self._send(max(1, round(seconds * self.fps)))
+
+    def close(self) -> None:
+        """Waits until the file is written."""
+        if self._ffmpeg is None:
+            self._said.close()
+            return
+        assert self._ffmpeg.stdin is not None
+        try:
+            self._ffmpeg.stdin.close()
+        except BrokenPipeError as error:
+            raise self._failed() from error
+        if self._ffmpeg.wait() != 0:
+            raise self._failed()
+        os.replace(self._unfinished, self.path)
+        self._ffmpeg = None
+        self._said.close()
+
+    def abandon(self) -> None:
+        """Leaves no file."""
+        if self._ffmpeg is not None:
+            self._ffmpeg.kill()
+            self._ffmpeg.communicate()
+            self._unfinished.unlink(missing_ok=True)
+            self._ffmpeg = None
+        self._said.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _begin(self, first: Picture) -> None:
+        program = ffmpeg_program()
+        # H.264 halves the resolution of colours: sides are even
+        self._height, self._width = (side + side % 2 for side in first.shape[:2])
+        name = f".{self.path.stem}-{secrets.token_hex(4)}{self.path.suffix.lower()}"  # its end tells ffmpeg the format
+        self._unfinished = self.path.with_name(name)
+        size = f"{self._width}x{self._height}"
+        source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", f"{self.fps:g}", "-i", "-", "-an")
+        kind = _MP4 if self.path.suffix.lower() == ".mp4" else (*_GIF, "-r", f"{min(self.fps, _GIF_FASTEST):g}")
+        self._ffmpeg = subprocess.Popen(
+            [program, "-y", "-nostdin", "-v", "error", *source, *kind, str(self._unfinished)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            start_new_session=True,  # Ctrl-C is ours: we end it
+        )
+
+    def _send(self, times: int) -> None:
+        assert self._ffmpeg is not None
+        assert self._ffmpeg.stdin is not None
+        try:
+            for _ in range(times):
+                self._ffmpeg.stdin.write(self._last)
+        except BrokenPipeError as error:
+            raise self._failed() from error
+
+    def _failed(self) -> MosaicError:
+        assert self._ffmpeg is not None
+        assert self._ffmpeg.stdin is not None
+        with suppress(BrokenPipeError):  # what it did not take is lost with it
+            self._ffmpeg.stdin.close()
+        self._ffmpeg.wait()
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace").strip().splitlines()
+        self._unfinished.unlink(missing_ok=True)
+        code, self._ffmpeg = self._ffmpeg.returncode, None
+        self._said.close()
+        return MosaicError(f"ffmpeg could not write '{self.path}': {said[-1] if said else f'it ended with {code}'}.")
+
+
+def check_film(path: Path) -> None:
+    """What can be wrong with a video is said before anything is played."""
+    if path.suffix.lower() not in (".mp4", ".gif"):
+        raise InputError(f"'{path}' is no video that Mosaic makes: .mp4 and .gif are. Type: {path.with_suffix('.mp4')}")
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder; name a file in it, such as {path / 'film.mp4'}")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
+    ffmpeg_program()
+
+
+def ffmpeg_program() -> str:
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ImportError as error:
+        raise MissingExtraError(f"Videos need imageio-ffmpeg, which is not installed. Type: {INSTALL}") from error
+    try:
+        return str(get_ffmpeg_exe())
+    except RuntimeError as error:
+        raise MissingExtraError(
+            f"Videos need ffmpeg, and imageio-ffmpeg finds none. Type: {INSTALL} --force-reinstall"
+        ) from error

@@ -1,0 +1,220 @@
+"""Which spots of the picture stand for which legal actions.
+
+A choice is an action and the spots that are pressed for it, one after another: a cell of tic-tac-toe is one, a chess
+move is two, a promotion three. Places are fractions of the picture, so that a screen needs to know no game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Turn
+from mosaic.envs.action_names import action_names
+from mosaic.envs.chess_board import is_white_to_move, piece_at
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.family import split_version
+
+MOST_BUTTONS = 40  # actions without a place on the picture get a button each, as long as there are no more than this
+
+_PIECES = {"p": "pawn", "n": "knight", "b": "bishop", "r": "rook", "q": "queen", "k": "king"}
+_GLYPHS = {"q": "♛", "r": "♜", "b": "♝", "n": "♞"}
+_FILES = "abcdefgh"
+
+
+class Rect(NamedTuple):
+    """In fractions of the picture, from its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def holds(self, x: float, y: float) -> bool:
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Something to press: a place on the picture, or a button beside it where there is no place."""
+
+    id: str
+    label: str
+    rect: Rect | None = None
+    key: str = ""  # what is typed instead
+    mark: tuple[float, float] | None = None  # where in the spot the result will show
+    glyph: str = ""  # drawn on the spot
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    action: int
+    label: str
+    spots: tuple[Spot, ...]
+
+
+Path = tuple[str, ...]  # ids of the spots pressed so far
+
+
+class Pressed(NamedTuple):
+    """What a press led to: an action, or a path that is still to be finished."""
+
+    action: int | None
+    path: Path = ()
+
+
+def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
+    """What the agent may do now; empty where its actions are no numbers or too many to press."""
+    space = spec.action_spaces[agent]
+    if not isinstance(space, spaces.Discrete):
+        return ()
+    low, mask = int(space.start), turn.action_masks.get(agent)
+    legal = np.arange(int(space.n)) if mask is None else np.flatnonzero(mask)
+    game = _GAMES.get(split_version(spec.env_id)[0])
+    if game is not None:
+        return tuple(game(turn, agent, [int(action) for action in legal]))
+    if len(legal) > MOST_BUTTONS:
+        return ()
+    names = {action: name for name, action in action_names(spec, turn, agent).items()}
+    return tuple(_button(int(place) + low, names.get(int(place) + low)) for place in legal)
+
+
+def next_spots(among: Sequence[Choice], path: Path) -> list[Spot]:
+    """What may be pressed after the path, each spot once."""
+    depth = len(path)
+    found = {c.spots[depth].id: c.spots[depth] for c in among if len(c.spots) > depth and _starts(c, path)}
+    return list(found.values())
+
+
+def press(among: Sequence[Choice], path: Path, spot_id: str) -> Pressed:
+    """Goes one spot on. The first spot of another choice begins that one; the last spot again takes it back."""
+    if path and spot_id == path[-1]:
+        return Pressed(None, path[:-1])
+    for start in (path, ()):
+        taken = (*start, spot_id)
+        for choice in among:
+            if _starts(choice, taken):
+                return Pressed(choice.action) if len(choice.spots) == len(taken) else Pressed(None, taken)
+    legal = ", ".join(spot.label for spot in next_spots(among, path)[:12]) or "nothing"
+    after = f" after {' '.join(path)}" if path else ""
+    raise InputError(f"'{spot_id}' cannot be chosen here{after}. You can choose: {legal}.")
+
+
+def spot_at(among: Sequence[Choice], path: Path, x: float, y: float) -> str:
+    """The spot that lies under a place of the picture, also one that other choices begin with."""
+    if not (0 <= x <= 1 and 0 <= y <= 1):
+        raise InputError("That place lies outside the picture.")
+    for spot in (*next_spots(among, path), *next_spots(among, ())):
+        if spot.rect is not None and spot.rect.holds(x, y):
+            return spot.id
+    if any(spot.rect for spot in next_spots(among, ())):
+        raise InputError("There is no legal move on that spot; the spots you can choose are marked.")
+    raise InputError("This picture is only to look at: choose with the buttons or keys.")
+
+
+def _starts(choice: Choice, path: Path) -> bool:
+    return len(choice.spots) >= len(path) and all(s.id == p for s, p in zip(choice.spots, path, strict=False))
+
+
+def _button(action: int, name: str | None) -> Choice:
+    label = name or f"action {action}"
+    return Choice(action, label, (Spot(str(action), label, key=str(action + 1) if 0 <= action < 9 else ""),))
+
+
+def _tictactoe(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
+    """The env numbers cells down the columns; people read along the rows."""
+    for action in legal:
+        column, row = divmod(action, 3)
+        number = str(3 * row + column + 1)
+        spot = Spot(f"cell{number}", f"cell {number}", Rect(column / 3, row / 3, 1 / 3, 1 / 3), number, (0.5, 0.5))
+        yield Choice(action, spot.label, (spot,))
+
+
+def _connect_four(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
+    """A board of 7 by 6 cells inside a frame of 4 in 99 pixels, 4 in 86 above and below."""
+    width, left, top, height = 13 / 99, 4 / 99, 4 / 86, 78 / 86
+    board = np.asarray(turn.observations[agent])
+    for action in legal:
+        free = int((~board[:, action].any(axis=-1)).sum()) if board.shape == (6, 7, 2) else 0
+        mark = (0.5, (free - 0.5) / 6) if free else None
+        spot = Spot(
+            f"column{action + 1}",
+            f"column {action + 1}",
+            Rect(left + action * width, top, width, height),
+            str(action + 1),
+            mark,
+        )
+        yield Choice(action, spot.label, (spot,))
+
+
+def _chess(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
+    from mosaic.envs.chess_moves import uci_of
+
+    fen = str(turn.infos[agent]["fen"])
+    for action in legal:
+        move = uci_of(action, fen)
+        departure, arrival, promotion = move[:2], move[2:4], move[4:]
+        piece = _PIECES[(_piece(fen, departure) or "p").lower()]
+        first = Spot(departure, f"{piece} {departure}", _square(departure))
+        taken = _piece(fen, arrival)
+        label = f"takes {_PIECES[taken.lower()]} {arrival}" if taken else arrival
+        second = Spot(arrival, label, _square(arrival), mark=(0.5, 0.5))
+        if not promotion:
+            yield Choice(action, move, (first, second))
+            continue
+        row = "qnrb".index(promotion)  # the order in which they hang from the square, the likeliest nearest
+        rank = 8 - row if is_white_to_move(fen) else 1 + row
+        chosen = Spot(
+            f"={promotion}",
+            f"promote to {_PIECES[promotion]}",
+            _square(f"{arrival[0]}{rank}"),
+            promotion,
+            glyph=_GLYPHS[promotion],
+        )
+        yield Choice(action, move, (first, second, chosen))
+
+
+def _go(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
+    size = np.asarray(turn.observations[agent]).shape[0]
+    for action in legal:
+        if action == size * size:
+            yield Choice(action, "pass", (Spot("pass", "pass", key="p"),))
+            continue
+        column, row = divmod(action, size)  # the env draws its rows from left to right
+        name = f"{'ABCDEFGHJKLMNOPQRST'[column]}{size - row}"
+        spot = Spot(name, name, Rect(column / size, row / size, 1 / size, 1 / size), mark=(0.5, 0.5))
+        yield Choice(action, name, (spot,))
+
+
+def _square(name: str) -> Rect:
+    """White always sits below in PettingZoo's picture."""
+    return Rect(_FILES.index(name[0]) / 8, (8 - int(name[1])) / 8, 1 / 8, 1 / 8)
+
+
+def _piece(fen: str, square: str) -> str | None:
+    return piece_at(fen, _FILES.index(square[0]), int(square[1]) - 1)
+
+
+_GAMES: dict[str, Callable[[Turn, AgentID, list[int]], Iterator[Choice]]] = {
+    "classic/tictactoe": _tictactoe,
+    "classic/connect_four": _connect_four,
+    "classic/chess": _chess,
+    "classic/go": _go,
+}
+
+
+def as_json(spot: Spot) -> dict[str, Any]:
+    return {
+        "id": spot.id,
+        "label": spot.label,
+        "rect": spot.rect,
+        "key": spot.key,
+        "mark": spot.mark,
+        "glyph": spot.glyph,
+    }

@@ -1,0 +1,260 @@
+"""Which keys mean which action: the env's own map where it has one, a sensible one else."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from mosaic.core.errors import InputError
+from mosaic.core.turn import Action
+from mosaic.envs.action_names import names_by_action
+from mosaic.envs.env import Env
+from mosaic.envs.family import split_version
+
+# Keys are named as browsers name them (KeyboardEvent.code), by their place on the keyboard.
+_LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}
+_RIGHT_HAND = {"up": "ArrowUp", "left": "ArrowLeft", "down": "ArrowDown", "right": "ArrowRight", "fire": "Enter"}
+_WAY_OF = {code: way for hand in (_LEFT_HAND, _RIGHT_HAND) for way, code in hand.items()}
+_SYNONYMS = {"north": "up", "south": "down", "west": "left", "east": "right", "forward": "up", "back": "down"}
+_SDL1 = {273: "ArrowUp", 274: "ArrowDown", 275: "ArrowRight", 276: "ArrowLeft"}  # numbers in old Gymnasium maps
+_SDL2 = {1073741906: "ArrowUp", 1073741905: "ArrowDown", 1073741903: "ArrowRight", 1073741904: "ArrowLeft"}
+_NAMED = {" ": "Space", "\r": "Enter", "\t": "Tab"}
+
+# What the actions of real-time envs are called: (way or name, …), the place is the action.
+_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "gym/LunarLander": ("rest", "left", "up", "right"),
+    "gym/Acrobot": ("left", "rest", "right"),
+    "gym/CarRacing": ("rest", "right", "left", "up", "down"),
+    "butterfly/knights_archers_zombies": ("up", "down", "left", "right", "fire", "rest"),
+    "butterfly/cooperative_pong": ("rest", "up", "down"),
+    "sisl/pursuit": ("left", "right", "down", "up", "rest"),
+    "mpe/*": ("rest", "left", "right", "down", "up"),
+}
+_REST_NAMES = ("rest", "wait", "noop", "stay", "none")
+
+
+class Binding(BaseModel):
+    """Keys that are held together, and what they mean: an action, or a value on one axis of a continuous one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    keys: tuple[str, ...] = Field(min_length=1, max_length=4)
+    action: int | None = None
+    axis: int | None = Field(None, ge=0, le=63)
+    value: float = Field(0.0, ge=-1e9, le=1e9)
+    label: str = Field("", max_length=60)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMap:
+    """`rest`: the action while no key is held; None: the last one goes on."""
+
+    space: Space[Any]
+    left: tuple[Binding, ...]  # for one of two people at one keyboard
+    right: tuple[Binding, ...]  # for the other
+    rest: Action
+
+    @property
+    def both(self) -> tuple[Binding, ...]:
+        return tuple(dict.fromkeys((*self.left, *self.right)))
+
+
+def key_map(env: Env, space: Space[Any]) -> KeyMap:
+    """Of the agents with this action space. The env must have been reset."""
+    match space:
+        case spaces.Discrete():
+            return _discrete(env, space)
+        case spaces.Box() if space.shape and len(space.shape) == 1:
+            return _continuous(space)
+        case _:
+            return KeyMap(space, (), (), None)
+
+
+def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]) -> Action | None:
+    """What the held keys (in the order they were pressed) and the axes of a mouse or gamepad (-1 … 1) ask for.
+
+    None: nothing is asked for and the space has no rest.
+    """
+    if isinstance(keys.space, spaces.Box):
+        return _on_axes(keys.space, bindings, held, axes)
+    fitting = [b for b in bindings if b.action is not None and set(b.keys) <= set(held)]
+    if not fitting:
+        return keys.rest
+    places = {code: place for place, code in enumerate(held)}
+    return max(fitting, key=lambda b: (len(b.keys), max(places[code] for code in b.keys))).action
+
+
+def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+    """A person's own map; raises where it names what the env does not have."""
+    kept = tuple(bindings)
+    for binding in kept:
+        shown = "+".join(binding.keys)
+        match space:
+            case spaces.Discrete():
+                low, high = int(space.start), int(space.start) + int(space.n) - 1
+                if binding.action is None or not low <= binding.action <= high:
+                    raise InputError(f"{shown}: there is no action {binding.action}; actions are {low} to {high}.")
+            case spaces.Box():
+                if binding.axis is None or binding.axis >= space.shape[0]:
+                    raise InputError(f"{shown}: there is no axis {binding.axis}; axes are 0 to {space.shape[0] - 1}.")
+            case _:
+                raise InputError(f"Keys cannot play actions of {space}.")
+    return kept
+
+
+def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
+    names = _names(env)
+    rest = _rest(names, int(space.start))
+    own = _own_map(env)
+    if own is not None:
+        bindings, own_rest = own
+        rest = own_rest if rest is None else rest
+        labelled = [b.model_copy(update={"label": _label(names, b.action or 0)}) for b in bindings]
+        return KeyMap(space, *_for_two(labelled), rest)
+    ways = {_SYNONYMS.get(name, name): place for place, name in enumerate(names)}
+    left = tuple(_bind(code, ways[way], names) for way, code in _LEFT_HAND.items() if way in ways)
+    right = tuple(_bind(code, ways[way], names) for way, code in _RIGHT_HAND.items() if way in ways)
+    if not left:  # nothing that points anywhere: the number row
+        low, count = int(space.start), min(int(space.n), 9)
+        left = tuple(_bind(f"Digit{place + 1}", low + place, names) for place in range(count))
+    return KeyMap(space, left, right, rest)
+
+
+def _names(env: Env) -> tuple[str, ...]:
+    name = split_version(env.spec.env_id)[0]
+    return _ACTIONS.get(name) or _ACTIONS.get(f"{name.partition('/')[0]}/*") or names_by_action(env.spec.env_id)
+
+
+def _rest(names: tuple[str, ...], low: int) -> int | None:
+    return next((low + place for place, name in enumerate(names) if name in _REST_NAMES), None)
+
+
+def _label(names: tuple[str, ...], action: int) -> str:
+    return names[action] if 0 <= action < len(names) else f"action {action}"
+
+
+def _bind(code: str, action: int, names: tuple[str, ...]) -> Binding:
+    return Binding(keys=(code,), action=action, label=_label(names, action))
+
+
+def _for_two(bindings: Sequence[Binding]) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+    """The env's own keys and the same for the other hand, whichever hand the env had in mind."""
+    left = tuple(dict.fromkeys(_moved(binding, _LEFT_HAND) for binding in bindings))
+    right = tuple(dict.fromkeys(_moved(binding, _RIGHT_HAND) for binding in bindings))
+    return left, tuple(binding for binding in right if binding not in left)
+
+
+def _moved(binding: Binding, hand: Mapping[str, str]) -> Binding:
+    return binding.model_copy(update={"keys": tuple(hand.get(_WAY_OF.get(key, ""), key) for key in binding.keys)})
+
+
+def _own_map(env: Env) -> tuple[list[Binding], Action | None] | None:
+    raw: Any = env
+    while hasattr(raw, "env"):
+        raw = raw.env
+    raw = getattr(raw, "unwrapped", raw)
+    if hasattr(raw, "get_keys_to_action"):
+        return _read_gymnasium(raw.get_keys_to_action())
+    return _read_pettingzoo(env)
+
+
+def _read_gymnasium(table: Mapping[Any, Any]) -> tuple[list[Binding], Action | None]:
+    """Keys are tuples of characters or key numbers; the empty tuple is the rest."""
+    bindings, rest = [], None
+    for held, action in table.items():
+        parts = held if isinstance(held, tuple) else () if held is None else (held,)
+        codes = tuple(filter(None, map(_code, parts)))
+        if not parts:
+            rest = action
+        elif len(codes) == len(parts) and isinstance(action, int | np.integer):
+            bindings.append(Binding(keys=codes, action=int(action)))
+    return bindings, rest
+
+
+def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
+    config = env.spec.facts.config
+    if config.family not in ("butterfly", "sisl"):
+        return None
+    manual: Any = getattr(importlib.import_module(f"pettingzoo.{config.family}.{config.env_id}"), "ManualPolicy", None)
+    if manual is None:
+        return None
+    policy = manual(_Seated(env.agents))
+    found = [(_code(key), action) for key, action in policy.action_mapping.items() if isinstance(action, int)]
+    return [Binding(keys=(code,), action=action) for code, action in found if code], policy.default_action
+
+
+@dataclass(frozen=True, slots=True)
+class _Seated:
+    """All that a manual policy reads of its env when it is made."""
+
+    agents: tuple[str, ...]
+
+
+def _code(key: Any) -> str | None:
+    if isinstance(key, int):
+        special = _SDL1.get(key) or _SDL2.get(key)
+        if special is not None:
+            return special
+        key = chr(key) if 0 <= key < 128 else ""
+    text = str(key).lower()
+    if len(text) != 1:
+        return None
+    if text in _NAMED:
+        return _NAMED[text]
+    return f"Key{text.upper()}" if text.isalpha() else f"Digit{text}" if text.isdigit() else None
+
+
+_AXES = (("left", "right"), ("down", "up"))
+_FURTHER = (("KeyQ", "KeyE"), ("KeyZ", "KeyX"), ("KeyR", "KeyF"), ("KeyT", "KeyG"))
+
+
+def _continuous(space: spaces.Box) -> KeyMap:
+    """One pair of keys per axis. A single axis can be moved up and down as well as left and right."""
+    left: list[Binding] = []
+    right: list[Binding] = []
+    low, high = _reach(space)
+    for axis in range(min(space.shape[0], len(_AXES) + len(_FURTHER))):
+        ends = (float(low[axis]), float(high[axis]))
+        pairs = _AXES if space.shape[0] == 1 else _AXES[axis : axis + 1]
+        for ways in pairs:
+            for way, value in zip(ways, ends, strict=True):
+                label = f"axis {axis + 1}: {value:g}"
+                left.append(Binding(keys=(_LEFT_HAND[way],), axis=axis, value=value, label=label))
+                right.append(Binding(keys=(_RIGHT_HAND[way],), axis=axis, value=value, label=label))
+        if axis >= len(_AXES):
+            for code, value in zip(_FURTHER[axis - len(_AXES)], ends, strict=True):
+                left.append(Binding(keys=(code,), axis=axis, value=value, label=f"axis {axis + 1}: {value:g}"))
+    return KeyMap(space, tuple(left), tuple(right), _rest_of(space))
+
+
+def _reach(space: spaces.Box) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The bounds, ±1 where there are none."""
+    low = np.where(np.isfinite(space.low), space.low, -1.0).astype(np.float64)
+    return low, np.where(np.isfinite(space.high), space.high, 1.0).astype(np.float64)
+
+
+def _rest_of(space: spaces.Box) -> NDArray[Any]:
+    low, high = _reach(space)
+    return np.clip(np.zeros(space.shape), low, high).astype(space.dtype)
+
+
+def _on_axes(
+    space: spaces.Box, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]
+) -> NDArray[Any]:
+    low, high = _reach(space)
+    action = _rest_of(space).astype(np.float64)
+    for axis, value in enumerate(axes[: space.shape[0]]):
+        # the middle of a stick is the rest, its ends are the bounds
+        action[axis] += value * (high[axis] - action[axis]) if value > 0 else -value * (low[axis] - action[axis])
+    for binding in bindings:
+        if binding.axis is not None and set(binding.keys) <= set(held):
+            action[binding.axis] += binding.value
+    return np.clip(action, low, high).astype(space.dtype)

@@ -1,0 +1,167 @@
+"""What a match is asked for with, and what a person may say to it while it goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.section import Section
+from mosaic.core.errors import InputError
+from mosaic.server.match_keys import Binding
+
+HIGHEST_RATE_HZ = 120.0
+
+Agent = Annotated[str, Field(max_length=200)]
+Policy = Annotated[str, Field(min_length=1, max_length=1000)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=HIGHEST_RATE_HZ)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class MatchRequest(Section):
+    environment: EnvironmentConfig
+    agents: dict[Agent, Policy] = Field(
+        min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is whoever sits at a screen."
+    )
+    seed: Seed = Field(0, description="Of the first episode; a restart without one takes the next number.")
+    pace: Literal["auto", "turns", "real_time"] = Field(
+        "auto", description="turns: the game waits for people. real_time: it goes on with the keys that are held."
+    )
+    rate_hz: Rate | None = Field(None, description="Env steps per second; None takes the env's own rate.")
+    record: bool = Field(False, description="Keep every episode in the store.")
+    max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut.")
+
+
+class Said(BaseModel):
+    """One message of a viewer's. Numbers are numbers and truth is truth: nothing is guessed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Act(Said):
+    """An action, as the env numbers it."""
+
+    type: Literal["act"]
+    action: int | float | list[Any] | dict[str, Any]
+    agent: Agent | None = None
+
+
+class Press(Said):
+    """A spot by its id."""
+
+    type: Literal["press"]
+    spot: Annotated[str, Field(max_length=100)]
+    agent: Agent | None = None
+
+
+class Click(Said):
+    """A place on the picture, in fractions of it."""
+
+    type: Literal["click"]
+    x: float
+    y: float
+    agent: Agent | None = None
+
+
+class Key(Said):
+    """A key that went down or up, by its place on the keyboard (KeyboardEvent.code)."""
+
+    type: Literal["key"]
+    code: Annotated[str, Field(max_length=40)]
+    key: Annotated[str, Field(max_length=40)] = ""
+    down: bool
+
+
+class Axes(Said):
+    """A mouse or a gamepad: -1 … 1 each."""
+
+    type: Literal["axes"]
+    values: Annotated[list[Annotated[float, Field(ge=-1, le=1)]], Field(max_length=64)]
+
+
+class Keys(Said):
+    """A person's own key map; null goes back to the env's."""
+
+    type: Literal["keys"]
+    bindings: Annotated[list[Binding], Field(max_length=200)] | None
+
+
+class Pause(Said):
+    type: Literal["pause"]
+    on: bool
+
+
+class Step(Said):
+    type: Literal["step"]
+
+
+class Restart(Said):
+    type: Literal["restart"]
+    seed: Seed | None = None
+
+
+class Swap(Said):
+    """The policies change their agents."""
+
+    type: Literal["swap"]
+
+
+class Seating(Said):
+    """Another policy for an agent: `human` takes it over, null hands it back."""
+
+    type: Literal["seat"]
+    agent: Agent
+    policy: Policy | None = None
+
+
+class Pace(Said):
+    type: Literal["rate"]
+    hz: Rate
+
+
+class Thoughts(Said):
+    type: Literal["thoughts"]
+    on: bool
+
+
+class Recording(Said):
+    type: Literal["record"]
+    on: bool
+
+
+class Seen(Said):
+    """The last picture is on the screen: the next one may come."""
+
+    type: Literal["seen"]
+
+
+Message = Annotated[
+    Act
+    | Press
+    | Click
+    | Key
+    | Axes
+    | Keys
+    | Pause
+    | Step
+    | Restart
+    | Swap
+    | Seating
+    | Pace
+    | Thoughts
+    | Recording
+    | Seen,
+    Field(discriminator="type"),
+]
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+
+
+def read_message(text: str) -> Message:
+    try:
+        return _MESSAGE.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "message"
+        raise InputError(f"The match does not understand this message: {where}: {first['msg']}.") from error

@@ -1,0 +1,90 @@
+"""Which policy sits where in a match, and who of the people at screens may act for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.policies.mapping import PolicyMapping, Seat
+from mosaic.server.match_actions import Path
+from mosaic.server.match_keys import Binding
+
+HUMAN: PolicyID = "human"
+
+
+@dataclass(slots=True, eq=False)
+class Viewer:
+    """One open screen."""
+
+    notify: Callable[[], None]  # something changed; may be called from any thread
+    claims: set[AgentID] = field(default_factory=set)  # for whom alone it acts; empty: for whoever nobody else claims
+    path: Path = ()  # what is half chosen
+    held: dict[str, None] = field(default_factory=dict)  # keys that are down, in the order they were pressed
+    tapped: dict[str, None] = field(default_factory=dict)  # keys that were down since the last step
+    axes: tuple[float, ...] = ()
+    bindings: tuple[Binding, ...] | None = None  # a map of its own
+
+
+class Seats:
+    """An AgentMapping that people change while it is used. Agents with the same policy share its controller."""
+
+    def __init__(self, mapping: PolicyMapping) -> None:
+        self._mapping = mapping
+        self._chosen: dict[AgentID, PolicyID] = {}
+        self._before: dict[AgentID, PolicyID] = {}
+
+    def seat(self, agent: AgentID, episode: int) -> Seat:
+        policy = self.policy_of(agent)
+        return Seat(policy, policy)
+
+    def check(self, agents: Collection[AgentID]) -> None:
+        self._mapping.check(agents)
+
+    def policy_of(self, agent: AgentID) -> PolicyID:
+        return self._chosen.get(agent) or self._mapping.seat(agent).policy
+
+    def is_human(self, agent: AgentID) -> bool:
+        return self.policy_of(agent) == HUMAN
+
+    def put(self, agent: AgentID, policy: PolicyID) -> None:
+        earlier = self.policy_of(agent)
+        if earlier != HUMAN:
+            self._before[agent] = earlier
+        self._chosen[agent] = policy
+
+    def back_of(self, agent: AgentID) -> PolicyID:
+        """Who gets the place back from a person: who had it before, else whoever the person plays against."""
+        others = (policy for _, policy in self._mapping.rules if policy != HUMAN)
+        return self._before.get(agent) or next(others, "random")
+
+    def rotated(self, agents: Iterable[AgentID]) -> dict[AgentID, PolicyID]:
+        """Everybody moves on by one agent; of two they swap."""
+        names = list(agents)
+        policies = [self.policy_of(agent) for agent in names]
+        return dict(zip(names, [*policies[-1:], *policies[:-1]], strict=True))
+
+
+def acts_for(viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[AgentID]) -> list[AgentID]:
+    """The human agents that this screen may act for."""
+    if viewer.claims:
+        return [agent for agent in humans if agent in viewer.claims]
+    claimed = {agent for other in viewers if other is not viewer for agent in other.claims}
+    return [agent for agent in humans if agent not in claimed]
+
+
+def who_acts(wanted: AgentID | None, mine: Collection[AgentID], acting: Collection[AgentID], human: bool) -> AgentID:
+    """For whom a press or an action is meant; raises with the reason why it counts for nobody."""
+    if wanted is None:
+        able = [agent for agent in acting if agent in mine]
+        if able:
+            return able[0]
+        waiting = ", ".join(acting) or "nobody"
+        raise InputError(f"It is not your turn: {waiting} must act now." if mine else "You watch; you have no agent.")
+    if wanted not in mine:
+        reason = "somebody else plays it" if human else "a policy plays it; take it over first"
+        raise InputError(f"You do not play '{wanted}': {reason}.")
+    if wanted not in acting:
+        raise InputError(f"It is not the turn of '{wanted}': {', '.join(acting) or 'nobody'} must act now.")
+    return wanted

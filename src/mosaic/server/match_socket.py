@@ -1,0 +1,178 @@
+"""One viewer's WebSocket: states as text, pictures as bytes, keys and clicks back.
+
+A state is the whole state, so a newer one replaces an older one that was not sent yet. Of pictures one is under way at
+a time: the next goes out after the viewer said `seen`, and it is then the newest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, assert_never
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.server.match import Match, Phase
+from mosaic.server.match_pictures import pack
+from mosaic.server.match_request import (
+    Act,
+    Axes,
+    Click,
+    Key,
+    Keys,
+    Message,
+    Pace,
+    Pause,
+    Press,
+    Recording,
+    Restart,
+    Seating,
+    Seen,
+    Step,
+    Swap,
+    Thoughts,
+    read_message,
+)
+from mosaic.server.match_seats import HUMAN, Viewer
+
+ENDED_CODE = 4410
+
+
+async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]) -> None:
+    """Until the viewer leaves or the match ends. `allow` raises for policies that must not be named from outside."""
+    await socket.accept()
+    screen = _Screen(socket, match, claims, allow)
+    try:
+        match.join(screen.viewer)
+    except MosaicError as error:
+        await socket.close(ENDED_CODE, _short(str(error)))
+        return
+    listening = asyncio.create_task(screen.listen())
+    listening.add_done_callback(lambda _: screen.wake.set())
+    try:
+        await screen.show(listening)
+    except WebSocketDisconnect:
+        pass  # the match goes on without this viewer
+    finally:
+        match.leave(screen.viewer)
+        listening.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect):
+            await listening
+
+
+class _Screen:
+    def __init__(
+        self, socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]
+    ) -> None:
+        self._socket, self._match, self._allow = socket, match, allow
+        self._loop = asyncio.get_running_loop()
+        self.wake = asyncio.Event()
+        self.viewer = Viewer(self._notify, set(claims))
+        self._refusals: deque[str] = deque()
+        self._ready = True  # for a picture
+
+    async def show(self, listening: asyncio.Task[None]) -> None:
+        version, number = -1, 0
+        while not listening.done():
+            self.wake.clear()
+            while self._refusals:
+                await self._socket.send_text(json.dumps({"type": "refused", "text": self._refusals.popleft()}))
+            if self._match.version != version:
+                version = self._match.version
+                await self._socket.send_text(json.dumps(self._match.snapshot(self.viewer)))
+            frame = self._match.frame
+            if frame is not None and frame.number != number and self._ready:
+                number, self._ready = frame.number, False
+                await self._socket.send_bytes(pack(dict(frame.header), frame.data))
+                continue
+            if self._match.phase is Phase.ENDED:
+                await self._socket.close(ENDED_CODE, _short(f"This match has ended: {self._match.error}"))
+                return
+            await self.wake.wait()
+
+    async def listen(self) -> None:
+        while self._socket.client_state is WebSocketState.CONNECTED:
+            received = await self._socket.receive()
+            if received["type"] == "websocket.disconnect":
+                return
+            try:
+                self._obey(read_message(received.get("text") or ""))
+            except MosaicError as error:
+                self._refuse(str(error))
+
+    def _obey(self, message: Message) -> None:
+        match, viewer = self._match, self.viewer
+        match message:
+            case Act():
+                match.act(viewer, message.agent, message.action)
+            case Press():
+                match.press(viewer, message.agent, message.spot)
+            case Click():
+                match.click(viewer, message.agent, message.x, message.y)
+            case Key():
+                match.key(viewer, message.code, message.key, message.down)
+            case Axes():
+                match.axes(viewer, tuple(message.values))
+            case Keys():
+                match.bind(viewer, message.bindings)
+            case Pause():
+                match.pause(message.on)
+            case Step():
+                match.step_once()
+            case Restart():
+                match.restart(message.seed)
+            case Swap():
+                self._follow(match.swap())
+            case Seating():
+                if message.policy not in (None, HUMAN):
+                    self._allow(str(message.policy))
+                self._follow(match.sit(message.agent, message.policy, viewer))
+            case Pace():
+                match.set_rate(message.hz)
+            case Thoughts():
+                match.think(message.on)
+            case Recording():
+                match.record(message.on)
+            case Seen():
+                self._ready = True
+                self.wake.set()
+            case _:
+                assert_never(message)
+
+    def _follow(self, order: Future[Any]) -> None:
+        """What goes wrong later is told when it does; keys must not wait behind it."""
+
+        def told(done: Future[Any]) -> None:
+            error = done.exception()
+            if isinstance(error, MosaicError):
+                self._refuse(str(error))
+            elif error is not None:
+                self._refuse(f"{type(error).__name__}: {error}")
+
+        order.add_done_callback(told)
+
+    def _refuse(self, text: str) -> None:
+        self._refusals.append(text)
+        self._notify()
+
+    def _notify(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: there is nobody left to tell
+            self._loop.call_soon_threadsafe(self.wake.set)
+
+
+def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
+    """The agents that a link names."""
+    for name in agent:
+        if name not in match.agents:
+            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.agents)}.")
+    return set(agent)
+
+
+def _short(text: str) -> str:
+    return text.encode()[:120].decode(errors="ignore")  # a close reason has room for 123 bytes

@@ -1,0 +1,135 @@
+"""All matches and replays of a server: opened, found, ended, and what is kept of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from pathlib import Path
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.episode import Episode
+from mosaic.core.errors import MosaicError, unknown
+from mosaic.core.ids import PolicyID
+from mosaic.runners.record import load_episode, save_episode
+from mosaic.server.match import IDLE_S, Match
+from mosaic.server.match_request import MatchRequest
+from mosaic.server.programs import ForbiddenProgramsError, forbidden_in_match, forbidden_policies
+from mosaic.server.replays import Replay
+
+MOST_MATCHES, MOST_REPLAYS = 32, 16
+_END = ".episode.json"
+_PATIENCE_S = 5.0  # for one that is in the middle of a step when the server ends
+
+
+class TooManyError(MosaicError):
+    """The machine has other things to do."""
+
+
+class Matches:
+    def __init__(self, home: Path, *, allow_programs: bool = False, idle_s: float = IDLE_S) -> None:
+        self._home, self._allow_programs, self._idle_s = home, allow_programs, idle_s
+        self._lock = threading.Lock()
+        self._matches: dict[str, Match] = {}
+        self._replays: dict[str, Replay] = {}
+
+    def open(self, request: MatchRequest) -> Match:
+        """Begins to play; raises if the env or a policy cannot be made or must not be named."""
+        self._check(request)
+        with self._lock:
+            if len(self._matches) >= MOST_MATCHES:
+                raise TooManyError(f"{MOST_MATCHES} matches are being played; end one first.")
+            match_id = secrets.token_hex(4)
+            match = Match(match_id, request, idle_s=self._idle_s, keep=self.keep, ended=self._forget)
+            self._matches[match_id] = match
+        match.open()  # a failure makes it forget itself
+        return match
+
+    def find(self, match_id: str) -> Match:
+        with self._lock:
+            if match_id in self._matches:
+                return self._matches[match_id]
+            known = list(self._matches)
+        raise unknown("match", match_id, known, "A match that nobody watches ends after a while; open a new one.")
+
+    def all(self) -> list[Match]:
+        with self._lock:
+            return sorted(self._matches.values(), key=lambda match: -match.started)
+
+    def check_policy(self, policy: PolicyID) -> None:
+        """Whether a policy may take a seat by a message from outside."""
+        if not self._allow_programs:
+            self._refuse(forbidden_policies({"policy": policy}, self._home))
+
+    def keep(self, name: str, episode: Episode) -> str:
+        """Stores it; answers its name in `episodes`."""
+        env = re.sub(r"[^A-Za-z0-9_.-]+", "-", str(episode.environment.get("env_id", "env")))
+        when = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        full = f"{env}-{when}-{name}"
+        save_episode(self._folder / f"{full}{_END}", episode)
+        return full
+
+    def kept(self) -> list[Path]:
+        """The newest first."""
+        found = [path for path in self._folder.glob(f"*{_END}") if path.is_file()] if self._folder.is_dir() else []
+        return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+    def kept_file(self, name: str) -> Path:
+        """Names are looked up among the files that exist, never joined to a path."""
+        files = {path.name.removesuffix(_END): path for path in self.kept()}
+        if name not in files:
+            raise unknown("recorded episode", name, files)
+        return files[name]
+
+    def replay(self, episode: Episode) -> Replay:
+        """Begins to draw a recorded episode."""
+        environment = EnvironmentConfig.model_validate(episode.environment)
+        if not self._allow_programs:
+            self._refuse(forbidden_in_match(environment, {}, self._home))
+        with self._lock:
+            while len(self._replays) >= MOST_REPLAYS:
+                self._replays.pop(next(iter(self._replays))).end()
+            replay_id = secrets.token_hex(4)
+            self._replays[replay_id] = replay = Replay(replay_id, environment, episode)
+        replay.start()
+        return replay
+
+    def replay_kept(self, name: str) -> Replay:
+        return self.replay(load_episode(self.kept_file(name)))
+
+    def find_replay(self, replay_id: str) -> Replay:
+        with self._lock:
+            if replay_id in self._replays:
+                self._replays[replay_id] = found = self._replays.pop(replay_id)  # the newest used goes last
+                return found
+            known = list(self._replays)
+        raise unknown("replay", replay_id, known, "Replays are not kept; open the episode again.")
+
+    def close(self) -> None:
+        """The server ends: every match ends with it. One whose policy thinks is not waited for longer than a while."""
+        matches = self.all()
+        with self._lock:
+            replays = list(self._replays.values())
+            self._replays.clear()
+        threads: list[Match | Replay] = [*matches, *replays]
+        for thread in threads:
+            thread.end("the server was stopped.")
+        for thread in threads:
+            thread.join_thread(_PATIENCE_S)
+
+    @property
+    def _folder(self) -> Path:
+        return self._home / "episodes"
+
+    def _forget(self, match_id: str) -> None:
+        with self._lock:
+            self._matches.pop(match_id, None)
+
+    def _check(self, request: MatchRequest) -> None:
+        if not self._allow_programs:
+            self._refuse(forbidden_in_match(request.environment, request.agents, self._home))
+
+    def _refuse(self, forms: list[str]) -> None:
+        if forms:
+            raise ForbiddenProgramsError(forms)

@@ -1,0 +1,114 @@
+"""A recorded episode, played again in the background so that any of its pictures can be looked at."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.episode import Episode
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.turn import Turn
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvSpec
+from mosaic.runners.replay import Difference, replay
+from mosaic.server.match_actions import choices
+from mosaic.server.match_pictures import Picture, encode_picture
+
+MOST_PICTURES = 2000  # of longer episodes every second, third … step is drawn
+LONGEST_TEXT = 60
+
+
+class _StoppedError(Exception):
+    """Nobody wants the rest."""
+
+
+class Replay:
+    def __init__(self, replay_id: str, environment: EnvironmentConfig, episode: Episode) -> None:
+        self.id, self.environment, self.episode = replay_id, environment, episode
+        self.every = max(1, math.ceil((episode.env_steps + 1) / MOST_PICTURES))
+        self.moves: list[str] = []  # one text per step
+        self.error = ""
+        self.difference: Difference | None = None
+        self.done = False
+        self._pictures: list[Picture | None] = []
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._main, name=f"replay-{replay_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self, why: str = "") -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def join_thread(self, timeout_s: float) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def drawn(self) -> int:
+        """The steps whose pictures can be had at once; 0 is the one after reset."""
+        return min(max(0, len(self._pictures) * self.every - 1), self.episode.env_steps)
+
+    def picture(self, step: int, patience_s: float = 60.0) -> Picture:
+        """Waits until the replay has come so far."""
+        if not 0 <= step <= self.episode.env_steps:
+            raise InputError(f"There is no step {step}; the episode has steps 0 to {self.episode.env_steps}.")
+        place = step // self.every
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._pictures) > place or self.done or self._stopped, patience_s)
+            if len(self._pictures) <= place:
+                raise MosaicError(self.error or f"The replay did not reach step {step}.")
+            found = self._pictures[place]
+        if found is None:
+            raise InputError(f"{self.environment.id} has no picture.")
+        return found
+
+    def _main(self) -> None:
+        try:
+            self._play()
+        except _StoppedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - shown to whoever looks at the replay
+            said = str(error) if isinstance(error, MosaicError) else f"{type(error).__name__}: {error}"
+            self.error = f"The replay failed: {said}"
+        finally:
+            with self._changed:
+                self.done = True
+                self._changed.notify_all()
+
+    def _play(self) -> None:
+        env = make_env(self.environment)
+        before: list[Turn] = []
+
+        def on_turn(step: int, turn: Turn) -> None:
+            text = "" if not before else self._describe(env.spec, before.pop(), step)
+            before.append(turn)
+            drawn = step % self.every == 0
+            pixels = env.render() if drawn else None
+            picture = None if pixels is None else encode_picture(pixels)
+            with self._changed:
+                if self._stopped:
+                    raise _StoppedError
+                if step:
+                    self.moves.append(text)
+                if drawn:
+                    self._pictures.append(picture)
+                self._changed.notify_all()
+
+        try:
+            self.difference = replay(env, self.episode, on_turn)
+        finally:
+            env.close()
+
+    def _describe(self, spec: EnvSpec, turn: Turn, step: int) -> str:
+        parts = []
+        for agent, action in self.episode.actions[step - 1].items():
+            names = {choice.action: choice.label for choice in choices(spec, turn, agent)}
+            played = names.get(action, action) if isinstance(action, int) else action
+            parts.append(f"{agent}: {played}" if len(self.episode.actions[step - 1]) < 3 else str(played))
+        text = ", ".join(parts)
+        return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

@@ -1,0 +1,195 @@
+"""Matches: open one, look at it, play in it, take its episode away. Replays: look at a recorded one."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, Field, ValidationError
+from starlette.websockets import WebSocket
+
+from mosaic.config.documents import read_json
+from mosaic.config.explain import explain_settings
+from mosaic.core.errors import FormatError, InputError
+from mosaic.runners.record import episode_from_json, episode_to_json
+from mosaic.server.answers import Answer
+from mosaic.server.match import Match
+from mosaic.server.match_request import MatchRequest
+from mosaic.server.match_socket import attend, read_claims
+from mosaic.server.matches import Matches
+from mosaic.server.replays import Replay
+
+ANSWER_WITHIN_S = 90.0  # a policy may think that long before the match listens again
+
+
+class MatchRow(Answer):
+    match_id: str
+    env: str
+    phase: str
+    step: int
+    episode: int
+    viewers: int
+    started: float
+    agents: dict[str, str] = Field(description="Agent → policy that acts for it now.")
+
+
+class EpisodeRow(Answer):
+    name: str
+    bytes: int
+    time: float = Field(description="When it was recorded, in seconds since 1970.")
+
+
+class ReplayRow(Answer):
+    replay_id: str
+    env: str
+    seed: int
+    env_steps: int
+    drawn: int = Field(description="Steps whose pictures are ready; asking for a later one waits.")
+    every: int = Field(description="One picture for so many steps.")
+    done: bool
+    same: bool | None = Field(description="Whether the replay is the record bit by bit; null while it runs.")
+    difference: str
+    error: str
+    policies: dict[str, str]
+    returns: dict[str, float]
+    moves: list[str]
+    rewards: list[dict[str, float]]
+
+
+class ReplayAsked(BaseModel):
+    """One of these."""
+
+    name: str | None = None
+    match_id: str | None = None
+    episode: dict[str, Any] | None = None
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+def routes(matches: Matches) -> APIRouter:
+    router = APIRouter(tags=["matches"])
+
+    @router.post("/matches", status_code=201)
+    def open_match(body: Annotated[bytes, Depends(_body)]) -> MatchRow:
+        """Opens a match and waits until its first position stands."""
+        return _row(matches.open(_request(body)))
+
+    @router.get("/matches")
+    def list_matches() -> list[MatchRow]:
+        return [_row(match) for match in matches.all()]
+
+    @router.get("/matches/{match_id}")
+    def show_match(match_id: str) -> dict[str, Any]:
+        """How it stands, as one who only watches sees it."""
+        return matches.find(match_id).snapshot()
+
+    @router.delete("/matches/{match_id}", status_code=204)
+    def end_match(match_id: str) -> None:
+        matches.find(match_id).end("somebody ended it.")
+
+    @router.get("/matches/{match_id}/episode")
+    def match_episode(match_id: str) -> Response:
+        """What was played so far, as a file that `mosaic replay` reads."""
+        episode = matches.find(match_id).current_episode().result(ANSWER_WITHIN_S)
+        return _file(json.dumps(episode_to_json(episode)), f"{match_id}.episode.json")
+
+    @router.websocket("/matches/{match_id}/stream")
+    async def stream(socket: WebSocket, match_id: str, agent: Annotated[list[str] | None, Query()] = None) -> None:
+        """`agent`: for whom alone this viewer acts; without, for every human agent that no other viewer claims."""
+        match = matches.find(match_id)
+        await attend(socket, match, read_claims(agent or [], match), matches.check_policy)
+
+    @router.get("/episodes")
+    def list_episodes() -> list[EpisodeRow]:
+        """Recorded matches, the newest first."""
+        rows = [(path, path.stat()) for path in matches.kept()]
+        return [
+            EpisodeRow(name=path.name.removesuffix(".episode.json"), bytes=facts.st_size, time=facts.st_mtime)
+            for path, facts in rows
+        ]
+
+    @router.get("/episodes/{name}")
+    def episode_file(name: str) -> Response:
+        path = matches.kept_file(name)
+        return _file(path.read_text(encoding="utf-8"), path.name)
+
+    @router.post("/replays", status_code=201)
+    def open_replay(asked: ReplayAsked) -> ReplayRow:
+        """Of a recorded episode by its name, of a match's episode, or of one that is sent along."""
+        return _replay_row(_replay(matches, asked))
+
+    @router.get("/replays/{replay_id}")
+    def show_replay(replay_id: str) -> ReplayRow:
+        return _replay_row(matches.find_replay(replay_id))
+
+    @router.get("/replays/{replay_id}/pictures/{step}")
+    def replay_picture(replay_id: str, step: int) -> Response:
+        picture = matches.find_replay(replay_id).picture(step)
+        return Response(picture.data, media_type=f"image/{picture.kind}", headers={"Cache-Control": "max-age=3600"})
+
+    return router
+
+
+def _request(body: bytes) -> MatchRequest:
+    try:
+        data = read_json(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"The body is not JSON: {error}.") from error
+    if not isinstance(data, dict):
+        raise FormatError("The body is not a JSON object with 'environment' and 'agents'.")
+    try:
+        return MatchRequest.model_validate(data)
+    except ValidationError as error:
+        raise InputError(explain_settings(error, MatchRequest)) from error
+
+
+def _row(match: Match) -> MatchRow:
+    view = match.snapshot()
+    return MatchRow(
+        match_id=match.id,
+        env=view["env"],
+        phase=view["phase"],
+        step=view["step"],
+        episode=view["episode"],
+        viewers=view["viewers"],
+        started=match.started,
+        agents={row["agent"]: row["policy"] for row in view["agents"]},
+    )
+
+
+def _replay(matches: Matches, asked: ReplayAsked) -> Replay:
+    if asked.name is not None:
+        return matches.replay_kept(asked.name)
+    if asked.match_id is not None:
+        return matches.replay(matches.find(asked.match_id).current_episode().result(ANSWER_WITHIN_S))
+    if asked.episode is not None:
+        return matches.replay(episode_from_json(asked.episode))
+    raise InputError("Say what to replay: 'name', 'match_id' or 'episode'.")
+
+
+def _replay_row(replay: Replay) -> ReplayRow:
+    episode, difference = replay.episode, replay.difference
+    return ReplayRow(
+        replay_id=replay.id,
+        env=replay.environment.id,
+        seed=episode.seed,
+        env_steps=episode.env_steps,
+        drawn=replay.drawn,
+        every=replay.every,
+        done=replay.done,
+        same=None if not replay.done or replay.error else difference is None,
+        difference="" if difference is None else f"step {difference.step}: {difference.what}",
+        error=replay.error,
+        policies=dict(episode.policies),
+        returns=episode.returns,
+        moves=list(replay.moves),
+        rewards=[dict(rewards) for rewards in episode.rewards],
+    )
+
+
+def _file(text: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type="application/json", headers=headers)

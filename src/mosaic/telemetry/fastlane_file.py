@@ -1,0 +1,152 @@
+"""A frame ring's file, made by its writer or opened by a reader, in this process's memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import FormatError, MosaicError
+from mosaic.telemetry.fastlane_fences import get_word, put_word, withdraw
+from mosaic.telemetry.fastlane_layout import (
+    AREAS_AT,
+    AREAS_END,
+    HEAD_BYTES,
+    MAGIC,
+    PHASE_AT,
+    PIXELS_AT,
+    VERSION,
+    Head,
+    Phase,
+    head_for,
+    unpack_head,
+)
+from mosaic.telemetry.fastlane_place import lane_paths, unfinished
+
+
+class Ring:
+    """Its addresses are good for as long as the object lives: drop it to let the memory go."""
+
+    def __init__(self, path: Path, head: Head, file: int, memory: mmap.mmap) -> None:
+        self.path, self.head, self.memory = path, head, memory
+        self._identity = _identity(os.fstat(file))
+        self._bytes: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
+        self.address: int = self._bytes.ctypes.data
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(get_word(self.address + PHASE_AT))
+
+    def enter(self, phase: Phase) -> None:
+        put_word(self.address + PHASE_AT, phase)
+
+    @property
+    def areas(self) -> bytes:
+        return self.memory[AREAS_AT:AREAS_END]
+
+    def offset(self, number: int) -> int:
+        """Of the slot that frame `number` goes to."""
+        return HEAD_BYTES + number % self.head.slots * self.head.slot_bytes
+
+    def pixels(self, number: int, length: int) -> NDArray[np.uint8]:
+        """A view. What would lie behind the slot's end is cut off."""
+        start = self.offset(number) + PIXELS_AT
+        return self._bytes[start : start + min(length, self.head.capacity)]
+
+    def release(self) -> None:
+        """Gives the memory of the slots back, also while others have it open: they find empty slots, no frames."""
+        if self.head.slots:
+            withdraw(self.address)
+            with suppress(OSError):  # some file systems cannot; then the last to close it gives it back
+                self.memory.madvise(mmap.MADV_REMOVE, HEAD_BYTES, self.head.file_bytes - HEAD_BYTES)
+
+    def is_at_its_path(self) -> bool:
+        """False once it was removed or another ring took its place."""
+        try:
+            return _identity(os.stat(self.path)) == self._identity
+        except FileNotFoundError:
+            return False
+
+
+def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer_id: int, areas: bytes = b"") -> Ring:
+    """In the best place that has room. A ring that is there is replaced; who has it open keeps it."""
+    head, problems = head_for(capacity, *writer, writer_id), []
+    paths = lane_paths(run_folder)
+    for path in paths:
+        try:
+            ring = _create(path, head, areas)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+            continue
+        for other in paths:
+            if other != path:
+                other.unlink(missing_ok=True)
+        return ring
+    raise MosaicError(
+        f"There is no place for live pictures ({head.file_bytes / 1e6:.1f} MB). Tried {'; '.join(problems)}. "
+        "Make room in one of them, or train without anybody watching."
+    )
+
+
+def open_ring(run_folder: Path) -> Ring | None:
+    """None where there is none (yet, or any more)."""
+    for path in lane_paths(run_folder):
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise MosaicError(
+                f"The live pictures of {run_folder.name} cannot be opened: {path}: {error.strerror}. "
+                "Only the user who started the run can watch it."
+            ) from error
+        try:
+            return _open(path, file, run_folder)
+        finally:
+            os.close(file)
+    return None
+
+
+def _create(path: Path, head: Head, areas: bytes) -> Ring:
+    new = unfinished(path)
+    new.unlink(missing_ok=True)
+    file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(file, 0, head.file_bytes)  # a full disk is an error here, and a SIGBUS in a picture's middle
+        os.pwrite(file, head.pack(), 0)
+        os.pwrite(file, areas, AREAS_AT)
+        memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        ring = Ring(path, head, file, memory)
+        os.rename(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+    return ring
+
+
+def _open(path: Path, file: int, run_folder: Path) -> Ring:
+    facts = os.fstat(file)
+    if facts.st_uid not in (os.geteuid(), run_folder.stat().st_uid):
+        raise MosaicError(f"{path} is not from the user who owns the run {run_folder.name}; it is not opened.")
+    start = os.pread(file, HEAD_BYTES, 0)
+    if len(start) < HEAD_BYTES or not start.startswith(MAGIC):
+        raise FormatError(f"{path} is no frame ring. Remove it; a run that trains makes a new one.")
+    head = unpack_head(start)
+    if head.version != VERSION:
+        raise FormatError(
+            f"{path} has version {head.version} of the frame ring, and this Mosaic reads version {VERSION}. "
+            "Watch with the Mosaic that trains."
+        )
+    if head.file_bytes != facts.st_size or head != head_for(head.capacity, *head[-3:]):
+        raise FormatError(f"{path} is damaged: its sizes do not fit together. Remove it; a run makes a new one.")
+    return Ring(path, head, file, mmap.mmap(file, head.file_bytes))
+
+
+def _identity(facts: os.stat_result) -> tuple[int, int]:
+    return facts.st_dev, facts.st_ino

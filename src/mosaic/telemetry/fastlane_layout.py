@@ -1,0 +1,107 @@
+"""Where everything lies in the file of a frame ring.
+
+    0      head: magic, version, sizes, writer, phase            one page
+    128    number of the newest frame, alone in its cache line
+    256    what readers ask for: `READERS` areas of 64 bytes
+    4096   `SLOTS` slots: mark, facts, label, agent; then the pixels
+
+All numbers are eight bytes, in the machine's own order: the file never leaves the machine that made it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+MAGIC: Final = b"MOSAICFL"
+VERSION: Final = 1
+SLOTS: Final = 4  # one is being written, one is being read; the others let a slow reader finish
+READERS: Final = 16
+
+SLOT_BYTES_AT: Final = 32  # where `Head.pack` puts it
+PHASE_AT: Final = 96
+NEWEST_AT: Final = 128
+AREAS_AT: Final = 256
+AREA_BYTES: Final = 64
+AREAS_END: Final = AREAS_AT + READERS * AREA_BYTES
+HEAD_BYTES: Final = 4096
+
+OWNER_AT: Final = 0  # in a reader's area
+LOOKED_AT: Final = 8
+ASKED_AT: Final = 16
+INTERVAL_AT: Final = 24
+ENV_AT: Final = 32
+GRID_AT: Final = 40
+
+FACTS_AT: Final = 8  # behind the slot's mark
+FACTS: Final = Struct("=qqqddd")
+LABEL_AT: Final = FACTS_AT + FACTS.size
+LABEL: Final = Struct("=QQQQQ")
+AGENT_AT: Final = LABEL_AT + LABEL.size
+AGENT_BYTES: Final = 256
+PIXELS_AT: Final = 384
+
+_HEAD = Struct("=8s8Q")
+
+
+class Phase(IntEnum):
+    WRITING = 0
+    FINISHED = 1
+    GIVEN_UP = 2  # closed without an end
+    REPLACED = 3  # the same writer goes on in another file
+
+
+class Head(NamedTuple):
+    """What never changes in the life of a file: frames that do not fit get a new one."""
+
+    magic: bytes
+    version: int
+    file_bytes: int
+    slots: int
+    slot_bytes: int
+    capacity: int  # bytes of the largest picture
+    writer_pid: int
+    writer_started: int  # ticks since boot: a later process with the same number is another one
+    writer_id: int  # drawn by each writer; stays when its file is replaced
+
+    def pack(self) -> bytes:
+        return _HEAD.pack(*self)
+
+
+class Facts(NamedTuple):
+    """What is new with each frame."""
+
+    step: int
+    episode: int
+    env: int
+    wall_time: float
+    reward: float
+    ret: float
+
+
+class Label(NamedTuple):
+    """What seldom changes from frame to frame."""
+
+    height: int
+    width: int
+    channels: int
+    length: int  # bytes of the picture
+    agent_length: int  # bytes of the agent's name
+
+
+def head_for(capacity: int, writer_pid: int, writer_started: int, writer_id: int) -> Head:
+    """Of a ring for pictures up to `capacity` bytes; with 0 it has no slots, only a place to ask for pictures."""
+    slots = SLOTS if capacity else 0
+    slot_bytes = PIXELS_AT + -(-capacity // 64) * 64
+    size = HEAD_BYTES + slots * slot_bytes
+    return Head(MAGIC, VERSION, size, slots, slot_bytes, capacity, writer_pid, writer_started, writer_id)
+
+
+def unpack_head(data: bytes) -> Head:
+    return Head(*_HEAD.unpack(data[: _HEAD.size]))
+
+
+assert _HEAD.size <= PHASE_AT
+assert AREAS_END <= HEAD_BYTES
+assert AGENT_AT + AGENT_BYTES <= PIXELS_AT

@@ -1,0 +1,164 @@
+"""How a run's pictures are seen from another process: the newest frame, each at most once, and how the writer is.
+
+with FrameReader(run_folder) as reader:
+    reader.look(rate=30)
+    frame = reader.read()  # as often as the screen changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic_ns
+from types import TracebackType
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import FormatError
+from mosaic.telemetry.fastlane_fences import holds, newest
+from mosaic.telemetry.fastlane_file import Ring, open_ring
+from mosaic.telemetry.fastlane_layout import (
+    AGENT_AT,
+    AGENT_BYTES,
+    FACTS,
+    FACTS_AT,
+    LABEL,
+    LABEL_AT,
+    PIXELS_AT,
+    Facts,
+    Label,
+    Phase,
+)
+from mosaic.telemetry.fastlane_life import started_at
+from mosaic.telemetry.fastlane_wishes import Place, Wish, checked
+
+LaneState = Literal["waiting", "live", "stalled", "finished", "writer died"]
+STALLED_AFTER_NS = 2_000_000_000
+_TRIES = 8  # a writer at full speed may overtake a copy; so often in a row, and the reader is called again
+
+
+class Frame(NamedTuple):
+    """Copies: nothing that happens to the run changes them."""
+
+    number: int  # counts what the writer published; gaps are frames that newer ones overtook
+    pixels: NDArray[np.uint8]  # height × width × 3, or height × width
+    step: int
+    episode: int
+    env: int
+    agent: str
+    wall_time: float
+    reward: float
+    ret: float
+
+
+class FrameReader:
+    """Follows a run: it may be opened before the first picture, and outlives rings that are replaced or made anew."""
+
+    def __init__(self, run_folder: Path, clock_ns: Callable[[], int] = monotonic_ns) -> None:
+        self._run_folder, self._clock_ns = run_folder, clock_ns
+        self._ring: Ring | None = None
+        self._place: Place | None = None
+        self._wish: Wish | None = None
+        self._last = 0
+        self._seen, self._seen_ns, self._moved = 0, clock_ns(), False
+        self._follow()
+        self._seen = newest(self._ring.address) if self._ring is not None else 0  # older than our first look
+
+    def look(self, rate: float = 30.0, env: int = 0, grid: int = 1) -> None:
+        """Ask for pictures. Holds for two seconds; each `read` asks again for the same."""
+        self._wish = checked(Wish(rate, env, grid))
+        self._follow()
+        self._beat()
+
+    def read(self) -> Frame | None:
+        """The newest frame, if it was not read before. After the state `finished` one may still be there."""
+        self._follow()
+        self._beat()
+        for _ in range(_TRIES if self._ring is not None else 0):
+            assert self._ring is not None
+            number = newest(self._ring.address)
+            if number <= self._last:
+                return None
+            frame = _copy(self._ring, number)
+            if frame is not None:
+                self._last = number
+                return frame
+        return None
+
+    def state(self) -> LaneState:
+        """`stalled`: the writer lives and shows nothing for two seconds, or three of the intervals asked for."""
+        self._follow()
+        ring, now = self._ring, self._clock_ns()
+        if ring is None:
+            return "waiting"
+        phase = ring.phase
+        if phase is Phase.FINISHED:
+            return "finished"
+        if phase is Phase.GIVEN_UP or started_at(ring.head.writer_pid) != ring.head.writer_started:
+            return "finished" if ring.phase is Phase.FINISHED else "writer died"  # it may have ended in between
+        number = newest(ring.address)
+        if number > self._seen:
+            self._seen, self._seen_ns, self._moved = number, now, True
+        interval_ns = 1e9 / self._wish.rate_hz if self._wish else 0
+        if now - self._seen_ns <= max(STALLED_AFTER_NS, 3 * interval_ns):
+            return "live" if self._moved else "waiting"
+        return "stalled" if number else "waiting"
+
+    def close(self) -> None:
+        """Asks for no more pictures. The ring and its other readers notice nothing else."""
+        if self._place is not None:
+            self._place.leave()
+        self._ring = self._place = self._wish = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _follow(self) -> None:
+        """To the run's ring of today."""
+        old = self._ring
+        if old is not None and old.phase is not Phase.REPLACED and newest(old.address) > self._last:
+            return
+        if old is not None and old.is_at_its_path():
+            return
+        ring = open_ring(self._run_folder)
+        if ring is None:
+            return  # what was seen last stays
+        if old is None or old.head.writer_id != ring.head.writer_id:
+            self._last = 0
+            self._seen, self._seen_ns, self._moved = 0, self._clock_ns(), False
+        self._ring, self._place = ring, None
+
+    def _beat(self) -> None:
+        if self._ring is None or self._wish is None:
+            return
+        now = self._clock_ns()
+        if self._place is None:
+            self._place = Place(self._ring.address, self._wish, now)
+        self._place.look(self._wish, now)
+
+
+def _copy(ring: Ring, number: int) -> Frame | None:
+    """None where the writer came round in the meantime."""
+    offset = ring.offset(number)
+    slot = ring.address + offset
+    if not holds(slot, number):
+        return None
+    start = ring.memory[offset : offset + PIXELS_AT]
+    label = Label(*LABEL.unpack_from(start, LABEL_AT))
+    pixels = ring.pixels(number, label.length).copy()
+    if not holds(slot, number):
+        return None
+    if not len(pixels) == label.length == label.height * label.width * label.channels:
+        raise FormatError(f"{ring.path} is damaged: frame {number} has a size that cannot be.")
+    facts = Facts(*FACTS.unpack_from(start, FACTS_AT))
+    shape = (label.height, label.width) if label.channels == 1 else label[:3]
+    text = start[AGENT_AT : AGENT_AT + min(label.agent_length, AGENT_BYTES)]
+    agent = text.decode(errors="ignore")  # a long name may be cut inside a letter
+    return Frame(number, pixels.reshape(shape), *facts[:3], agent, *facts[3:])

@@ -1,0 +1,93 @@
+"""What the readers of a frame ring ask for, and how recently.
+
+Each reader has an area of words in the file, which nobody else writes; the writer only reads. A word is always whole. A
+wish of several may be read half old, half new; that costs one picture of the wrong env, so no lock is worth it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+from mosaic.core.errors import InputError
+from mosaic.telemetry.fastlane_fences import get_word, put_word
+from mosaic.telemetry.fastlane_layout import (
+    AREA_BYTES,
+    AREAS_AT,
+    ASKED_AT,
+    ENV_AT,
+    GRID_AT,
+    INTERVAL_AT,
+    LOOKED_AT,
+    OWNER_AT,
+    READERS,
+)
+
+MEMORY_NS = 2_000_000_000
+"""Who has not looked for so long has gone."""
+
+
+class Wish(NamedTuple):
+    """`grid` pictures of envs from `env` on in one; 1: that env alone."""
+
+    rate_hz: float = 30.0
+    env: int = 0
+    grid: int = 1
+
+
+def checked(wish: Wish) -> Wish:
+    if not 0.01 <= wish.rate_hz <= 1000:
+        raise InputError(f"Pictures at {wish.rate_hz:g} a second cannot be had; ask for 0.01 to 1000.")
+    if wish.env < 0 or wish.grid < 1:
+        raise InputError(
+            f"There is no picture of {wish.grid} envs from number {wish.env} on; "
+            "envs count from 0, and a grid has 1 or more."
+        )
+    return wish
+
+
+class Place:
+    """One reader's area in one file."""
+
+    def __init__(self, ring: int, wish: Wish, now_ns: int) -> None:
+        self._ring, self._token = ring, secrets.randbits(62) | 1
+        self._wish, self._asked_ns = wish, now_ns
+        self._area = self._claim()
+
+    def look(self, wish: Wish, now_ns: int) -> None:
+        if wish != self._wish:
+            self._wish, self._asked_ns = wish, now_ns
+        if get_word(self._area + OWNER_AT) != self._token:
+            self._area = self._claim()  # somebody took us for gone, or chose the area in the same moment
+        self._write(now_ns)
+
+    def leave(self) -> None:
+        if get_word(self._area + OWNER_AT) == self._token:
+            put_word(self._area + LOOKED_AT, 0)
+
+    def _claim(self) -> int:
+        """The area that was not looked from for longest: a free one, as long as there is one."""
+        areas = (self._ring + AREAS_AT + reader * AREA_BYTES for reader in range(READERS))
+        area: int = min(areas, key=lambda area: get_word(area + LOOKED_AT))
+        put_word(area + OWNER_AT, self._token)
+        return area
+
+    def _write(self, now_ns: int) -> None:
+        put_word(self._area + INTERVAL_AT, round(1e9 / self._wish.rate_hz))
+        put_word(self._area + ENV_AT, self._wish.env)
+        put_word(self._area + GRID_AT, self._wish.grid)
+        put_word(self._area + ASKED_AT, self._asked_ns)
+        put_word(self._area + LOOKED_AT, now_ns)  # last: it makes the others count
+
+
+def last_wish(ring: int, now_ns: int) -> Wish | None:
+    """Of the reader that asked for something else most recently, not of the one that looked last: with two readers
+    the picture would jump. None where nobody looks."""
+    chosen, chosen_asked = None, -1
+    for area in range(ring + AREAS_AT, ring + AREAS_AT + READERS * AREA_BYTES, AREA_BYTES):
+        looked, asked = get_word(area + LOOKED_AT), get_word(area + ASKED_AT)
+        if looked and now_ns - looked <= MEMORY_NS and asked > chosen_asked:
+            chosen, chosen_asked = area, asked
+    if chosen is None:
+        return None
+    return Wish(1e9 / max(1, get_word(chosen + INTERVAL_AT)), get_word(chosen + ENV_AT), get_word(chosen + GRID_AT))

@@ -1,0 +1,1 @@
+"""Pictures as arrays: height × width × 3 or height × width, uint8."""

@@ -1,0 +1,39 @@
+"""Who is in a picture and what each got: one label an agent, and one line of text for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_BETWEEN, _IS = ", ", "="
+
+
+class Label(NamedTuple):
+    name: str
+    value: str
+
+
+def return_labels(returns: Mapping[str, float]) -> list[Label]:
+    return [Label(agent, f"{total:.4g}") for agent, total in returns.items()]
+
+
+def to_line(labels: Sequence[Label], most_bytes: int) -> str:
+    """`red_0=1.5, red_1=-2`; where there is no room for all, the last ones are counted: `red_0=1.5, +7 more`."""
+    parts = [f"{label.name}{_IS}{label.value}" for label in labels]
+    for kept in range(len(parts), 0, -1):
+        left = len(parts) - kept
+        line = _BETWEEN.join([*parts[:kept], *([f"+{left} more"] if left else [])])
+        if len(line.encode()) <= most_bytes:
+            return line
+    return f"{len(parts)} agents" if parts else ""
+
+
+def from_line(line: str, value: float) -> list[Label]:
+    """The labels of a frame. A line that names one agent alone, or nobody, has the frame's own return as value."""
+    if _IS not in line:
+        return [Label(line or "return", f"{value:.4g}")]
+    labels = []
+    for part in line.split(_BETWEEN):
+        name, _, shown = part.rpartition(_IS)
+        labels.append(Label(name, shown) if name else Label(part, ""))
+    return labels

@@ -1,0 +1,47 @@
+"""How a picture gets another size: colours for grey, whole-number enlargement, a given frame."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from mosaic.core.errors import InputError
+
+Picture: TypeAlias = NDArray[np.uint8]
+
+
+def as_rgb(picture: Picture) -> Picture:
+    """Height × width × 3; grey gets three equal channels, an alpha channel is left out."""
+    if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or 0 in picture.shape:
+        raise InputError(f"This is no picture: {picture.dtype} of shape {picture.shape}; uint8 height × width × 3 is.")
+    if picture.ndim == 2:
+        return np.repeat(picture[:, :, None], 3, axis=2)
+    if picture.shape[2] == 1:
+        return np.repeat(picture, 3, axis=2)
+    if picture.shape[2] not in (3, 4):
+        raise InputError(f"A picture has 1, 3 or 4 channels; this one has {picture.shape[2]}.")
+    return np.ascontiguousarray(picture[:, :, :3])
+
+
+def enlarged(picture: Picture, least_width: int) -> Picture:
+    """By a whole number, so that pixels stay sharp squares; as it is where it is wide enough."""
+    factor = math.ceil(least_width / picture.shape[1])
+    return picture if factor <= 1 else picture.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def fitted(picture: Picture, width: int, height: int) -> Picture:
+    """The whole of an rgb picture on black in exactly this size, its proportions kept."""
+    if picture.shape[:2] == (height, width):
+        return picture
+    canvas = np.zeros((height, width, 3), np.uint8)
+    if picture.shape[0] > height or picture.shape[1] > width:
+        scale = min(width / picture.shape[1], height / picture.shape[0])
+        size = max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale))
+        picture = np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
+    top, left = (height - picture.shape[0]) // 2, (width - picture.shape[1]) // 2
+    canvas[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
+    return canvas

@@ -1,0 +1,17 @@
+"""The camera that `--video` asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mosaic.runners.camera import Camera
+
+
+def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> Camera | None:
+    if video is None:
+        return None
+    from mosaic.runners.camera import Camera
+
+    return Camera(video, episodes=episodes, fps=fps)

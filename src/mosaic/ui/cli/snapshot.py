@@ -1,0 +1,52 @@
+"""One picture of a run that is training, as a PNG file."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from time import monotonic, time
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.telemetry.fastlane_reader import Frame
+from mosaic.telemetry.pictures.formats import save_png
+from mosaic.telemetry.pictures.labels import from_line
+from mosaic.telemetry.pictures.live import Pictures
+from mosaic.telemetry.pictures.strip import with_strip
+
+PATIENCE_S = 10.0  # a run may be in the middle of an update
+_LOOK_EVERY_S = 0.02
+
+
+def check_file(path: Path) -> None:
+    """What is wrong with the name is said before anybody waits."""
+    if path.suffix.lower() != ".png":
+        raise InputError(f"'{path}' is no PNG file. Type: --picture {path.with_suffix('.png')}")
+
+
+def take(pictures: Pictures, run_id: str, patience_s: float = PATIENCE_S) -> Frame:
+    """The first picture drawn from now on; where none comes, the last one that is there."""
+    asked, deadline_s = time(), monotonic() + patience_s
+    last: Frame | None = None
+    pause = threading.Event()
+    while True:
+        frame = pictures.newest()
+        # the first may have been drawn for somebody else, long ago; a second one is new, whatever a server's clock says
+        if frame is not None and (last is not None or frame.wall_time >= asked):
+            return frame
+        last = frame or last
+        if last is not None and pictures.state in ("finished", "writer died"):
+            return last
+        if monotonic() >= deadline_s or (last is None and pictures.state == "finished"):
+            break
+        pause.wait(_LOOK_EVERY_S)
+    if last is None:
+        raise MosaicError(
+            f"The run {run_id} shows no picture (its pictures: {pictures.state}). "
+            "Its env may have none, or its worker does not draw."
+        )
+    return last
+
+
+def save(path: Path, frame: Frame, run_id: str) -> None:
+    title = f"{run_id} · env {frame.env} · episode {frame.episode:,} · step {frame.step:,}"
+    save_png(path, with_strip(frame.pixels, title, from_line(frame.agent, frame.ret)))

@@ -1,0 +1,123 @@
+"""Which pages there are, and how they join the server's app."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from mosaic.core.errors import MosaicError
+from mosaic.server.desk import Desk
+from mosaic.server.secret import ensure_token
+from mosaic.ui.web.entrance import Entrance
+from mosaic.ui.web.page_route import PageRoute
+
+PAGES = {  # address → the module whose `page(frame, …)` draws it
+    "/": "home",
+    "/train": "train",
+    "/runs": "runs",
+    "/runs/{run_id}": "run_page",
+    "/play": "play",
+    "/replay": "replay",
+    "/evaluate": "evaluate",
+}
+STATIC = Path(__file__).parent / "static"
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><rect width="9" height="9" rx="2" fill="#888"/>'
+    '<rect x="11" width="9" height="9" rx="2" fill="#bbb"/><rect y="11" width="9" height="9" rx="2" fill="#bbb"/>'
+    '<rect x="11" y="11" width="9" height="9" rx="2" fill="#2dbfab"/></svg>'
+)
+
+
+def add_pages(app: FastAPI) -> None:
+    """Call it last: what is registered later is never reached. Once a process, for NiceGUI has one app."""
+    desk: Desk = app.state.desk
+    folder = desk.store.home / "web"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.environ["NICEGUI_STORAGE_PATH"] = str(folder)  # read once, when nicegui is imported
+    os.environ["MATPLOTLIB"] = "false"  # else nicegui imports it, and nothing here draws with it
+
+    from nicegui import app as pages_app
+    from nicegui import ui
+
+    from mosaic.ui.web.facts import Facts
+    from mosaic.ui.web.layout import Frame
+
+    token = ensure_token(desk.store.home)
+    facts = Facts(desk)
+    views = _views(app, desk)
+
+    def root() -> None:
+        """One for each browser tab; inside it pages change without a reload and without a second socket."""
+        frame = Frame(desk, facts, set(views))
+        with frame.content:
+            ui.sub_pages(views, data={"frame": frame})
+
+    from mosaic.ui.web.series_routes import add_series_routes
+
+    add_series_routes(app, desk)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    for sheet in sorted(STATIC.glob("*.css")):
+        address = f"/static/{sheet.name}?v={int(sheet.stat().st_mtime)}"
+        ui.add_head_html(f'<link rel="stylesheet" href="{address}">', shared=True)
+    ui.add_head_html('<script src="/static/shortcuts.js" defer></script>', shared=True)
+    ui.run_with(
+        app,
+        root=root,
+        title="Mosaic",
+        favicon=_ICON,
+        dark=True,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        show_welcome_message=False,
+        storage_secret=hashlib.sha256(f"pages {token}".encode()).hexdigest(),
+    )
+    app.router.routes.insert(0, PageRoute(pages_app, tuple(views)))
+    app.add_middleware(Entrance, token=token, hosts=desk.settings.hosts)
+
+
+def _views(app: FastAPI, desk: Desk) -> dict[str, Callable[..., Any]]:
+    views: dict[str, Callable[..., Any]] = {}
+    for address, name in PAGES.items():
+        if find_spec(f"mosaic.ui.web.{name}") is None:
+            continue
+        module = import_module(f"mosaic.ui.web.{name}")
+        views[address] = _explained(module.page)
+        if hasattr(module, "add_routes"):
+            module.add_routes(app, desk)
+    return views
+
+
+def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
+    """An error that says what to do is shown in place of the page."""
+    from mosaic.ui.web.widgets import problem
+
+    if inspect.iscoroutinefunction(page):
+
+        @wraps(page)
+        async def explained_later(*arguments: Any, **named: Any) -> None:
+            try:
+                await page(*arguments, **named)
+            except MosaicError as error:
+                problem(str(error))
+
+        return explained_later
+
+    @wraps(page)
+    def explained(*arguments: Any, **named: Any) -> None:
+        try:
+            page(*arguments, **named)
+        except MosaicError as error:
+            problem(str(error))
+
+    return explained

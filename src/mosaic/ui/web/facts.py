@@ -1,0 +1,97 @@
+"""What the pages show about runs and this machine: read at most once a second, however many tabs look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar, cast
+
+import psutil
+
+from mosaic.server.answers import FindingRow, RunDetails
+from mosaic.server.curves import curve_of
+from mosaic.server.desk import Desk
+from mosaic.server.details import details_of
+from mosaic.store.state import LIVE
+from mosaic.store.summary import RunSummary
+from mosaic.ui.web.last_iteration import last_iteration
+
+T = TypeVar("T")
+REWARD = "episode_reward_mean"
+_FRESH_S = 1.0
+_SPARK_POINTS = 40
+_MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpu: float  # percent of all cores
+    used_gb: float
+    memory_gb: float
+
+
+class Facts:
+    """Answers may be a second old; threads may share it."""
+
+    def __init__(self, desk: Desk, clock: Callable[[], float] = monotonic) -> None:
+        self._desk, self._clock = desk, clock
+        self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._lock = Lock()
+        psutil.cpu_percent()  # the first answer is always 0
+
+    def rows(self) -> list[RunSummary]:
+        """The newest first."""
+        return self._fresh("rows", self._desk.store.index.list)
+
+    def running(self) -> int:
+        return sum(row.state in LIVE for row in self.rows())
+
+    def group(self, name: str) -> list[RunSummary]:
+        """The runs that differ in their seed only."""
+        return [row for row in self.rows() if name and row.group == name]
+
+    def details(self, run_id: str) -> RunDetails:
+        return self._fresh(("details", run_id), lambda: details_of(self._desk.folder(run_id)))
+
+    def iteration(self, run_id: str) -> dict[str, Any]:
+        """Its newest iteration event."""
+        return self._fresh(("iteration", run_id), lambda: last_iteration(self._desk.folder(run_id)))
+
+    def spark(self, row: RunSummary) -> list[float | None]:
+        """The reward so far in few points. It changes only when the run does."""
+        key = ("spark", row.run_id, row.state, row.env_steps)
+        return self._fresh(key, lambda: self._spark(row), 3600.0)
+
+    def machine(self) -> Machine:
+        return self._fresh("machine", _machine)
+
+    def doctor(self, *, again: bool = False) -> list[FindingRow]:
+        if again:
+            with self._lock:
+                self._kept.pop("doctor", None)
+        return self._fresh("doctor", self._doctor, 600.0)
+
+    def _doctor(self) -> list[FindingRow]:
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in self._desk.doctor()]
+
+    def _spark(self, row: RunSummary) -> list[float | None]:
+        return curve_of(self._desk.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
+
+    def _fresh(self, key: Hashable, read: Callable[[], T], for_s: float = _FRESH_S) -> T:
+        with self._lock:
+            read_at, value = self._kept.get(key, (float("-inf"), None))
+        if self._clock() - read_at < for_s:
+            return cast(T, value)
+        value = read()
+        with self._lock:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = (self._clock(), value)
+        return value
+
+
+def _machine() -> Machine:
+    memory = psutil.virtual_memory()
+    return Machine(psutil.cpu_percent(), (memory.total - memory.available) / 1e9, memory.total / 1e9)

@@ -1,0 +1,80 @@
+"""Which numbers of a run belong into one chart: the same measure of each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mosaic.telemetry.names import AXES
+
+ALL = "all"  # the label of what is measured over all policies
+RETURN, RATING, LENGTH = "Return", "Rating", "Episode length"
+_POLICIES = "policies/"
+_MARKS = ("started/", "ended/", "resumed/", "checkpoint/", "alert/")  # events that say when, not how much
+_TITLES = {
+    "episode_reward_mean": RETURN,
+    "reward_mean": RETURN,
+    "rating": RATING,
+    "episode_len_mean": LENGTH,
+    "env_steps_per_s": "Env steps per second",
+    "evaluation/episode_reward_mean": "Return in evaluations",
+    "evaluation/episode_len_mean": "Episode length in evaluations",
+    "time_env_s": "Seconds in envs per iteration",
+    "time_inference_s": "Seconds in inference per iteration",
+    "time_learning_s": "Seconds in learning per iteration",
+    "time_split/env": "Seconds in envs per iteration",
+    "time_split/inference": "Seconds in inference per iteration",
+    "time_split/learning": "Seconds in learning per iteration",
+}
+_FIRST = (RETURN, RATING, "Return in evaluations", LENGTH)
+_LEAVES_LAST = ("reward_min", "reward_max", "episodes_total", "agent_steps", "time_split", "Env steps per second")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A chart: label of each curve → its metric."""
+
+    title: str
+    curves: dict[str, str]
+
+
+def families(names: Iterable[str]) -> list[Family]:
+    """Those that people look at first come first."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        if name in AXES or name.startswith(_MARKS):
+            continue
+        title, label = _place(name)
+        found.setdefault(title, {}).setdefault(label, name)
+    for curves in found.values():
+        if len(curves) == 2 and ALL in curves:
+            del curves[next(label for label in curves if label != ALL)]  # the only policy says what all of them say
+    return [Family(title, found[title]) for title in sorted(found, key=_rank)]
+
+
+def policies_of(found: Iterable[Family]) -> list[str]:
+    """Every label that is drawn, in a fixed order: a policy has one colour in all charts."""
+    return sorted({label for family in found for label in family.curves}, key=lambda label: (label != ALL, label))
+
+
+def _place(name: str) -> tuple[str, str]:
+    start, _, rest = name.partition(_POLICIES)
+    if not rest or start not in ("", "evaluation/"):
+        return _title(name), ALL
+    policy, _, measure = rest.partition("/")
+    return _title(start + measure), policy
+
+
+def _title(measure: str) -> str:
+    if measure in _TITLES:
+        return _TITLES[measure]
+    words = [part for part in measure.split("/") if part not in ("learner", "custom_metrics")]
+    text = " · ".join(words).replace("_", " ") or measure
+    return text[:1].upper() + text[1:]
+
+
+def _rank(title: str) -> tuple[int, str]:
+    if title in _FIRST:
+        return _FIRST.index(title), title
+    last = any(word.replace("_", " ") in title.lower() for word in _LEAVES_LAST) or "per iteration" in title
+    return len(_FIRST) + last, title

@@ -1,0 +1,94 @@
+"""Curves and pictures that draw themselves: elements whose scripts speak to the server on their own sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from nicegui import ui
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run, or a seed group as `group:NAME`."""
+
+    ref: str
+    label: str
+    live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve of each source. `place` decides colour and dash, the same in every chart of the page."""
+
+    label: str
+    metric: str
+    place: int = 0
+
+
+class FrameCanvas(ui.element, component="static/frame_canvas.js"):
+    """The live picture of a run, on its own WebSocket; the newest picture wins."""
+
+    def __init__(self, run_id: str, *, label: str, env: int = 0, rate: float = 20.0) -> None:
+        super().__init__()
+        self.props.update(label=label)
+        self._run_id, self._rate = run_id, rate
+        self.look_at(env)
+
+    def look_at(self, env: int) -> None:
+        query = urlencode({"env": env, "rate": self._rate})
+        self.props["url"] = f"/runs/{quote(self._run_id, safe='')}/frames?{query}"
+        self.update()
+
+    def freeze(self, on: bool) -> None:
+        self.run_method("freeze", on)
+
+
+class LiveFeed(ui.element, component="static/live_feed.js"):
+    """Fills charts with curves. Python says what to show and never sends a point."""
+
+    def __init__(self, sources: Sequence[Source], axis: str = "env_steps") -> None:
+        super().__init__()
+        self.props["first_axis"] = axis
+        self.props["sources"] = [asdict(source) for source in sources]
+        self.props["charts"] = []
+
+    def draw(self, chart: ui.echart, lines: Iterable[Line], title: str = "") -> None:
+        """What this chart shows from now on."""
+        charts: list[dict[str, Any]] = [each for each in self.props["charts"] if each["id"] != chart.id]
+        charts.append({"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]})
+        self.props["charts"] = charts
+        self.update()
+
+    def compare(self, sources: Sequence[Source]) -> None:
+        self.props["sources"] = [asdict(source) for source in sources]
+        self.update()
+
+    def set_axis(self, axis: str) -> None:
+        self.run_method("set_axis", axis)
+
+    def set_smoothing(self, weight: float) -> None:
+        self.run_method("set_smoothing", weight)
+
+    def set_bands(self, on: bool) -> None:
+        self.run_method("set_bands", on)
+
+    def set_shown(self, label: str, on: bool) -> None:
+        self.run_method("set_shown", label, on)
+
+    def reload(self) -> None:
+        """After a run began anew."""
+        self.run_method("reload")
+
+    def save_png(self, chart: ui.echart) -> None:
+        self.run_method("save_png", chart.id)
+
+    def save_csv(self, chart: ui.echart) -> None:
+        self.run_method("save_csv", chart.id)
+
+
+def chart(height: int) -> ui.echart:
+    """An empty chart for a LiveFeed to fill. It must have a height before it is mounted."""
+    return ui.echart({"animation": False, "series": []}).style(f"height:{height}px")

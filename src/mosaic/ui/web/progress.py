@@ -1,0 +1,46 @@
+"""How far a run is, how fast, how long it will take, and where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mosaic.server.answers import RunDetails
+from mosaic.store.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    done: int
+    target: int | None
+    unit: str
+    steps_per_s: float | None
+    left_s: float | None  # None where nobody can say
+
+    @property
+    def share(self) -> float | None:
+        return None if not self.target else min(1.0, self.done / self.target)
+
+
+def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
+    """`iteration` is the newest event of that kind."""
+    training: Mapping[str, Any] = details.config.get("training") or {}
+    speed = iteration.get("env_steps_per_s")
+    steps = details.env_steps or 0
+    target, episodes = training.get("total_timesteps"), training.get("episodes")
+    left = None
+    if details.state is State.RUNNING and speed and target:
+        left = max(0, target - steps) / speed
+    if target is None and episodes is not None:
+        return Progress(iteration.get("episodes_total") or 0, episodes, "episodes", speed, None)
+    return Progress(steps, target, "env steps", speed, left)
+
+
+def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
+    """Of the last iteration, in percent; empty where the worker does not say."""
+    split = iteration.get("time_split") or {}
+    found = {name: iteration.get(f"time_{name}_s") or split.get(name) for name in ("env", "inference", "learning")}
+    seconds = {name: float(value) for name, value in found.items() if value}
+    whole = sum(seconds.values())
+    return {name: 100 * value / whole for name, value in seconds.items()} if whole else {}

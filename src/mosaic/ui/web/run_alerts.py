@@ -1,0 +1,69 @@
+"""The panel of what wants a look: what the worker reported, and what its numbers say."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+
+from nicegui import run
+
+from mosaic.server.answers import RunDetails
+from mosaic.server.curves import curve_of
+from mosaic.store.layout import RunFolder
+from mosaic.store.state import State
+from mosaic.telemetry.reader import EventTail
+from mosaic.ui.web.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
+from mosaic.ui.web.facts import REWARD
+from mosaic.ui.web.icons import icon
+from mosaic.ui.web.layout import Frame
+from mosaic.ui.web.widgets import box, empty, panel, raw
+
+_MOST_REPORTED = 5
+_BUCKETS = 120
+
+
+class AlertsPanel:
+    def __init__(self, frame: Frame, folder: RunFolder) -> None:
+        self._folder = folder
+        self._after = 0
+        self._reported: list[str] = []
+        self._shown: list[Alert] | None = None
+        with panel("Alerts", body="m-body tight"):
+            self._box = box()
+
+    async def update(self, details: RunDetails) -> None:
+        found = await run.io_bound(self._look, details)
+        if found is None or self._box.is_deleted or found == self._shown:
+            return
+        self._shown = found
+        self._box.clear()
+        with self._box:
+            for alert in found:
+                raw(
+                    f"{icon('alert', alert.level)}<div><div>{escape(alert.text)}</div>"
+                    f'<div class="x">{escape(alert.advice)}</div></div>',
+                    "r-alert",
+                )
+            if not found:
+                empty("Nothing wants a look.")
+
+    def _look(self, details: RunDetails) -> list[Alert]:
+        self._read_reports()
+        event = details.last_metric or {}
+        found = end_alerts(details.state, details.run_id, details.reason)
+        found += silence_alert(details.state, event.get("timestamp"), time.time())
+        found += number_alerts(event)
+        if details.state is State.RUNNING:
+            curve = curve_of(self._folder, REWARD, buckets=_BUCKETS)
+            found += plateau_alert(details.state, curve.x, curve.mean)
+        reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._reported)]
+        return found + reported
+
+    def _read_reports(self) -> None:
+        if not self._folder.metrics.exists():
+            return
+        with EventTail(self._folder.metrics, self._after) as tail:
+            while events := tail.read():
+                self._after = events[-1]["seq"]
+                said = [str(each.get("message", "")) for each in events if each["kind"] == "alert"]
+                self._reported = (self._reported + said)[-_MOST_REPORTED:]

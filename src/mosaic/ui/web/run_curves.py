@@ -1,0 +1,202 @@
+"""The live curves of a run, alone or with others."""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+
+from nicegui import run, ui
+
+from mosaic.server.answers import RunDetails
+from mosaic.store.layout import RunFolder
+from mosaic.store.state import ENDED, LIVE, State
+from mosaic.telemetry.columns import Curves
+from mosaic.ui.web.families import Family, families, policies_of
+from mosaic.ui.web.layout import Frame
+from mosaic.ui.web.live import Line, LiveFeed, Source, chart
+from mosaic.ui.web.run_words import title
+from mosaic.ui.web.series_routes import GROUP
+from mosaic.ui.web.theme import series_key
+from mosaic.ui.web.widgets import Segmented, box, button, empty, panel, raw, select, toggle
+
+_AXES = {
+    "env_steps": "Env steps",
+    "timestamp": "Wall time",
+    "episodes_total": "Episodes",
+    "training_iteration": "Iterations",
+}
+_SMALL = 3
+_MOST_SMALL = 24
+_MOST_OVERLAID = 5  # with the run itself as many as there are colours with dashes
+
+
+class CurvesPanel:
+    """Built once the run has told its first numbers; what it tells later is added."""
+
+    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails) -> None:
+        self._frame, self._folder = frame, folder
+        self._summary = next((row for row in frame.facts.rows() if row.run_id == folder.run_id), None)
+        self._label = title(self._summary) if self._summary else folder.run_id
+        self._found: list[Family] = []
+        self._state = details.state
+        self._all = self._seeds = False
+        self._main = ""
+        self._others: list[str] = []
+        self._small: list[str] = []
+        self._hidden: set[str] = set()
+        self._feed: LiveFeed | None = None
+        self._box = box("stack")
+        with self._box, panel("Curves"):
+            empty("The first curve appears when the worker has told its first numbers.")
+
+    async def update(self, details: RunDetails) -> None:
+        if self._feed is not None and self._state in ENDED and details.state not in ENDED:
+            self._show_sources(live=True)  # it was resumed: listen again
+            self._feed.reload()
+        self._state = details.state
+        names = await run.io_bound(Curves(self._folder.path).names)
+        found = families(names or ())
+        if self._box.is_deleted or {each.title for each in found} == {each.title for each in self._found}:
+            return
+        first, self._found = not self._found, found
+        if first:
+            self._draw()
+        else:
+            self._choice.set_options([each.title for each in found])
+            self._draw_more()
+
+    def _sources(self, *, live: bool) -> list[Source]:
+        rows = {row.run_id: row for row in self._frame.facts.rows()}
+        group = self._summary.group if self._summary else ""
+        if self._seeds and group:
+            first = Source(GROUP + group, f"mean of {len(self._frame.facts.group(group))} seeds", live)
+        else:
+            first = Source(self._folder.run_id, self._label, live)
+        others = [rows[run_id] for run_id in self._others if run_id in rows][:_MOST_OVERLAID]
+        return [first, *(Source(row.run_id, title(row), row.state in LIVE) for row in others)]
+
+    def _draw(self) -> None:
+        self._box.clear()
+        titles = [each.title for each in self._found]
+        self._main = titles[0]
+        with self._box, panel(body="m-body tight"):
+            feed = self._feed = LiveFeed(self._sources(live=self._state not in ENDED))
+            self._head(feed, titles)
+            self._tools(feed)
+            with box().style("padding:0 8px 8px 12px"):
+                self._plot = chart(252)
+            feed.draw(self._plot, self._lines(self._main), self._main)
+            self._grid = box("r-charts")
+            with box("r-more") as self._more:
+                self._more_button = button("", self._show_all, kind="ghost small")
+        self._draw_more()
+
+    def _head(self, feed: LiveFeed, titles: list[str]) -> None:
+        with box("r-curvehead"):
+            self._choice = select(titles, self._main, label="Measure", on_change=self._choose_main)
+            self._choice.style("width:230px").classes("r-measure")
+            with box("end"):
+                Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis")
+                button(
+                    glyph="file",
+                    kind="ghost small",
+                    label="Save the curve as CSV",
+                    on_click=lambda: feed.save_csv(self._plot),
+                )
+                button(
+                    glyph="export",
+                    kind="ghost small",
+                    label="Save the picture as PNG",
+                    on_click=lambda: feed.save_png(self._plot),
+                )
+
+    def _tools(self, feed: LiveFeed) -> None:
+        with box("r-tools"):
+            self._labels = box("row wrap")
+            self._draw_labels(feed)
+            toggle("band", True, feed.set_bands)
+            group = self._summary.group if self._summary else ""
+            members = self._frame.facts.group(group)
+            if len(members) > 1:
+                toggle(f"mean of {len(members)} seeds", self._seeds, self._choose_seeds)
+            self._overlay()
+            with box("r-smooth").style("margin-left:auto"):
+                raw("Smoothing", "", "span")
+                slider = ui.slider(min=0, max=0.95, step=0.05, value=0.6)
+                slider.on_value_change(lambda event: feed.set_smoothing(event.value))
+                slider.props("dense aria-label=Smoothing")
+
+    def _draw_labels(self, feed: LiveFeed) -> None:
+        """A switch for each policy that the main chart shows."""
+        labels = policies_of(each for each in self._found if each.title == self._main)
+        order = policies_of(self._found)
+        self._labels.clear()
+        with self._labels:
+            for label in labels if len(labels) > 1 else ():
+                key = f"{series_key(order.index(label))}{escape(label)}"
+                toggle(key, label not in self._hidden, partial(self._show_label, feed, label))
+
+    def _show_label(self, feed: LiveFeed, label: str, on: bool) -> None:
+        self._hidden.discard(label) if on else self._hidden.add(label)
+        feed.set_shown(label, on)
+
+    def _overlay(self) -> None:
+        """Runs of the same environment come first: their curves mean the same."""
+        env = self._summary.env if self._summary else ""
+        rows = [row for row in self._frame.facts.rows() if row.run_id != self._folder.run_id]
+        rows.sort(key=lambda row: row.env != env)
+        options = {row.run_id: title(row) for row in rows[:200] if row.state is not State.QUEUED}
+        if options:
+            choice = select(options, self._others, label="Other runs", on_change=self._choose_others, multiple=True)
+            choice.props('use-chips=false max-values=5 display-value="Compare with…"').style("width:156px")
+
+    def _choose_main(self, chosen: str) -> None:
+        self._main = chosen
+        if self._feed is not None:
+            self._draw_labels(self._feed)
+            self._feed.draw(self._plot, self._lines(chosen), chosen)
+
+    def _choose_seeds(self, on: bool) -> None:
+        self._seeds = on
+        self._show_sources(live=self._state not in ENDED)
+
+    def _choose_others(self, chosen: list[str]) -> None:
+        self._others = list(chosen)
+        self._show_sources(live=self._state not in ENDED)
+
+    def _show_sources(self, *, live: bool) -> None:
+        if self._feed is not None:
+            self._feed.compare(self._sources(live=live))
+
+    def _draw_more(self) -> None:
+        """Small charts of what is not shown yet: a few, or all that there is room for."""
+        if self._feed is None:
+            return
+        most = _MOST_SMALL if self._all else _SMALL
+        rest = [each.title for each in self._found if each.title not in (self._main, *self._small)]
+        for name in rest[: most - len(self._small)]:
+            self._small.append(name)
+            with self._grid, box():
+                raw(f"<b>{escape(name)}</b>", "t")
+                self._feed.draw(chart(104), self._lines(name), name)
+        hidden = len(self._found) - 1 - len(self._small)
+        self._more.set_visibility(hidden > 0 and not self._all)
+        self._more_button.set_content(f"Show {hidden} more measures")
+
+    def _show_all(self) -> None:
+        self._all = True
+        self._draw_more()
+
+    def _lines(self, name: str) -> list[Line]:
+        order = policies_of(self._found)
+        family = next(each for each in self._found if each.title == name)
+        labels = policies_of([family])
+        one_policy = len(order) <= 2  # what is measured over all policies and of the only one has one colour
+        return [
+            Line(
+                self._label if len(labels) == 1 else label,
+                family.curves[label],
+                0 if one_policy else order.index(label),
+            )
+            for label in labels
+        ]

@@ -1,0 +1,55 @@
+"""One run: how it is, its curves, its picture, what wants a look, its log, what can be done with it."""
+
+from __future__ import annotations
+
+from nicegui import run, ui
+
+from mosaic.server.answers import RunDetails
+from mosaic.store.state import LIVE
+from mosaic.ui.web.layout import Frame
+from mosaic.ui.web.run_about import about_panel
+from mosaic.ui.web.run_actions import Actions
+from mosaic.ui.web.run_alerts import AlertsPanel
+from mosaic.ui.web.run_curves import CurvesPanel
+from mosaic.ui.web.run_grid import GridPanel
+from mosaic.ui.web.run_log import LogPanel
+from mosaic.ui.web.run_picture import PicturePanel
+from mosaic.ui.web.run_status import StatusStrip
+from mosaic.ui.web.widgets import box
+
+_REFRESH_S = 1.0
+
+
+def page(frame: Frame, run_id: str) -> None:
+    folder = frame.desk.folder(run_id)
+    details = frame.facts.details(folder.run_id)
+    title = str(details.config.get("name") or details.run_id)
+    with box("m-page"):
+        actions = Actions(details)
+        strip = StatusStrip(frame.facts)
+        with box("m-cols r-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
+            with box("stack gap-4"):
+                curves = CurvesPanel(frame, folder, details)
+                grid = GridPanel(folder, details)
+                log = LogPanel(folder)
+            with box("stack gap-4"):
+                picture = PicturePanel(details)
+                alerts = AlertsPanel(frame, folder)
+                about_panel(frame, folder, details)
+    parts = (actions, strip, curves, log, picture, grid, alerts)
+    shown: list[RunDetails] = []
+
+    async def refresh() -> None:
+        now = await run.io_bound(frame.facts.details, folder.run_id)
+        if now is None or strip.element.is_deleted:  # the server ends, or the page was left meanwhile
+            return
+        if shown and shown[-1].state == now.state and now.state not in LIVE and shown[-1].last_seq == now.last_seq:
+            return
+        if not shown or shown[-1].state != now.state:
+            frame.title(("Runs", "/runs"), title, state=now.state)
+        shown[:] = [now]
+        for part in parts:
+            await part.update(now)
+
+    frame.title(("Runs", "/runs"), title, state=details.state)
+    ui.timer(_REFRESH_S, refresh)

@@ -1,0 +1,78 @@
+// A run's live picture on its own WebSocket, drawn on a canvas. A message is: length of the facts (u32, big endian), the
+// facts as JSON, the encoded picture or nothing. The server sends the newest picture for each credit it is given, never a queue.
+const WORDS = {
+  waiting: "waiting for the first picture",
+  stalled: "no new picture: the worker is busy",
+  finished: "the run has ended; this was its last picture",
+  died: "the worker is gone; this was its last picture",
+};
+
+export default {
+  template: `
+    <div class="m-canvas">
+      <canvas ref="canvas" :aria-label="label" role="img" width="768" height="432"></canvas>
+      <div class="hud"><span ref="stats">waiting for the first picture</span></div>
+    </div>`,
+  props: { url: String, label: String },
+  mounted() {
+    this.times = [];
+    this.context = this.$refs.canvas.getContext("2d");
+    this.$watch(() => this.url, () => { this.socket?.close(); this.open(); });
+    this.onShown = () => document.hidden || this.freeze(this.frozen);
+    document.addEventListener("visibilitychange", this.onShown);
+    this.open();
+  },
+  beforeUnmount() {
+    this.closed = true;
+    document.removeEventListener("visibilitychange", this.onShown);
+    this.socket?.close();
+  },
+  methods: {
+    open() {
+      const scheme = location.protocol === "https:" ? "wss://" : "ws://";
+      const socket = (this.socket = new WebSocket(scheme + location.host + this.url));
+      socket.binaryType = "arraybuffer";
+      socket.onopen = () => this.credit(socket);
+      socket.onmessage = ({ data }) => this.message(socket, data);
+      socket.onclose = ({ code, reason }) => {
+        if (this.closed || this.socket !== socket) return;
+        if (code === 1000) this.$refs.stats.textContent = this.drawn ? `the run is ${reason}; this was its last picture` : `the run is ${reason} and showed no picture`;
+        else if (reason) this.$refs.stats.textContent = reason;
+        if (code !== 1000 && code < 4000) setTimeout(() => this.closed || this.socket !== socket || this.open(), 1500);
+      };
+    },
+    credit(socket) {
+      if (this.frozen || document.hidden) return void (this.owed = socket); // nobody looks: no picture is made
+      if (socket.readyState === 1) socket.send("1");
+    },
+    async message(socket, buffer) {
+      const size = new DataView(buffer).getUint32(0, false);
+      const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+      if (buffer.byteLength === 4 + size) return void (facts.state in WORDS && (this.$refs.stats.textContent = WORDS[facts.state]));
+      const bitmap = await createImageBitmap(new Blob([new Uint8Array(buffer, 4 + size)]));
+      const canvas = this.$refs.canvas;
+      if (!canvas || this.socket !== socket) return;
+      if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
+        canvas.width = bitmap.width;
+        canvas.height = bitmap.height;
+      }
+      this.context.drawImage(bitmap, 0, 0);
+      bitmap.close();
+      this.drawn = true;
+      this.credit(socket);
+      this.count(facts);
+    },
+    count(facts) {
+      const now = performance.now();
+      this.times = this.times.filter((t) => now - t < 1000).concat(now);
+      if (now - (this.shown ?? 0) < 250) return;
+      this.shown = now;
+      const so_far = facts.return === null || facts.return === undefined ? "" : `  ·  return so far ${+facts.return.toFixed(2)}`;
+      this.$refs.stats.textContent = `step ${facts.step.toLocaleString("en")}  ·  ${this.times.length} pictures/s${so_far}`;
+    },
+    freeze(on) {
+      this.frozen = on;
+      if (!on && this.owed) { const socket = this.owed; this.owed = null; this.credit(socket); }
+    },
+  },
+};

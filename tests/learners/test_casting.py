@@ -1,0 +1,165 @@
+"""Who learns what: the four policy configurations, explicit mappings, and what is refused."""
+
+from functools import cache
+
+import pytest
+from small_runs import SPREAD, TICTACTOE, run_config
+
+from mosaic.core.errors import InputError
+from mosaic.envs.catalog import make_env
+from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector import VectorShape
+from mosaic.learners.casting import read_casting
+
+TAG, ADVERSARY = "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
+
+
+@cache
+def spec_of(env_id):
+    env = make_env(env_id)
+    try:
+        return env.spec
+    finally:
+        env.close()
+
+
+def cast(env_id, **settings):
+    return read_casting(run_config(env_id, **settings), spec_of(env_id))
+
+
+def refusal(env_id, **settings):
+    with pytest.raises(InputError) as caught:
+        cast(env_id, **settings)
+    return str(caught.value)
+
+
+def policies(casting):
+    return {agent: casting.plan.names[k] for agent, k in zip(casting.learners, casting.plan.policy_of, strict=True)}
+
+
+def shape_of(casting, env_id):
+    spec = spec_of(env_id)
+    return VectorShape(
+        envs=1,
+        agents=casting.learners,
+        turn_based=spec.facts.turn_based,
+        widths=tuple(row_code(spec.observation_spaces[agent]).width for agent in casting.learners),
+        heads=tuple(action_code(spec.action_spaces[agent]).head for agent in casting.learners),
+        masked=False,
+    )
+
+
+def test_parameter_sharing_is_one_policy_for_all():
+    assert policies(cast(SPREAD)) == dict.fromkeys(("agent_0", "agent_1", "agent_2"), "shared")
+    assert cast(SPREAD) == cast(SPREAD, policy_configuration="PARAMETER_SHARING")
+
+
+def test_agents_that_see_or_act_differently_get_policies_of_their_own():
+    assert policies(cast(TAG)) == {
+        "adversary_0": "adversary",
+        "adversary_1": "adversary",
+        "adversary_2": "adversary",
+        "agent_0": "agent",
+    }
+    assert policies(cast(ADVERSARY)) == {"adversary_0": "adversary", "agent_0": "agent", "agent_1": "agent"}
+
+
+def test_independent_is_one_policy_each():
+    casting = cast(SPREAD, policy_configuration="independent")
+    assert policies(casting) == {agent: agent for agent in ("agent_0", "agent_1", "agent_2")}
+    assert not casting.plan.central
+
+
+def test_a_shared_value_function_is_central():
+    plan = cast(SPREAD, policy_configuration="shared_value_function").plan
+    assert plan.central
+    assert plan.names == ("shared",)
+
+
+def test_self_play_is_one_learner_on_all_chairs():
+    casting = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "self@-500"})
+    assert policies(casting) == {"player_1": "learner", "player_2": "learner"}
+    assert casting.plan.self_play
+    assert casting.ages == (500,)
+
+
+def test_rules_with_patterns_say_who_shares_what():
+    casting = cast(TAG, agents={"adversary_0": "leader", "adversary_*": "pack", "agent_0": "prey"})
+    assert policies(casting) == {
+        "adversary_0": "leader",
+        "adversary_1": "pack",
+        "adversary_2": "pack",
+        "agent_0": "prey",
+    }
+    partly = cast(SPREAD, agents={"agent_1,agent_2": "pair"}, policy_configuration="independent")
+    assert policies(partly) == {"agent_0": "agent_0", "agent_1": "pair", "agent_2": "pair"}
+
+
+def test_a_policy_that_exists_plays_and_does_not_learn():
+    casting = cast(TAG, agents={"agent_0": "random"})
+    assert casting.played == {"agent_0": "random"}
+    assert set(policies(casting)) == {"adversary_0", "adversary_1", "adversary_2"}
+    assert cast(TICTACTOE, agents={"player_2": "minimax:depth=2"}).played == {"player_2": "minimax:depth=2"}
+
+
+def by_side(agent, episode):
+    return agent.split("_")[0]
+
+
+def fickle(agent, episode):
+    return f"policy_{episode % 2}"
+
+
+def only_agent(policy):
+    return policy == "agent"
+
+
+def test_a_function_may_map():
+    assert policies(cast(TAG, agents=f"python:{__name__}:by_side")) == {
+        "adversary_0": "adversary",
+        "adversary_1": "adversary",
+        "adversary_2": "adversary",
+        "agent_0": "agent",
+    }
+    assert refusal(SPREAD, agents=f"python:{__name__}:fickle") == (
+        f"python:{__name__}:fickle gives agent_0 another policy from episode to episode (policy_0, policy_1); "
+        "while training an agent keeps its policy."
+    )
+
+
+def test_some_policies_may_stay_as_they_are():
+    assert cast(TAG, policies_to_train=["agent"]).plan.trained == (False, True)
+    assert cast(TAG, policies_to_train=f"python:{__name__}:only_agent").plan.trained == (False, True)
+    assert "There is no policy that learns named 'agents'. Did you mean 'agent'?" in refusal(
+        TAG, policies_to_train=["agents"]
+    )
+
+
+def test_what_does_not_fit_is_refused_with_the_reason():
+    assert refusal(TICTACTOE, agents={"player_2": "human"}) == (
+        "A person cannot play player_2 while a policy trains: training plays thousands of steps in a second. "
+        "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
+    )
+    assert refusal(TICTACTOE, agents={"*": "random"}) == (
+        "Nobody learns: every agent of classic/tictactoe_v3 has a fixed policy. Leave one --agent out."
+    )
+    assert refusal(TICTACTOE, agents={"player_2": "self@-9"}) == (
+        "self@-N is an opponent in self-play: add --policies self_play."
+    )
+    assert refusal(TICTACTOE, agents={"player_9": "random"}).startswith("There is no agent 'player_9'. Did you mean")
+    assert refusal(TICTACTOE, agents={"player_2": "strong"}, policy_configuration="self_play") == (
+        "In self-play one policy plays all agents, but player_2 was given 'strong'. Leave --agent out, or use "
+        "--policies parameter_sharing or independent."
+    )
+
+
+def test_a_plan_must_fit_what_agents_see_and_do():
+    unlike = cast(TAG, agents={"*": "one"})
+    with pytest.raises(InputError, match=r"^The agents adversary_0 and agent_0 cannot share the policy 'one': their"):
+        unlike.plan.check(shape_of(unlike, TAG))
+    central = cast(TICTACTOE, policy_configuration="shared_value_function")
+    with pytest.raises(InputError, match=r"^shared_value_function needs agents that act at the same time"):
+        central.plan.check(shape_of(central, TICTACTOE))
+    alone = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "random"})
+    with pytest.raises(InputError, match=r"^self_play needs at least two agents that learn"):
+        alone.plan.check(shape_of(alone, TICTACTOE))

@@ -1,0 +1,346 @@
+"""What several policies learn from which rows, in lanes with and without Python inside."""
+
+from time import perf_counter
+
+import numpy as np
+import pytest
+from small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_weights
+
+from mosaic.core.seeding import child_seed
+from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.vector import make_compiled_vector
+from mosaic.envs.rows import action_code, row_code
+from mosaic.learners.assembly import _architectures, _fused_lane, _played_lane
+from mosaic.learners.casting import read_casting
+from mosaic.learners.fused_lane import FusedLane
+from mosaic.learners.gae import rows_of
+from mosaic.learners.lane import Rates
+from mosaic.learners.opponents import NOBODY_NAMED
+from mosaic.learners.played_lane import PlayedLane
+from mosaic.learners.ppo_options import PpoOptions
+from mosaic.models.fused import build_model, make_scratch, probabilities
+from mosaic.policies.network import NetworkPolicyController
+
+CARTPOLE, TAG, ADVERSARY = "gym/CartPole-v1", "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
+FADING = "python:mosaic.testing.toys:Fading"
+
+
+def rows_for(lane, policy):
+    """(time, slot) of the decisions that this policy learns from."""
+    idx = np.zeros(lane._track.brain.size, np.int64)
+    count = rows_of(lane._track.brain, lane._known, policy, idx)
+    return np.divmod(idx[:count], lane._track.brain.shape[1])
+
+
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_independent_policies_differ_and_learn_from_their_own_agent_alone(engine):
+    with learner(SPREAD, {"engine": engine}, envs=4, policy_configuration="independent") as made:
+        lane = made.lanes[0]
+        assert isinstance(lane, FusedLane if engine == "fused" else PlayedLane)
+        start = [made.weights(policy) for policy in range(3)]
+        made.iterate()
+        for policy in range(3):
+            time, slot = rows_for(lane, policy)
+            assert set(lane._track.who[time, slot]) == {policy}
+            assert len(time) == 16 * 4
+            assert not np.array_equal(made.weights(policy), start[policy])
+        assert len({made.weights(policy).tobytes() for policy in range(3)}) == 3
+
+
+def test_what_one_agent_sees_changes_nobody_elses_policy():
+    after = []
+    for noise in (0.0, 1.0):
+        with learner(SPREAD, envs=4, policy_configuration="independent") as made:
+            lane = made.lanes[0]
+            lane.collect()
+            lane._batch.obs[(lane._track.who[:-1] == 1).ravel()] += noise
+            lane.learn(made._rates(), made._reward_scale)
+            after.append([made.weights(policy) for policy in range(3)])
+    np.testing.assert_array_equal(after[0][0], after[1][0])
+    np.testing.assert_array_equal(after[0][2], after[1][2])
+    assert not np.array_equal(after[0][1], after[1][1])
+
+
+def test_a_shared_policy_learns_from_everybody():
+    with learner(SPREAD, envs=4) as made:
+        made.iterate()
+        time, slot = rows_for(made.lanes[0], 0)
+        assert len(time) == 16 * 4 * 3
+        assert set(made.lanes[0]._track.who[time, slot]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_a_centralised_critic_sees_all_and_the_actor_its_own(engine):
+    with assembled(SPREAD, {"engine": engine}, envs=4, policy_configuration="shared_value_function") as whole:
+        made, lane = whole.learner, whole.learner.lanes[0]
+        made.iterate()
+        width = made.shape.width
+        architecture = whole.architectures[0]
+        assert (architecture.observation, architecture.critic_observation) == (width, 3 * width)
+        obs, critic = lane._batch.obs, lane._batch.critic_obs
+        for agent in range(3):
+            for k in range(3):
+                seen = critic[agent::3, k * width : (k + 1) * width]
+                np.testing.assert_array_equal(seen, obs[(agent + k) % 3 :: 3])
+        value, logp = answers(whole, obs[:3], critic[:3])
+        other = critic[:3].copy()
+        other[:, width:] += 1.0  # what the others see
+        changed_value, same_logp = answers(whole, obs[:3], other)
+        assert (np.abs(changed_value - value) > 1e-6).all()
+        np.testing.assert_array_equal(same_logp, logp)
+
+
+def answers(whole, obs, critic):
+    """Value of rows, and the log-probability of what the same chance decides on."""
+    from mosaic.learners.fused_policy import FusedEngine
+
+    engine = FusedEngine(whole.architectures[0], 7)
+    engine.load(whole.learner.weights(0))
+    act, logp, value = (
+        np.zeros((len(obs), 1), np.float32),
+        np.zeros(len(obs), np.float32),
+        np.zeros(len(obs), np.float32),
+    )
+    slots, first = np.arange(len(obs)), np.ones(len(obs), np.uint8)
+    engine.act(obs.copy(), critic.copy(), np.zeros((0, 5), np.uint8), slots, first, act, logp, value)
+    return value, logp
+
+
+def test_a_policy_with_a_centralised_critic_plays_from_its_own_observation():
+    with assembled(SPREAD, policy_configuration="shared_value_function") as whole:
+        whole.learner.iterate()
+        spec = whole.spec
+        rows = {agent: row_code(spec.observation_spaces[agent]) for agent in spec.possible_agents}
+        actions = {agent: action_code(spec.action_spaces[agent]) for agent in spec.possible_agents}
+        player = NetworkPolicyController(whole.architectures[0], whole.learner.weights(0), rows, actions)
+        env = make_env(SPREAD)
+        turn = env.reset(1)
+        player.begin(spec.possible_agents, 0)
+        together = player.act(turn)
+        alone = {agent: player.act(turn.only((agent,)))[agent] for agent in spec.possible_agents}
+        assert together == alone
+        assert player.explain(turn)["agent_0"].value is None
+        env.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kind", "policies"),
+    [
+        (TAG, "parameter_sharing", ("adversary", "agent")),
+        (ADVERSARY, "parameter_sharing", ("adversary", "agent")),
+        (ADVERSARY, "shared_value_function", ("adversary", "agent")),
+        (TAG, "independent", ("adversary_0", "adversary_1", "adversary_2", "agent_0")),
+    ],
+)
+def test_policies_of_different_spaces_learn_side_by_side(env_id, kind, policies):
+    with assembled(env_id, envs=4, policy_configuration=kind) as whole:
+        made = whole.learner
+        assert made.plan.names == policies
+        widths = [architecture.observation for architecture in whole.architectures]
+        assert len(set(widths)) == 2
+        start = [made.weights(policy) for policy in range(len(policies))]
+        made.iterate()
+        for policy, before in enumerate(start):
+            assert not np.array_equal(made.weights(policy), before)
+            assert np.isfinite(made.weights(policy)).all()
+            time, slot = rows_for(made.lanes[0], policy)
+            owners = {made.plan.policy_of[agent] for agent in made.lanes[0]._track.who[time, slot]}
+            assert owners == {policy}
+            assert made.progress().losses[policy]["entropy"] > 0
+
+
+@pytest.mark.parametrize(("env_id", "kind"), [(SPREAD, "independent"), (TAG, "parameter_sharing")])
+def test_a_policy_that_is_not_to_train_stays_as_it_is(env_id, kind):
+    trained = "agent_1" if env_id == SPREAD else "agent"
+    with learner(env_id, envs=4, policy_configuration=kind, policies_to_train=[trained]) as made:
+        names = made.plan.names
+        start = {name: made.weights(k) for k, name in enumerate(names)}
+        for _ in range(2):
+            made.iterate()
+        for k, name in enumerate(names):
+            assert np.array_equal(made.weights(k), start[name]) == (name != trained)
+
+
+def test_a_mapping_with_patterns_trains():
+    with learner(TAG, envs=4, agents={"adversary_0": "leader", "adversary_*": "pack"}) as made:
+        made.iterate()
+        assert made.plan.names == ("leader", "pack", "agent")
+        counts = [len(rows_for(made.lanes[0], policy)[0]) for policy in range(3)]
+        assert counts == [64, 128, 64]
+
+
+@pytest.mark.parametrize("kind", ["parameter_sharing", "independent", "shared_value_function"])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_agents_that_are_born_late_and_die_early(kind, normalised):
+    options = {"n_steps": 8, "normalize_observations": normalised}
+    with learner(FADING, options, envs=2, policy_configuration=kind) as made:
+        for _ in range(3):
+            made.iterate()
+        lane = made.lanes[0]
+        assert (
+            lane._track.active[:8].reshape(8, 2, 3)[:, 0].tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 1]] * 2
+        )
+        progress = made.progress()
+        assert progress.episodes == 2 * 2 * 3
+        assert sorted(set(np.concatenate(progress.returns).tolist())) == [3, 9, 10]
+        assert progress.agent_steps == 3 * 2 * 2 * (2 + 3 + 2 + 2)
+        assert sum(len(rows_for(lane, policy)[0]) for policy in range(len(made.plan.names))) == 2 * 2 * 9
+        assert all(np.isfinite(made.weights(policy)).all() for policy in range(len(made.plan.names)))
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_walkers_that_fall_leave_the_others_walking():
+    facts = {"terminate_on_fall": False, "remove_on_fall": True, "max_cycles": 80}
+    with learner("sisl/multiwalker_v9", {"n_steps": 64}, envs=2, env_options=facts) as made:
+        for _ in range(3):
+            made.iterate()
+        assert made.progress().episodes > 0
+        assert not made.lanes[0]._track.active.all()
+        assert np.isfinite(made.weights(0)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_a_hundred_agents(capsys):
+    with learner(SPREAD, {"n_steps": 25}, envs=2, env_options={"N": 100}) as made:
+        before = made.weights(0)
+        made.iterate()
+        started = perf_counter()
+        for _ in range(2):
+            made.iterate()
+        spent = perf_counter() - started
+        progress = made.progress()
+        assert progress.agent_steps == 100 * progress.env_steps == 100 * 3 * 25 * 2
+        assert not np.array_equal(made.weights(0), before)
+        with capsys.disabled():
+            print(f"\nsimple_spread N=100: {2 * 50 / spent:.0f} env steps/s, {2 * 5000 / spent:.0f} agent steps/s")
+
+
+@pytest.mark.parametrize("engine", ["fused", "torch"])
+def test_an_update_ends_where_the_policy_has_moved_far_enough(engine):
+    def steps(target):
+        with learner(CARTPOLE, {"engine": engine, "n_epochs": 10, "target_kl": target, "threads": 1}) as made:
+            made.iterate()
+            return made.lanes[0].training_state(0)["optimiser.count"].item()
+
+    minibatches = 10 * (8 * 16 // 64)
+    assert steps(None) == minibatches
+    assert 1 <= steps(1e-6) < minibatches
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "settings"),
+    [
+        (CARTPOLE, {}, {}),
+        (CARTPOLE, {"normalize_observations": True, "normalize_rewards": True}, {}),
+        (SPREAD, {}, {}),
+        (SPREAD, {"normalize_observations": True}, {"policy_configuration": "shared_value_function"}),
+        (SPREAD, {}, {"policy_configuration": "shared_value_function"}),
+    ],
+)
+def test_both_lanes_learn_the_same_from_the_same_chance(env_id, options, settings):
+    config = run_config(env_id, **settings)
+    options = PpoOptions.model_validate({**SMALL, "n_steps": 40, **options})
+    env = make_env(config.environment)
+    casting = read_casting(config, env.spec)
+    rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in casting.learners}
+    env.close()
+    lanes = []
+    for made in ("fused", "played"):
+        vector = make_compiled_vector(config.environment, 4)
+        architectures = _architectures(casting, options, vector.shape, rows)
+        if made == "fused":
+            lanes.append(_fused_lane(vector, casting, architectures, options, NOBODY_NAMED, 40, 0, 1))
+        else:
+            lanes.append(_played_lane(vector, casting, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
+    fused, played = lanes
+    np.testing.assert_array_equal(fused.weights(0), played.weights(0))
+    engine = played._engines[0]
+    engine._make_room(max(fused.vector.shape.slots, options.batch_size))
+    engine._streams[: fused.vector.shape.slots] = fused._desk.rng
+    engine._shuffle[:] = fused._shuffle
+    rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(casting.learners), np.float32)
+    for _ in range(2):
+        for lane in lanes:
+            lane.collect()
+            lane.learn(rates, scale)
+        np.testing.assert_array_equal(fused._batch.act, played._batch.act)
+        np.testing.assert_array_equal(fused._track.ended, played._track.ended)
+        for name in ("obs", "critic_obs", "logp", "val", "adv", "ret"):
+            np.testing.assert_allclose(
+                getattr(fused._batch, name), getattr(played._batch, name), rtol=1e-4, atol=1e-4, err_msg=name
+            )
+        np.testing.assert_allclose(fused.weights(0), played.weights(0), atol=1e-4)
+        one, two = (lane.take_moments() for lane in lanes)
+        if options.normalize_observations:
+            np.testing.assert_array_equal(one.count, two.count)
+            np.testing.assert_allclose(one.seen, two.seen, rtol=1e-5, atol=1e-4)
+            shift, squares = one.seen[0] / one.count[0]
+            spread = 1 / np.sqrt(squares - shift**2 + 1e-8)
+            for lane in lanes:
+                lane.set_scaler(0, shift.astype(np.float32), spread.astype(np.float32))
+        np.testing.assert_allclose(one.spread, two.spread, rtol=1e-5)
+    assert fused.tally.finished.tolist() == played.tally.finished.tolist()
+    for lane in lanes:
+        lane.close()
+
+
+def test_a_saved_scaler_shows_observations_as_training_does():
+    with assembled(CARTPOLE, {"normalize_observations": True, "threads": 1}) as whole:
+        made, lane = whole.learner, whole.learner.lanes[0]
+        for _ in range(3):
+            made.iterate()
+        moments = made.scaler(0)
+        assert abs(moments.shift).sum() > 0
+        rows = {"agent_0": row_code(whole.spec.observation_spaces["agent_0"])}
+        actions = {"agent_0": action_code(whole.spec.action_spaces["agent_0"])}
+        scaler = moments.shift, moments.scale
+        player = NetworkPolicyController(whole.architectures[0], made.weights(0), rows, actions, scaler)
+        lane.collect()  # by the weights and the scaler of now
+        shown = lane._batch.obs
+        raw = shown / moments.scale + moments.shift
+        model = build_model(whole.architectures[0])
+        odds = np.zeros((len(shown), 2), np.float32)
+        everything = np.zeros((0, 2), np.uint8)
+        probabilities(made.weights(0), model, shown, everything, make_scratch(model, len(shown)), odds)
+        env = make_env(CARTPOLE)
+        turn = env.reset(0)
+        env.close()
+        player.begin(("agent_0",), 0)
+        sure = np.flatnonzero((np.abs(shown).max(axis=1) < 10) & (np.abs(odds[:, 0] - 0.5) > 1e-3))
+        assert len(sure) > 40
+        played = [player.act(turn._replace(observations={"agent_0": raw[row]}))["agent_0"] for row in sure]
+        np.testing.assert_array_equal(played, odds[sure].argmax(axis=1))
+
+
+def test_a_snapshot_keeps_the_scaler_of_its_day():
+    options = {"normalize_observations": True, "snapshot_every_steps": 10**9, "league_places": 1}
+    with learner(SPREAD, options, envs=4, policy_configuration="self_play") as made:
+        made.iterate()
+        made.snapshot()
+        lane = made.lanes[0]
+        frozen = lane._full.shift[1].copy()
+        np.testing.assert_array_equal(frozen, made.scaler(0).shift)
+        made.iterate()
+        np.testing.assert_array_equal(lane._full.shift[1], frozen)
+        assert not np.array_equal(made.scaler(0).shift, frozen)
+
+
+@pytest.mark.parametrize(("engine", "threads"), [("fused", 1), ("fused", 2), ("torch", 1)])
+def test_the_same_seed_gives_the_same_weights(engine, threads):
+    options = {"engine": engine, "threads": threads, "normalize_observations": True}
+    kind = {"policy_configuration": "independent", "envs": 4}
+    first, again = (trained_weights(SPREAD, options, 2, seed=3, **kind) for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(first[0], trained_weights(SPREAD, options, 2, seed=4, **kind)[0])
+
+
+def test_learner_and_frozen_places_do_not_share_chance_in_torch():
+    with learner("classic/tictactoe_v3", {"engine": "torch"}, policy_configuration="self_play") as made:
+        streams = [engine._generator.initial_seed() for engine in made.lanes[0]._engines]
+        assert len(set(streams)) == len(streams) == 5
+        weights = [engine.weights().tobytes() for engine in made.lanes[0]._engines]
+        assert len(set(weights)) == 1
+        assert child_seed(0, "weights", 0) not in streams

@@ -1,0 +1,42 @@
+"""One browser and one server for all tests of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from web_kit import CHROMIUM, FLAGS, Tab, WebServer, end_runs
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
+    home = tmp_path_factory.mktemp("web") / "home"
+    server = WebServer(home)
+    yield server
+    end_runs(home)
+    complaints = server.complaints()
+    server.end()
+    assert "Traceback" not in complaints, complaints
+
+
+@pytest.fixture
+def tab(chromium: Browser, server: WebServer) -> Iterator[Tab]:
+    tab = Tab(chromium, server)
+    yield tab
+    tab.close()
+
+
+@pytest.fixture
+def phone(chromium: Browser, server: WebServer) -> Iterator[Tab]:
+    tab = Tab(chromium, server, width=390)
+    yield tab
+    tab.close()

@@ -1,0 +1,101 @@
+"""Many curves in one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from mosaic.server.app import create_app
+from mosaic.server.secret import ensure_token
+from mosaic.server.settings import ServerSettings
+from mosaic.store.layout import RunFolder
+from mosaic.telemetry.event import encode
+from mosaic.ui.web.last_iteration import last_iteration
+from mosaic.ui.web.series_routes import add_series_routes
+
+CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    app = create_app(tmp_path, ServerSettings(start_queued=False))
+    add_series_routes(app, app.state.desk)
+    headers = {"Authorization": f"Bearer {ensure_token(tmp_path)}"}
+    with TestClient(app, base_url="http://127.0.0.1:8642", headers=headers) as client:
+        yield client
+
+
+def made(client: TestClient, rewards: list[float], group: str = "") -> str:
+    """A run that told these rewards, one every ten env steps."""
+    app: Any = client.app
+    run = app.state.desk.trainer.submit(CONFIG, start=False, group=group)
+    write(run.folder, rewards)
+    return str(run.id)
+
+
+def write(folder: RunFolder, rewards: list[float]) -> None:
+    lines = [
+        {
+            "kind": "iteration",
+            "seq": number,
+            "attempt": 1,
+            "timestamp": 1000.0 + number,
+            "env_steps": 10 * number,
+            "training_iteration": number,
+            "episode_reward_mean": reward,
+        }
+        for number, reward in enumerate(rewards, 1)
+    ]
+    folder.metrics.write_bytes(b"".join(encode(line) + b"\n" for line in lines))
+
+
+def ask(client: TestClient, refs: list[str], metrics: list[str], **further: Any) -> dict[str, Any]:
+    answer = client.get("/series", params={"ref": refs, "metric": metrics, **further})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_each_metric_of_each_run_that_has_it(client: TestClient) -> None:
+    one, other = made(client, [1.0, 2.0, 3.0]), made(client, [5.0])
+    found = ask(client, [one, other], ["episode_reward_mean", "policies/x/rating"])
+    assert [(each["ref"], each["x"], each["mean"]) for each in found["series"]] == [
+        (one, [10.0, 20.0, 30.0], [1.0, 2.0, 3.0]),
+        (other, [10.0], [5.0]),
+    ]
+    assert found["last_seq"] == {one: 3, other: 1}
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_extremes(client: TestClient) -> None:
+    rewards = [float(number % 7) for number in range(5000)]
+    rewards[1234] = 99.0
+    (found,) = ask(client, [made(client, rewards)], ["episode_reward_mean"], points=100)["series"]
+    assert len(found["x"]) <= 100
+    assert max(found["high"]) == 99.0
+    assert client.get("/series", params={"ref": "x", "metric": "m", "points": 1001}).status_code == 422
+
+
+def test_a_seed_group_is_a_mean_with_a_band(client: TestClient) -> None:
+    for rewards in ([1.0, 2.0, 3.0], [3.0, 4.0, 5.0]):
+        made(client, rewards, group="seeds")
+    (found,) = ask(client, ["group:seeds"], ["episode_reward_mean"], points=3)["series"]
+    assert (found["x"], found["mean"]) == ([10.0, 20.0, 30.0], [2.0, 3.0, 4.0])
+    assert all(low < mean < high for low, mean, high in zip(found["low"], found["mean"], found["high"], strict=True))
+
+
+def test_a_run_that_is_not_there_is_named(client: TestClient) -> None:
+    answer = client.get("/series", params={"ref": "nowhere", "metric": "episode_reward_mean"})
+    assert answer.status_code == 404
+    assert "nowhere" in answer.json()["error"]
+
+
+def test_the_last_iteration_is_found_behind_other_events(client: TestClient) -> None:
+    app: Any = client.app
+    folder = app.state.desk.store.resolve(made(client, [1.0, 7.0]))
+    assert last_iteration(folder)["episode_reward_mean"] == 7.0
+    with folder.metrics.open("ab") as file:
+        file.write(encode({"kind": "ended", "seq": 3, "attempt": 1, "timestamp": 1.0}) + b"\n" + b'{"kind":"iteration')
+    assert last_iteration(folder)["episode_reward_mean"] == 7.0

@@ -1,0 +1,110 @@
+"""Numbers, times, names and curves as the pages say them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mosaic.store.state import State
+from mosaic.ui.web.alerts import end_alerts, number_alerts, plateau_alert, silence_alert
+from mosaic.ui.web.families import families, policies_of
+from mosaic.ui.web.progress import time_shares
+from mosaic.ui.web.run_actions import verbs
+from mosaic.ui.web.theme import ago, count, duration, env_picture, env_title, number, spark
+
+
+def test_numbers_are_short_and_have_a_true_minus() -> None:
+    assert (number(-18.7), number(None), number(1234.5, 0)) == ("\u221218.70", "—", "1,234")
+    assert (count(999), count(3_420_000), count(48_210), count(None)) == ("999", "3.42\u202fM", "48.2\u202fk", "—")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0 s"), (59, "59 s"), (125, "2 min 05 s"), (3_660, "1 h 01 min"), (180_000, "2 d 2 h")]
+)
+def test_a_duration_has_two_units_at_most(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_how_long_ago() -> None:
+    assert [ago(100.0 - past, 100.0) for past in (3, 90, 7200, 200_000)] == [
+        "3 s ago",
+        "1 min ago",
+        "2 h ago",
+        "2 d ago",
+    ]
+
+
+def test_an_environment_is_called_by_its_name() -> None:
+    assert (env_title("gym/CartPole-v1"), env_title("classic/connect_four_v3")) == ("CartPole", "Connect Four")
+    assert env_picture("classic/connect_four_v3") == "connect_four"
+    assert env_picture("python:maze:Maze") is None
+
+
+def test_a_sparkline_of_one_point_is_a_dash() -> None:
+    assert "—" in spark([1.0])
+    assert spark([1.0, None, 3.0]).count("<path") == 2
+
+
+def test_a_measure_of_several_policies_is_one_chart() -> None:
+    names = ["env_steps", "episode_reward_mean", "policies/left/reward_mean", "policies/right/reward_mean"]
+    found = families([*names, "policies/left/learner/value_loss", "ended/train_s"])
+    assert [family.title for family in found] == ["Return", "Value loss"]
+    assert found[0].curves == {
+        "all": "episode_reward_mean",
+        "left": "policies/left/reward_mean",
+        "right": "policies/right/reward_mean",
+    }
+    assert policies_of(found) == ["all", "left", "right"]
+
+
+def test_the_only_policy_is_not_drawn_twice() -> None:
+    found = families(["episode_reward_mean", "policies/table/reward_mean", "policies/table/rating"])
+    assert [(family.title, family.curves) for family in found] == [
+        ("Return", {"all": "episode_reward_mean"}),
+        ("Rating", {"table": "policies/table/rating"}),
+    ]
+
+
+def test_a_failed_run_says_what_to_do() -> None:
+    (alert,) = end_alerts(State.FAILED, "r", "out of memory")
+    assert alert.text == "The worker failed: out of memory"
+    assert "log" in alert.advice
+    assert end_alerts(State.FINISHED, "r", "done") == []
+
+
+def test_silence_is_news_only_while_it_runs() -> None:
+    (alert,) = silence_alert(State.RUNNING, 100.0, 225.0)
+    assert alert.text == "Nothing was heard from the worker for 2 min 05 s"
+    assert silence_alert(State.PAUSED, 100.0, 225.0) == []
+    assert silence_alert(State.RUNNING, 100.0, 130.0) == []
+
+
+def test_a_loss_that_is_no_number_is_named() -> None:
+    (alert,) = number_alerts({"policies": {"left": {"learner": {"value_loss": None, "entropy": 0.1}}}})
+    assert alert.text == "value loss of left is not a number"
+    assert number_alerts({"policies": {"left": {"learner": {"value_loss": 1.0}}}}) == []
+    assert number_alerts(None) == []
+
+
+def test_a_plateau_is_told_from_progress() -> None:
+    x = [1000.0 * step for step in range(60)]
+    flat = plateau_alert(State.RUNNING, x, [min(float(step), 15.0) for step in range(60)])
+    assert [alert.text for alert in flat] == ["The return has not improved for 19\u202fk env steps"]
+    assert plateau_alert(State.RUNNING, x, [float(step) for step in range(60)]) == []
+    assert plateau_alert(State.RUNNING, x[:20], [1.0] * 20) == []
+
+
+def test_shares_of_time_add_up() -> None:
+    assert time_shares({"time_env_s": 1.0, "time_inference_s": 1.0, "time_learning_s": 2.0}) == {
+        "env": 25.0,
+        "inference": 25.0,
+        "learning": 50.0,
+    }
+    assert time_shares({"time_split": {"env": 3.0, "learning": 1.0}}) == {"env": 75.0, "learning": 25.0}
+    assert time_shares({}) == {}
+
+
+def test_what_can_be_done_depends_on_the_state() -> None:
+    assert verbs(State.RUNNING) == ("checkpoint", "pause", "stop")
+    assert verbs(State.PAUSED) == ("resume", "stop")
+    assert verbs(State.FAILED) == ("resume",)
+    assert verbs(State.FINISHED) == ()
