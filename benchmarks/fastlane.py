@@ -1,18 +1,27 @@
-"""What showing pictures costs: publishing a frame, getting it to another process, memory, asking whether to draw.
+"""What showing pictures costs: publishing a frame, getting it to another process, memory, asking whether to draw, and
+training speed.
 
     python benchmarks/fastlane.py
+    python benchmarks/fastlane.py --only training --repeats 12
 
 Publishing and bare copies (`np.copyto`) are alternated in slices, and the fastest slice of each is compared: noise only
 adds. A bare copy is measured into one private array, which stays in the cache, and into four in turn, as a ring must.
 Ways to another process send the same frames in rounds that take turns; the median round counts. A frame has arrived
 when the other process has it as an array and said so.
+
+The slow-down of training is that of the native learner on CartPole with its preset, in this process, with the camera of
+a run. A repeat is the time of as many iterations with pictures as without (telemetry.frames=false), in slices of a
+third of a second by turns: off, on, on, off, and so on. Its reader is another process, which looks 30 times a second
+during the slices with pictures and is gone during the others. The interval is Student's, over the repeats.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,12 +32,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.config.run import RunConfig
+from mosaic.evaluation.statistics import estimate_mean
+from mosaic.learners.assembly import assemble
+from mosaic.learners.learner import Learner
+from mosaic.store.layout import RunFolder
 from mosaic.telemetry.fastlane import FrameWriter
 from mosaic.telemetry.fastlane_place import lane_paths
 from mosaic.telemetry.fastlane_reader import FrameReader
+from mosaic.telemetry.writer import EventWriter
+from mosaic.workers.camera import Camera
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.inbox import Inbox
+from mosaic.workers.native import NativePpoOptions
+from mosaic.workers.native_scene import NativeScene
+from mosaic.workers.presets import with_preset
 
 SMALL, LARGE = (84, 84, 3), (480, 640, 3)
 FRAMES, ROUNDS = 200, 9
+REPEATS, TURNS, SLICE_S, RATE_HZ = 12, "off on on off off on on off", 1 / 3, 30
 Picture = NDArray[np.uint8]
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -53,7 +75,12 @@ def fastest(calls: dict[str, Callable[[], object]], times: int, slices: int = 60
     return best
 
 
-def publishing(folder: Path, shape: tuple[int, ...]) -> None:
+def publishing(folder: Path) -> None:
+    for shape in (SMALL, LARGE):
+        publishing_of(folder, shape)
+
+
+def publishing_of(folder: Path, shape: tuple[int, ...]) -> None:
     rgb, one = picture(shape), np.empty(shape, np.uint8)
     in_turn = cycle([np.empty(shape, np.uint8) for _ in range(4)])
     with FrameWriter(folder) as writer:
@@ -129,14 +156,115 @@ def _round(way: str, give: Callable[[Picture], None], rgb: Picture, answers: Con
     return (perf_counter() - start) / FRAMES
 
 
+def training(folder: Path, repeats: int) -> None:
+    config = RunConfig.model_validate({"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "native"}})
+    config = with_preset(config, "native", "ppo")
+    options = NativePpoOptions.model_validate(config.training.params)
+    orders, orders_there = _CONTEXT.Pipe()
+    reader = _CONTEXT.Process(target=look_on, args=(folder, orders_there), daemon=True)
+    reader.start()
+    with (
+        closing(assemble(config, options).learner) as learner,
+        camera_of(config, options, folder, learner, frames=False) as off,
+        camera_of(config, options, folder, learner, frames=True) as on,
+    ):
+        cameras = {"off": off, "on": on}
+        iterations = _iterations(learner, on)
+        watched_slice(learner, on, iterations, orders)  # makes the env that draws
+        slow_down(learner, cameras, iterations, repeats, None)
+        slow_down(learner, cameras, iterations, repeats, orders)
+    orders.send("end")
+    reader.join()
+
+
+@contextmanager
+def camera_of(
+    config: RunConfig, options: NativePpoOptions, folder: Path, learner: Learner, *, frames: bool
+) -> Iterator[Camera]:
+    """As the native worker has it."""
+    telemetry = config.telemetry.model_copy(update={"frames": frames})
+    run = RunFolder(folder)
+    with EventWriter(folder / f"frames-{frames}.jsonl", 1) as writer:
+        told = config.model_copy(update={"telemetry": telemetry})
+        context = WorkerContext(told, options, run, writer, Inbox(lambda *_, **__: None))
+        with Camera(context, NativeScene(learner)) as camera:
+            yield camera
+        context.close_frames(finished=True)
+
+
+def look_on(folder: Path, orders: Connection) -> None:
+    while orders.recv() == "look":
+        with FrameReader(folder) as reader:
+            reader.look(rate=RATE_HZ)
+            orders.send("looking")
+            seen = 0
+            while not orders.poll(1 / RATE_HZ):
+                seen += reader.read() is not None
+            orders.recv()
+        orders.send(seen)
+
+
+def _iterations(learner: Learner, camera: Camera) -> int:
+    """Of a slice."""
+    _slice(learner, camera, 20)  # compiles what must be
+    return max(1, round(20 * SLICE_S / _slice(learner, camera, 20)))
+
+
+def _slice(learner: Learner, camera: Camera, iterations: int) -> float:
+    started = perf_counter()
+    for _ in range(iterations):
+        learner.iterate()
+        camera.glance()
+    return perf_counter() - started
+
+
+def watched_slice(learner: Learner, camera: Camera, iterations: int, reader: Connection) -> tuple[float, int]:
+    """Seconds, and pictures that the reader got."""
+    reader.send("look")
+    reader.recv()
+    seconds = _slice(learner, camera, iterations)
+    reader.send("leave")
+    return seconds, reader.recv()
+
+
+def slow_down(
+    learner: Learner, cameras: dict[str, Camera], iterations: int, repeats: int, reader: Connection | None
+) -> None:
+    slower, pictures, watched_s = [], 0, 0.0
+    for _ in range(repeats):
+        spent = {"off": 0.0, "on": 0.0}
+        for way in TURNS.split():
+            if way == "on" and reader is not None:
+                seconds, seen = watched_slice(learner, cameras[way], iterations, reader)
+                spent[way], pictures = spent[way] + seconds, pictures + seen
+            else:
+                spent[way] += _slice(learner, cameras[way], iterations)
+        watched_s += spent["on"]
+        slower.append(100 * (spent["on"] / spent["off"] - 1))
+    mean, low, high = estimate_mean(slower)
+    assert mean is not None and low is not None and high is not None, "an interval needs two repeats or more"  # noqa: PT018
+    who, goal = ("nobody looks", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
+    print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats")
+    say(f"training slow-down, {who}, upper end of 95 %, %", high, goal)
+
+
 def main() -> None:
+    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    asked.add_argument("--only", choices=("publishing", "asking", "memory", "processes", "training"))
+    asked.add_argument("--repeats", type=int, default=REPEATS, help="of the training slow-down")
+    options = asked.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        publishing(folder, SMALL)
-        publishing(folder, LARGE)
-        asking(folder)
-        memory(folder)
-        between_processes(folder)
+        rows: dict[str, Callable[[], None]] = {
+            "publishing": lambda: publishing(folder),
+            "asking": lambda: asking(folder),
+            "memory": lambda: memory(folder),
+            "processes": lambda: between_processes(folder),
+            "training": lambda: training(folder, options.repeats),
+        }
+        for row, measure in rows.items():
+            if options.only in (None, row):
+                measure()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from ppo_rows.measure import Outcome, timed
 
 from mosaic.config.loading import parse_run_config
 from mosaic.learners import assembly
-from mosaic.learners.ppo import PpoLearner
+from mosaic.learners.learner import Learner
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 
 EPISODES = 100  # as many as SB3's mean is over
@@ -27,7 +27,7 @@ def make_learner(
     algorithm: str = "ppo",
     policies: str = "parameter_sharing",
     python_envs: bool = False,
-) -> PpoLearner:
+) -> Learner:
     """`python_envs` leaves the compiled twin aside, as if the env had none."""
     config = parse_run_config(
         {
@@ -44,7 +44,7 @@ def make_learner(
         return assembly.assemble(config, options).learner
 
 
-def train(learner: PpoLearner, steps: int, goal: float | None = None) -> Outcome:
+def train(learner: Learner, steps: int, goal: float | None = None) -> Outcome:
     """Until the mean of the last 100 episodes reaches the goal, or so many env steps more."""
     began, reached = learner.env_steps, float("nan")
     with timed() as clock:

@@ -86,7 +86,7 @@ def connect_four(plan: Plan) -> None:
     def ours(seed: int, moves: int = steps) -> Outcome:
         learner = make_learner("classic/connect_four_v3", 256, steps, seed, CONNECT_FOUR, policies="self_play")
         outcome = train(learner, moves)
-        weights, shape = learner.weights(0), learner.shape
+        weights, shape = learner.weights(0), learner.vector.shape
         learner.close()
         if moves == steps:
             wins = _wins(weights, shape)

@@ -39,7 +39,7 @@ def _episode_length(step: Callable[[Any], Any], actions: Any, ends: Callable[[],
     for number in range(steps):
         step(actions[number % len(actions)])
         ended += ends()
-    return steps * actions.shape[1] / max(1, ended)
+    return float(steps * actions.shape[1] / max(1, ended))
 
 
 def cartpole(plan: Plan) -> None:

@@ -146,6 +146,9 @@ def test_what_does_not_fit_is_refused_with_the_reason():
     assert refusal(TICTACTOE, agents={"player_2": "self@-9"}) == (
         "self@-N is an opponent in self-play: add --policies self_play."
     )
+    assert refusal(TICTACTOE, agents={"player_2": "random"}, policy_configuration="self_play") == (
+        "In self-play at least two agents learn, but here only player_1 does. Add --policies parameter_sharing."
+    )
     assert refusal(TICTACTOE, agents={"player_9": "random"}).startswith("There is no agent 'player_9'. Did you mean")
     assert refusal(TICTACTOE, agents={"player_2": "strong"}, policy_configuration="self_play") == (
         "In self-play one policy plays all agents, but player_2 was given 'strong'. Leave --agent out, or use "
@@ -160,6 +163,3 @@ def test_a_plan_must_fit_what_agents_see_and_do():
     central = cast(TICTACTOE, policy_configuration="shared_value_function")
     with pytest.raises(InputError, match=r"^shared_value_function needs agents that act at the same time"):
         central.plan.check(shape_of(central, TICTACTOE))
-    alone = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "random"})
-    with pytest.raises(InputError, match=r"^self_play needs at least two agents that learn"):
-        alone.plan.check(shape_of(alone, TICTACTOE))

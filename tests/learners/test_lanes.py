@@ -344,3 +344,46 @@ def test_learner_and_frozen_places_do_not_share_chance_in_torch():
         weights = [engine.weights().tobytes() for engine in made.lanes[0]._engines]
         assert len(set(weights)) == 1
         assert child_seed(0, "weights", 0) not in streams
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "settings"),
+    [
+        (CARTPOLE, {"normalize_observations": True, "normalize_rewards": True, "threads": 1}, {}),
+        (
+            "classic/tictactoe_v3",
+            {"threads": 2, "snapshot_every_steps": 300, "league_places": 2},
+            {"policy_configuration": "self_play"},
+        ),
+    ],
+)
+def test_compiled_envs_go_on_bit_by_bit(env_id, options, settings):
+    with learner(env_id, options, **settings) as whole, learner(env_id, options, **settings) as again:
+        for _ in range(5):
+            whole.iterate()
+        resume(whole, again)
+        for _ in range(6):
+            whole.iterate()
+            again.iterate()
+        np.testing.assert_array_equal(whole.weights(0), again.weights(0))
+        one, other = whole.progress(), again.progress()
+        assert (one.env_steps, one.agent_steps, one.episodes) == (other.env_steps, other.agent_steps, other.episodes)
+        assert one.return_mean == other.return_mean
+        assert whole.league is None or whole.league.facts() == again.league.facts()
+
+
+def test_python_envs_go_on_in_new_episodes():
+    with learner(FADING, envs=2) as whole, learner(FADING, envs=2) as again:
+        first = whole.lanes[0].vector.obs.copy()
+        whole.iterate()
+        resume(whole, again)
+        np.testing.assert_array_equal(whole.weights(0), again.weights(0))
+        assert again.progress().episodes == whole.progress().episodes
+        assert not np.array_equal(again.lanes[0].vector.obs, first)
+
+
+def resume(whole, again):
+    progress = whole.progress()
+    again.env_steps_before, again.episodes_before = progress.env_steps, progress.episodes
+    again.agent_steps_before = progress.agent_steps
+    again.load_training_state([whole.weights(0)], whole.training_state())

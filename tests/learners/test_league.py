@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.learners.league import CENTRE, League, Sampling, performance_rating
+from mosaic.learners.league import CENTRE, League, Sampling, Stranger, performance_rating
 
 NONE = np.zeros(0, np.float32)
 
@@ -107,3 +107,32 @@ def test_ratings_and_weights_survive() -> None:
     assert again.snapshots[1].score.tolist() == [9, 0, 0]
     assert again.snapshots[1].weights.tolist() == [5, 5, 5]
     assert again.facts() == league.facts()
+
+
+def test_a_stranger_is_rated_by_all_its_games_and_the_learner_by_its_own() -> None:
+    stranger = Stranger("minimax")
+    league = League(5, "uniform", strangers=(stranger,))
+    for _ in range(20):
+        league.record([stranger], np.array([[0, 0, 100]]))
+    strong = stranger.rating
+    assert strong > CENTRE + 200
+    assert stranger.win_rate == 0.0
+    before = league.rating
+    for _ in range(20):
+        league.record([stranger], np.array([[100, 0, 0]]))
+    assert stranger.win_rate is not None
+    assert stranger.win_rate > 0.99  # of recent games
+    assert league.rating - before > 2 * (strong - stranger.rating) > 0  # it is the learner that has changed
+
+
+def test_what_strangers_did_survives_and_is_told() -> None:
+    league = League(5, "uniform", strangers=(Stranger("random"), Stranger("minimax")))
+    league.add(0, np.zeros(3, np.float32), NONE, NONE)
+    league.record([*league.snapshots, *league.strangers], np.array([[1, 1, 1], [6, 2, 0], [0, 0, 0]]))
+    again = League(5, "uniform", strangers=(Stranger("random"), Stranger("minimax")))
+    again.load_arrays(league.to_arrays())
+    assert again.metrics() == league.metrics()
+    told = league.metrics()
+    assert (told["win_rate/random"], told["score/random"]) == (0.75, 0.875)
+    assert told["rating/minimax"] == CENTRE
+    assert "win_rate/minimax" not in told

@@ -69,3 +69,11 @@ def test_weights_that_do_not_fit_their_architecture(tmp_path):
     save_file(arrays, path, {"mosaic": facts})
     with pytest.raises(FormatError, match=r"asks for policy.0.weight as float32 of shape \(4, 8\), but .* \(8, 4\)"):
         load_weights(path)
+
+
+def test_a_users_own_network_is_kept_whole_although_the_architecture_is_plain(tmp_path):
+    flat = np.arange(5, dtype=np.float32)
+    save_weights(tmp_path / "it", ARCHITECTURE, flat, own_network=True)
+    loaded = load_weights(tmp_path / "it")
+    assert loaded.architecture == ARCHITECTURE
+    np.testing.assert_array_equal(loaded.flat, flat)

@@ -108,7 +108,6 @@ def test_a_wanted_id_is_taken_once(api: TestClient) -> None:
         (b"[]", "Settings are names with values"),
         (b"{}", "environment"),
         (b'{"environment": {"env_id": "gym/CartPole-v1"}, "sed": 1}', "Did you mean 'seed'?"),
-        (b'{"environment": {"env_id": "gym/CartPole-v1"}}', "Say which one trains"),
         (b'{"environment": {"env_id": "x"}, "run_id": "../x"}', "it names a folder"),
     ],
 )

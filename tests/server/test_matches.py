@@ -461,4 +461,28 @@ def test_a_match_that_nobody_watches_ends(tmp_path: Path) -> None:
     match = matches.open(request)
     eventually(lambda: not matches.all(), "the end of a match without viewers")
     assert match.join_thread(10)
-    assert match.error == "nobody watched it for 0.05 seconds."
+    assert match.table.error == "nobody watched it for 0.05 seconds."
+
+
+def test_two_people_at_one_screen_choose_one_after_another(client: TestClient) -> None:
+    match_id = open_match(client, "classic/rps_v2", {"*": "human"}, max_steps=1)
+    with screen(client, match_id) as both:
+        first = both.state["chooser"]
+        both.send("press", spot="0")
+        both.until(lambda s: s["chooser"] not in (None, first))
+        assert both.state["step"] == 0
+        both.send("press", spot="1")
+        both.until(lambda s: s["step"] == 1)
+        assert [move["text"] for move in both.state["moves"]] == ["rock", "paper"]
+
+
+def test_the_number_of_matches_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mosaic.server import matches
+
+    monkeypatch.setattr(matches, "MOST_MATCHES", 1)
+    with app_client(tmp_path) as client:
+        open_match(client, TICTACTOE, {"*": "human"})
+        body = {"environment": {"env_id": TICTACTOE}, "agents": {"*": "human"}}
+        refused = client.post("/matches", json=body)
+        assert refused.status_code == 409
+        assert refused.json()["error"] == "1 matches are being played; end one first."

@@ -300,3 +300,15 @@ def test_the_last_metrics_are_the_last_visible_ones(events):
         path.write_text("".join(json.dumps(event) + "\n" for event in events))
         found = last_metrics(path)
     assert (found.env_steps, found.episode_reward_mean) == (steps, reward)
+
+
+def test_an_evaluation_says_nothing_about_training(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"kind": "iteration", "env_steps": 10, "episode_reward_mean": 3.0, "agent_steps": 20}\n'
+        '{"kind": "evaluation", "env_steps": 10, "episode_reward_mean": 99.0}\n'
+        '{"kind": "checkpoint", "env_steps": 10}\n'
+    )
+    metrics = last_metrics(path)
+    assert metrics.episode_reward_mean == 3.0
+    assert metrics.event["agent_steps"] == 20

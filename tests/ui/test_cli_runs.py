@@ -157,7 +157,6 @@ def test_workers_and_their_schemas(mosaic):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("train", "gym/CartPole-v1"), "No worker offers itself for gym/CartPole-v1. Say which one trains: --worker"),
         (("train", "gym/CartPole-v1", "--worker", "toi"), "There is no worker named 'toi'. Did you mean 'toy'?"),
         (("train", "--worker", "toy"), "Say what to train in"),
         ((*TOY, "--algo", "wolk"), "Did you mean 'walk'?"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, expect
 from web_kit import Tab, WebServer, end_runs, toy, wait_for_colour
 
+from mosaic.runs.trainer import Trainer
 from mosaic.store.home import Store
 from mosaic.telemetry.fastlane import FrameWriter
 
@@ -35,6 +37,26 @@ def test_the_token_is_asked_for_and_then_remembered(chromium: Browser, server: W
     page.goto(f"{server.url}/")
     expect(page.locator("h1")).to_have_text("Home")
     context.close()
+
+
+def test_nothing_is_served_without_the_token(server: WebServer) -> None:
+    socket = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+    for path in ("/", "/static/mosaic.css", "/static/envs/go.webp", "/series?ref=a&metric=b", socket, "/play"):
+        assert httpx.get(server.url + path).status_code == 401, path
+    foreign = {"Authorization": f"Bearer {server.token}", "Host": "evil.example"}
+    assert httpx.get(f"{server.url}/static/mosaic.css", headers=foreign).status_code == 421
+    from_elsewhere = {"Cookie": f"mosaic_token={server.token}", "Origin": "http://evil.example"}
+    assert httpx.get(server.url + socket, headers=from_elsewhere).status_code == 403
+    assert not (server.home.parent / ".nicegui").exists()
+
+
+def test_a_deleted_run_says_so(tab: Tab, server: WebServer) -> None:
+    run_id = server.submit(toy(5, name="short"))
+    page = tab.open(f"/runs/{run_id}")
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished", timeout=60_000)
+    Trainer(server.home).run(run_id).wait(60)  # until nobody holds its folder
+    assert server.api.delete(f"/runs/{run_id}").status_code == 204
+    expect(page.locator(".m-complaint")).to_contain_text(run_id)
 
 
 @pytest.mark.chosen

@@ -76,6 +76,7 @@ def test_silence_is_news_only_while_it_runs() -> None:
     assert alert.text == "Nothing was heard from the worker for 2 min 05 s"
     assert silence_alert(State.PAUSED, 100.0, 225.0) == []
     assert silence_alert(State.RUNNING, 100.0, 130.0) == []
+    assert silence_alert(State.RUNNING, 100.0, 225.0, usual_s=50.0) == []  # its iterations are that long
 
 
 def test_a_loss_that_is_no_number_is_named() -> None:

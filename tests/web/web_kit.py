@@ -18,10 +18,16 @@ from mosaic.server.secret import ensure_token
 
 PATIENCE_MS = 60_000
 CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 SERVE = """
 import json, sys
 from pathlib import Path
@@ -55,7 +61,7 @@ class WebServer:
             said.append(line)
             if line.startswith("Its token"):
                 break
-        assert said and "listens on" in said[0], f"the server did not start: {said} {self.complaints()}"
+        assert "listens on" in "".join(said[:1]), f"the server did not start: {said} {self.complaints()}"
         self.url = said[0].split()[-1]
         self.link = said[1].split()[-1]
         self.port = int(self.url.rpartition(":")[2])

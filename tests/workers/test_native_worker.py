@@ -176,7 +176,7 @@ class Narrow(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_a_network_of_ones_own_is_saved_resumed_and_played(home, monkeypatch):
+def test_a_network_of_ones_own_is_saved_and_played(home, monkeypatch):
     from mosaic import evaluate
 
     (home / "own_network.py").write_text(OWN_NETWORK)

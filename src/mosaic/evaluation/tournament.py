@@ -33,12 +33,14 @@ def tournament(
     max_steps: int | None = None,
     time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
     store: Path | None = None,
+    record_dir: Path | None = None,
     on_game: Callable[[MatchResult], None] | None = None,
 ) -> Tournament:
     """A round robin of a game for two, with `games` games per ordered pair: the first of a pair has the first seat.
 
     `store` keeps every finished game; asked again with the same store, the tournament goes on where it was stopped.
-    `on_game` is told of every game once, of those already in the store first.
+    `record_dir` keeps every game that is played, under its place in the schedule. `on_game` is told of every game
+    once, of those already in the store first.
     """
     tell = on_game or (lambda result: None)
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
@@ -49,7 +51,7 @@ def tournament(
         _check_env(spec)
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         seats = {pair: _seats(spec, *pair) for pair in permutations(policies, 2)}
-        plan = Plan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s)
+        plan = Plan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions = {
             "environment": environment,
@@ -64,9 +66,13 @@ def tournament(
             for result in kept.finished.values() if kept else ():
                 results[result.match] = result
                 tell(result)
-            matches = [match for match in seeds if match not in results]
+            matches = list(seeds)
             places = {pair: place for place, pair in enumerate(seats)}
-            left = [Game(index, seeds[match], places[match[:2]]) for index, match in enumerate(matches)]
+            left = [
+                Game(index, seeds[match], places[match[:2]])
+                for index, match in enumerate(matches)
+                if match not in results
+            ]
             with closing(play_games(plan, left, num_workers, made)) as arriving:
                 for episode in arriving:
                     result = _match_result(matches[episode.index], episode, spec)

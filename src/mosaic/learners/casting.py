@@ -54,6 +54,11 @@ def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
     learners = tuple(agent for agent in agents if agent not in played)
     if not learners:
         raise InputError(f"Nobody learns: every agent of {spec.env_id} has a fixed policy. Leave one --agent out.")
+    if paradigm == "self_play" and len(learners) < 2:
+        raise InputError(
+            f"In self-play at least two agents learn, but here only {learners[0]} does. "
+            "Add --policies parameter_sharing."
+        )
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
     plan = _plan(paradigm, learners, named, spec)

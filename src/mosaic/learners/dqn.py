@@ -134,6 +134,7 @@ class DqnLearner:
             self.env_steps_before,
             count,
         )
+        vector.rew[:] = self._track.reward[0]  # as after a step of its own
         self._seconds += clock / max(1, int(clock.sum())) * (perf_counter() - started)
 
     def _advance_played(self, vector: VectorEnv, count: int) -> None:

@@ -104,6 +104,7 @@ class FusedLane:
             self._learners,
             self.hyper.gamma,
         )
+        vector.rew[:] = self._track.reward[self._steps - 1]  # as after a step of its own
         self.env_steps += self._steps * vector.shape.envs
         spent = perf_counter() - started
         inference, env = self._desk.clock / max(1, int(self._desk.clock.sum())) * spent

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from mosaic.core.errors import InputError
+from mosaic.learners.tabular.kernels import Progress
 from mosaic.learners.tabular.twin_training import FILE, Statistics, TwinTraining, save_tensors
 from mosaic.runtimes.merging import merge
 
@@ -66,6 +67,16 @@ class ParallelTraining:
         for learner in learners:
             learner.values[:], learner.visits[:] = values, visits
         self._base_values, self._base_visits = values, visits.astype(self._base_visits.dtype)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """Of each learner."""
+        return [learner.progress for learner in self._learners]
+
+    @property
+    def round_steps(self) -> int:
+        """Agent steps between two merges: to advance by a multiple of them at a time makes no difference."""
+        return self._merge_every * len(self._learners)
 
     @property
     def twin(self) -> Any:

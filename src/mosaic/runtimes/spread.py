@@ -87,6 +87,11 @@ class SpreadTraining(ABC):
             steps -= self.agent_steps - before
 
     @property
+    def progress(self) -> list[kernels.Progress]:
+        """Of each learner."""
+        return self._progress
+
+    @property
     def twin(self) -> Twin:
         return self._table.twin
 

@@ -17,9 +17,10 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.complaints import REFUSALS, answer_errors
 from mosaic.server.desk import Desk, Finding
 from mosaic.server.dispatch import Dispatcher
+from mosaic.server.examinations import Examinations
 from mosaic.server.guard import Guard
 from mosaic.server.matches import Matches
-from mosaic.server.routes import catalog, events, frames, metrics, runs
+from mosaic.server.routes import catalog, events, examinations, frames, metrics, runs
 from mosaic.server.routes import matches as match_routes
 from mosaic.server.secret import ensure_token
 from mosaic.server.settings import ServerSettings
@@ -35,7 +36,8 @@ def create_app(
     store = trainer.store
     token = ensure_token(store.home)
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
-    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor)
+    examined = Examinations(store.home, allow_programs=settings.allow_programs)
+    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined)
 
     matches = Matches(store.home, allow_programs=settings.allow_programs)
 
@@ -45,6 +47,7 @@ def create_app(
             dispatcher.open()
         yield
         await run_in_threadpool(matches.close)
+        await run_in_threadpool(examined.close)
         await run_in_threadpool(dispatcher.close)
 
     # The pages that FastAPI offers load their scripts from elsewhere, so there are none.
@@ -52,6 +55,7 @@ def create_app(
     for part in (runs, metrics, events, frames, catalog):
         app.include_router(part.routes(desk), responses=REFUSALS)
     app.include_router(match_routes.routes(matches), responses=REFUSALS)
+    app.include_router(examinations.routes(examined, matches), responses=REFUSALS)
     answer_errors(app)
     app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from typing import Protocol
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server.dispatch import Dispatcher
+from mosaic.server.examinations import Examinations
 from mosaic.server.settings import ServerSettings
 from mosaic.server.submissions import Submissions
 from mosaic.store.home import Store
@@ -36,6 +37,7 @@ class Desk:
     submissions: Submissions
     dispatcher: Dispatcher
     doctor: Callable[[], Iterable[Finding]]
+    examinations: Examinations
 
     def folder(self, ref: str) -> RunFolder:
         """References are looked up among the runs that exist, never joined to a path."""

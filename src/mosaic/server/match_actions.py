@@ -14,12 +14,12 @@ import numpy as np
 from gymnasium import spaces
 
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.action_names import action_names
 from mosaic.envs.chess_board import is_white_to_move, piece_at
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
+from mosaic.server.match_names import names_of
 
 MOST_BUTTONS = 40  # actions without a place on the picture get a button each, as long as there are no more than this
 
@@ -81,8 +81,13 @@ def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
         return tuple(game(turn, agent, [int(action) for action in legal]))
     if len(legal) > MOST_BUTTONS:
         return ()
-    names = {action: name for name, action in action_names(spec, turn, agent).items()}
+    names = dict(enumerate(names_of(spec.env_id)))
     return tuple(_button(int(place) + low, names.get(int(place) + low)) for place in legal)
+
+
+def has_board(env_id: EnvID) -> bool:
+    """Whether actions of this env have places on its picture."""
+    return split_version(env_id)[0] in _GAMES
 
 
 def next_spots(among: Sequence[Choice], path: Path) -> list[Spot]:
@@ -184,7 +189,7 @@ def _go(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
     size = np.asarray(turn.observations[agent]).shape[0]
     for action in legal:
         if action == size * size:
-            yield Choice(action, "pass", (Spot("pass", "pass", key="p"),))
+            yield Choice(action, "pass", (Spot("pass", "pass", key="x"),))
             continue
         column, row = divmod(action, size)  # the env draws its rows from left to right
         name = f"{'ABCDEFGHJKLMNOPQRST'[column]}{size - row}"

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Action
-from mosaic.envs.action_names import names_by_action
 from mosaic.envs.env import Env
-from mosaic.envs.family import split_version
+from mosaic.server.match_actions import has_board
+from mosaic.server.match_names import names_of
 
 # Keys are named as browsers name them (KeyboardEvent.code), by their place on the keyboard.
 _LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}
@@ -28,16 +28,6 @@ _SDL1 = {273: "ArrowUp", 274: "ArrowDown", 275: "ArrowRight", 276: "ArrowLeft"} 
 _SDL2 = {1073741906: "ArrowUp", 1073741905: "ArrowDown", 1073741903: "ArrowRight", 1073741904: "ArrowLeft"}
 _NAMED = {" ": "Space", "\r": "Enter", "\t": "Tab"}
 
-# What the actions of real-time envs are called: (way or name, …), the place is the action.
-_ACTIONS: Mapping[str, tuple[str, ...]] = {
-    "gym/LunarLander": ("rest", "left", "up", "right"),
-    "gym/Acrobot": ("left", "rest", "right"),
-    "gym/CarRacing": ("rest", "right", "left", "up", "down"),
-    "butterfly/knights_archers_zombies": ("up", "down", "left", "right", "fire", "rest"),
-    "butterfly/cooperative_pong": ("rest", "up", "down"),
-    "sisl/pursuit": ("left", "right", "down", "up", "rest"),
-    "mpe/*": ("rest", "left", "right", "down", "up"),
-}
 _REST_NAMES = ("rest", "wait", "noop", "stay", "none")
 
 
@@ -51,6 +41,7 @@ class Binding(BaseModel):
     axis: int | None = Field(None, ge=0, le=63)
     value: float = Field(0.0, ge=-1e9, le=1e9)
     label: str = Field("", max_length=60)
+    agent: str | None = Field(None, max_length=200, description="For whom alone, where one person plays several.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +61,7 @@ class KeyMap:
 def key_map(env: Env, space: Space[Any]) -> KeyMap:
     """Of the agents with this action space. The env must have been reset."""
     match space:
-        case spaces.Discrete():
+        case spaces.Discrete() if not has_board(env.spec.env_id):  # boards have keys of their own
             return _discrete(env, space)
         case spaces.Box() if space.shape and len(space.shape) == 1:
             return _continuous(space)
@@ -111,7 +102,7 @@ def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Bind
 
 
 def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
-    names = _names(env)
+    names = names_of(env.spec.env_id)
     rest = _rest(names, int(space.start))
     own = _own_map(env)
     if own is not None:
@@ -126,11 +117,6 @@ def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
         low, count = int(space.start), min(int(space.n), 9)
         left = tuple(_bind(f"Digit{place + 1}", low + place, names) for place in range(count))
     return KeyMap(space, left, right, rest)
-
-
-def _names(env: Env) -> tuple[str, ...]:
-    name = split_version(env.spec.env_id)[0]
-    return _ACTIONS.get(name) or _ACTIONS.get(f"{name.partition('/')[0]}/*") or names_by_action(env.spec.env_id)
 
 
 def _rest(names: tuple[str, ...], low: int) -> int | None:

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.server.match import Match, Phase
+from mosaic.server.match import Match
 from mosaic.server.match_pictures import pack
 from mosaic.server.match_request import (
     Act,
@@ -40,6 +40,8 @@ from mosaic.server.match_request import (
     read_message,
 )
 from mosaic.server.match_seats import HUMAN, Viewer
+from mosaic.server.match_table import Phase
+from mosaic.server.match_view import view_of
 
 ENDED_CODE = 4410
 
@@ -49,7 +51,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     await socket.accept()
     screen = _Screen(socket, match, claims, allow)
     try:
-        match.join(screen.viewer)
+        match.table.join(screen.viewer)
     except MosaicError as error:
         await socket.close(ENDED_CODE, _short(str(error)))
         return
@@ -60,7 +62,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     except WebSocketDisconnect:
         pass  # the match goes on without this viewer
     finally:
-        match.leave(screen.viewer)
+        match.table.leave(screen.viewer)
         listening.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect):
             await listening
@@ -70,7 +72,7 @@ class _Screen:
     def __init__(
         self, socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]
     ) -> None:
-        self._socket, self._match, self._allow = socket, match, allow
+        self._socket, self._match, self._table, self._allow = socket, match, match.table, allow
         self._loop = asyncio.get_running_loop()
         self.wake = asyncio.Event()
         self.viewer = Viewer(self._notify, set(claims))
@@ -83,16 +85,16 @@ class _Screen:
             self.wake.clear()
             while self._refusals:
                 await self._socket.send_text(json.dumps({"type": "refused", "text": self._refusals.popleft()}))
-            if self._match.version != version:
-                version = self._match.version
-                await self._socket.send_text(json.dumps(self._match.snapshot(self.viewer)))
-            frame = self._match.frame
+            if self._table.version != version:
+                version = self._table.version
+                await self._socket.send_text(json.dumps(view_of(self._table, self.viewer)))
+            frame = self._table.frame
             if frame is not None and frame.number != number and self._ready:
                 number, self._ready = frame.number, False
                 await self._socket.send_bytes(pack(dict(frame.header), frame.data))
                 continue
-            if self._match.phase is Phase.ENDED:
-                await self._socket.close(ENDED_CODE, _short(f"This match has ended: {self._match.error}"))
+            if self._table.phase is Phase.ENDED:
+                await self._socket.close(ENDED_CODE, _short(f"This match has ended: {self._table.error}"))
                 return
             await self.wake.wait()
 
@@ -107,26 +109,26 @@ class _Screen:
                 self._refuse(str(error))
 
     def _obey(self, message: Message) -> None:
-        match, viewer = self._match, self.viewer
+        match, table, viewer = self._match, self._table, self.viewer
         match message:
             case Act():
-                match.act(viewer, message.agent, message.action)
+                table.act(viewer, message.agent, message.action)
             case Press():
-                match.press(viewer, message.agent, message.spot)
+                table.press(viewer, message.agent, message.spot)
             case Click():
-                match.click(viewer, message.agent, message.x, message.y)
+                table.click(viewer, message.agent, message.x, message.y)
             case Key():
-                match.key(viewer, message.code, message.key, message.down)
+                table.key(viewer, message.code, message.key, message.down)
             case Axes():
-                match.axes(viewer, tuple(message.values))
+                table.axes(viewer, tuple(message.values))
             case Keys():
-                match.bind(viewer, message.bindings)
+                table.bind(viewer, message.bindings)
             case Pause():
-                match.pause(message.on)
+                table.pause(message.on)
             case Step():
-                match.step_once()
+                table.step_once()
             case Restart():
-                match.restart(message.seed)
+                table.restart(message.seed)
             case Swap():
                 self._follow(match.swap())
             case Seating():
@@ -134,11 +136,11 @@ class _Screen:
                     self._allow(str(message.policy))
                 self._follow(match.sit(message.agent, message.policy, viewer))
             case Pace():
-                match.set_rate(message.hz)
+                table.set_rate(message.hz)
             case Thoughts():
                 match.think(message.on)
             case Recording():
-                match.record(message.on)
+                table.record(message.on)
             case Seen():
                 self._ready = True
                 self.wake.set()
@@ -169,8 +171,8 @@ class _Screen:
 def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
     """The agents that a link names."""
     for name in agent:
-        if name not in match.agents:
-            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.agents)}.")
+        if name not in match.table.agents:
+            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.table.agents)}.")
     return set(agent)
 
 

@@ -4,86 +4,89 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mosaic.core.ids import AgentID
 from mosaic.server.match_actions import as_json, next_spots
 from mosaic.server.match_seats import Viewer
-
-if TYPE_CHECKING:
-    from mosaic.server.match import Match
+from mosaic.server.match_table import Table
 
 SHOWN_MOVES = 300
 SHOWN_BINDINGS = 80
 
 
-def view_of(match: Match, viewer: Viewer | None) -> dict[str, Any]:
-    """To be called under the match's lock."""
-    mine = [] if viewer is None else match.mine(viewer)
-    acting = match.acting
-    chooser = next((agent for agent in acting if agent in mine and agent not in match.answered), None)
+def view_of(table: Table, viewer: Viewer | None = None) -> dict[str, Any]:
+    """Without a viewer: as one who only watches."""
+    with table.changed:
+        return _view(table, viewer)
+
+
+def _view(table: Table, viewer: Viewer | None) -> dict[str, Any]:
+    mine = [] if viewer is None else table.mine(viewer)
+    acting = table.acting
+    chooser = next((agent for agent in acting if agent in mine and agent not in table.answers), None)
     path = () if viewer is None or chooser is None else viewer.path
-    spots = [] if chooser is None else next_spots(match.choices_of(chooser), path)
-    others = [] if chooser is None or not path else next_spots(match.choices_of(chooser), ())
+    spots = [] if chooser is None else next_spots(table.choices.get(chooser, ()), path)
+    others = [] if chooser is None or not path else next_spots(table.choices.get(chooser, ()), ())
     seated = mine[0] if mine else None
     return {
         "type": "state",
-        "match_id": match.id,
-        "env": match.request.environment.id if match.spec is None else match.spec.env_id,
-        "phase": match.phase,
-        "paused": match.paused,
-        "real_time": match.real_time,
-        "rate_hz": match.rate_hz,
-        "episode": match.episode,
-        "seed": match.seed,
-        "step": match.step,
-        "viewers": len(match.viewers),
-        "recording": match.recording,
-        "kept": list(match.kept),
-        "error": match.error,
-        "note": match.note,
-        "result": match.result,
-        "agents": [_agent(match, agent, mine) for agent in match.agents],
+        "match_id": table.id,
+        "env": table.request.environment.id if table.spec is None else table.spec.env_id,
+        "phase": table.phase,
+        "paused": table.paused,
+        "real_time": table.real_time,
+        "rate_hz": table.rate_hz,
+        "episode": table.episode,
+        "seed": table.seed,
+        "step": table.step,
+        "viewers": len(table.viewers),
+        "recording": table.recording,
+        "kept": list(table.kept),
+        "error": table.error,
+        "note": table.note,
+        "result": table.result,
+        "agents": [_agent(table, agent, mine) for agent in table.agents],
         "chooser": chooser,
         "path": list(path),
         "spots": [as_json(spot) for spot in spots],
         "others": [as_json(spot) for spot in others if spot.id not in path],  # what a press would begin anew
-        "selected": [as_json(spot) for spot in _pressed(match, chooser, path)],
-        "keys": [] if viewer is None or seated is None else _keys(match, viewer, mine),
+        "selected": [as_json(spot) for spot in _pressed(table, chooser, path)],
+        "keys": [] if viewer is None or seated is None else _keys(table, viewer, mine),
         "own_keys": viewer is not None and viewer.bindings is not None,
-        "axes": match.axes_of(seated) if seated is not None else 0,
-        "moves": [asdict(move) for move in match.moves[-SHOWN_MOVES:]],
-        "thinking": match.thinking,
-        "advice": None if match.advice is None else _finite(asdict(match.advice)),
+        "axes": table.axes_of(seated) if seated is not None else 0,
+        "moves": [asdict(move) for move in table.moves[-SHOWN_MOVES:]],
+        "thinking": table.thinking,
+        "advice": None if table.advice is None else _finite(asdict(table.advice)),
     }
 
 
-def _agent(match: Match, agent: AgentID, mine: list[AgentID]) -> dict[str, Any]:
+def _agent(table: Table, agent: AgentID, mine: list[AgentID]) -> dict[str, Any]:
     return {
         "agent": agent,
-        "policy": match.seats.policy_of(agent),
-        "human": match.seats.is_human(agent),
+        "policy": table.seats.policy_of(agent),
+        "human": table.seats.is_human(agent),
         "mine": agent in mine,
-        "acting": agent in match.acting and agent not in match.answered,
-        "back": match.seats.back_of(agent),
-        "return": match.returns.get(agent, 0.0),
+        "acting": agent in table.acting and agent not in table.answers,
+        "back": table.seats.back_of(agent),
+        "return": table.returns.get(agent, 0.0),
     }
 
 
-def _pressed(match: Match, chooser: AgentID | None, path: tuple[str, ...]) -> list[Any]:
+def _pressed(table: Table, chooser: AgentID | None, path: tuple[str, ...]) -> list[Any]:
     if chooser is None or not path:
         return []
-    for choice in match.choices_of(chooser):
+    for choice in table.choices.get(chooser, ()):
         if tuple(spot.id for spot in choice.spots[: len(path)]) == path:
             return list(choice.spots[: len(path)])
     return []
 
 
-def _keys(match: Match, viewer: Viewer, mine: list[AgentID]) -> list[dict[str, Any]]:
+def _keys(table: Table, viewer: Viewer, mine: list[AgentID]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for agent in mine[:2]:
-        for binding in match.bindings_of(viewer, agent):
-            rows.append({**binding.model_dump(mode="json"), "agent": agent if len(mine) > 1 else None})
+        for binding in table.bindings_of(viewer, agent):
+            rows.append({**binding.model_dump(mode="json"), "agent": agent if len(mine) > 1 else binding.agent})
     return rows[:SHOWN_BINDINGS]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _CHUNK = 1 << 14
+_ASIDES = ("checkpoint", "evaluation")  # say nothing about training itself
 _FARTHEST = 1 << 22  # a run that said nothing of interest in its last 4 MiB has no last metrics
 
 
@@ -37,8 +38,9 @@ def last_metrics(path: Path) -> LastMetrics:
                 resumed_at = start
         elif steps is not None and steps <= reached:
             newest = newest or event
-            if event.get("kind") != "checkpoint":
-                measured = measured or event
+            if event.get("kind") in _ASIDES:
+                continue
+            measured = measured or event
             reward = _number(event.get("episode_reward_mean"))
             if reward is not None:
                 return LastMetrics(_reached(newest, resumed_at), reward, measured)

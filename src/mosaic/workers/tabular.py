@@ -40,6 +40,7 @@ from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics, TwinTraining
     from mosaic.learners.tabular.value_error import ValueGauge
+    from mosaic.workers.tabular_scene import Advance
 
 FACTS = "facts.json"
 SEATS = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
@@ -140,13 +141,18 @@ class TabularWorker:
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, TabularWorkerOptions)
+        from mosaic.workers.tabular_scene import watched
+
         with (
             ray_of_run(context.folder) as start_ray,
             ended_after(make_training(context.config, options, start_ray)) as training,
+            watched(context, training) as advance,
         ):
-            self._train(context, options, training)
+            self._train(context, options, training, advance)
 
-    def _train(self, context: WorkerContext, options: TabularWorkerOptions, training: Training) -> None:
+    def _train(
+        self, context: WorkerContext, options: TabularWorkerOptions, training: Training, advance: Advance
+    ) -> None:
         gauge = _gauge(training, options)
         standing = _load(context.resume_from, training) if context.resume_from else Standing()
 
@@ -161,7 +167,7 @@ class TabularWorker:
             if context.inbox.stop_asked():
                 break
             started, before = perf_counter(), training.env_steps
-            training.advance(_ask(context, training, chunk), context.config.training.episodes or 0)
+            advance(_ask(context, training, chunk), context.config.training.episodes or 0)
             elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1

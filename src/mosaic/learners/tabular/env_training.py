@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gymnasium.spaces import Discrete
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
 
+# Called between two env steps: steps of the episode so far, the first agent's last reward, all agents' returns so far.
+Glance: TypeAlias = Callable[[int, float, Mapping[AgentID, float]], None]
+
+
 class Seat(NamedTuple):
     """The one agent of an env, and how its observations become rows and columns become actions."""
 
@@ -30,7 +34,12 @@ class Seat(NamedTuple):
 
 
 def train(
-    learner: TabularLearner, env: Env, *, episodes: int | None = None, steps: int | None = None
+    learner: TabularLearner,
+    env: Env,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    glance: Glance | None = None,
 ) -> TrainingStatistics:
     """Play and learn.
 
@@ -43,14 +52,20 @@ def train(
     seed: int | None = child_seed(learner.seed, "tabular", "train", learner.episodes)
     done, began = 0, perf_counter()
     while statistics.total_episodes < most_episodes and done < most_steps:
-        done += _episode(learner, env, seat, env.reset(seed), most_steps - done, statistics)
+        done += _episode(learner, env, seat, env.reset(seed), most_steps - done, statistics, glance)
         seed = None
     statistics.add_time(done, perf_counter() - began)
     return statistics
 
 
 def _episode(
-    learner: TabularLearner, env: Env, seat: Seat, turn: Turn, most: float, statistics: TrainingStatistics
+    learner: TabularLearner,
+    env: Env,
+    seat: Seat,
+    turn: Turn,
+    most: float,
+    statistics: TrainingStatistics,
+    glance: Glance | None,
 ) -> int:
     """Env steps of the episode, at most `most`. A final observation has no mask: all its actions count."""
     agent, row, to_action = seat
@@ -63,6 +78,8 @@ def _episode(
         length += 1
         reward = turn.rewards[agent]
         total += reward
+        if glance is not None:
+            glance(length, reward, {agent: total})
         if not turn.observations:
             terminated = turn.terminated[agent]
             final = row(turn.final_observations[agent])

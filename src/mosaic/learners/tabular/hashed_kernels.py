@@ -20,6 +20,7 @@ from mosaic.learners.tabular.kernels import (
     STATE,
     STEP_IN_EPISODE,
     STEPS,
+    TD_ERRORS,
     Moves,
     best,
     choose,
@@ -50,7 +51,7 @@ def train_connect_four(rows, most_filled, moves, knobs, progress, steps, episode
     keys, q, visits, filled = rows
     counts, sums, stream = progress.counts, progress.sums, progress.decisions
     length, decisions = counts[STEP_IN_EPISODE], np.uint64(counts[DECISIONS])
-    epsilon, errors, updates = sums[EPSILON], 0.0, 0
+    epsilon, errors, updates = sums[EPSILON], sums[TD_ERRORS], 0
     mine, taken, row = _ZERO, _ZERO, np.int64(NOWHERE)
     if counts[STATE] != NOWHERE:
         mine, taken = position_of_key(np.uint64(counts[STATE]))

@@ -166,7 +166,7 @@ def store(counts, sums, state, length, decisions, chances, follower, total, erro
     counts[DECISIONS], counts[CHANCES] = np.int64(decisions), np.int64(chances)
     counts[AGENT_STEPS] += updates
     sums[RETURN] = total
-    sums[TD_ERRORS] += errors
+    sums[TD_ERRORS] = errors  # not added up here: the sum must not depend on where a loop was left
     sums[UPDATES] += updates
 
 
@@ -176,7 +176,7 @@ def train_mdp(mdp, moves, q, visits, knobs, progress, steps, episodes):  # type:
     counts, sums, key, env_key = progress.counts, progress.sums, progress.decisions, progress.chances
     state, length, follower = counts[STATE], counts[STEP_IN_EPISODE], counts[NEXT_ACTION]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
-    total, epsilon, errors, updates = sums[RETURN], sums[EPSILON], 0.0, 0
+    total, epsilon, errors, updates = sums[RETURN], sums[EPSILON], sums[TD_ERRORS], 0
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             chance = uniform(draw(env_key, chances))
@@ -226,7 +226,7 @@ def train_self_play(game, moves, q, visits, knobs, progress, steps, episodes):  
     counts, sums, key = progress.counts, progress.sums, progress.decisions
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
-    epsilon, errors, updates = sums[EPSILON], 0.0, 0
+    epsilon, errors, updates = sums[EPSILON], sums[TD_ERRORS], 0
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             state = np.int64(game.start)
@@ -255,7 +255,7 @@ def train_two_tables(game, moves, q, visits, knobs, progress, steps, episodes): 
     counts, sums, key = progress.counts, progress.sums, progress.decisions
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
-    epsilon, errors, updates = sums[EPSILON], 0.0, 0
+    epsilon, errors, updates = sums[EPSILON], sums[TD_ERRORS], 0
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             state = np.int64(game.start)
@@ -285,7 +285,7 @@ def train_against_random(game, moves, q, visits, knobs, progress, steps, episode
     counts, sums, key, env_key = progress.counts, progress.sums, progress.decisions, progress.chances
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
-    total, epsilon, errors, updates, replies = sums[RETURN], sums[EPSILON], 0.0, 0, 0
+    total, epsilon, errors, updates, replies = sums[RETURN], sums[EPSILON], sums[TD_ERRORS], 0, 0
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             state = np.int64(game.start)

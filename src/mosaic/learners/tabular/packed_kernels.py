@@ -26,6 +26,7 @@ from mosaic.learners.tabular.kernels import (
     STATE,
     STEP_IN_EPISODE,
     STEPS,
+    TD_ERRORS,
     end,
     store,
 )
@@ -112,7 +113,7 @@ def train_against_random(packed, leaders, q, visits, knobs, progress, steps, epi
     start, start_legal = np.int64(packed.start), np.int64(packed.legal[packed.start])
     state, length, legal = counts[STATE], counts[STEP_IN_EPISODE], start_legal
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
-    total, epsilon, errors, updates, replies = sums[RETURN], sums[EPSILON], 0.0, 0, 0
+    total, epsilon, errors, updates, replies = sums[RETURN], sums[EPSILON], sums[TD_ERRORS], 0, 0
     best[:] = UNKNOWN  # the caller may have changed any value
     if state != NOWHERE:
         legal = np.int64(packed.legal[state])

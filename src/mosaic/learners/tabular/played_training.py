@@ -7,7 +7,7 @@ from pathlib import Path
 from mosaic.core.errors import InputError
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
-from mosaic.learners.tabular.env_training import train
+from mosaic.learners.tabular.env_training import Glance, train
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
@@ -29,14 +29,18 @@ class PlayedTraining:
         rows, columns = (space_code(spaces[agent]) for spaces in (env.observation_spaces, env.action_spaces))
         self.learner = TabularLearner(rows.size, columns.size, algorithm, options, seed)
         self.env_steps = 0
-        self._env = env
+        self.env = env
+        self._glance: Glance | None = None
         self._statistics = TrainingStatistics()
+
+    def watch(self, glance: Glance) -> None:
+        self._glance = glance
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         """Whole episodes until so many steps are reached, or so many episodes have ended in all (0: no such limit)."""
         goal = self.env_steps + steps
         while self.env_steps < goal and not (episodes and self.learner.episodes >= episodes):
-            played = train(self.learner, self._env, episodes=1)
+            played = train(self.learner, self.env, episodes=1, glance=self._glance)
             self.env_steps += played.total_steps
             self._statistics.add_episode(played.mean_reward, played.total_steps)
 

@@ -17,6 +17,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Mask, Turn
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
+from mosaic.learners.tabular.env_training import Glance
 from mosaic.learners.tabular.hashed_keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner
@@ -53,7 +54,7 @@ class SeatsTraining:
         bins: BinsGiven | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        self._env, self._storage, self._options, self._seed = env, storage, options, seed
+        self.env, self._storage, self._options, self._seed = env, storage, options, seed
         self._memory_limit = memory_limit
         self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
         self.learners: dict[str, TabularLearner] = {}
@@ -63,13 +64,17 @@ class SeatsTraining:
             self.learners[table] = self._new(codes, algorithm, child_seed(seed, "learner", number))
         self.env_steps = self.agent_steps = self.episodes = 0
         self._statistics, self._errors = TrainingStatistics(), _Mean()
+        self._glance: Glance | None = None
+
+    def watch(self, glance: Glance) -> None:
+        self._glance = glance
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         """Whole episodes until so many agent steps are done, or so many episodes in all (0: no such limit)."""
         goal = self.agent_steps + steps
         while self.agent_steps < goal and not (episodes and self.episodes >= episodes):
             before = {table: learner.epsilon for table, learner in self.learners.items()}
-            self._play(self._env.reset(child_seed(self._seed, "tabular", "train", self.episodes)))
+            self._play(self.env.reset(child_seed(self._seed, "tabular", "train", self.episodes)))
             self.episodes += 1
             for table, learner in self.learners.items():  # once, however many agents of the table have ended
                 learner.episodes = self.episodes
@@ -78,20 +83,23 @@ class SeatsTraining:
     def _play(self, turn: Turn) -> None:
         waiting: dict[AgentID, tuple[int, int]] = {}  # who acted and has not learned from it yet: row and column
         earned: dict[AgentID, float] = {}
-        first, total, length = next(iter(self._seats)), 0.0, 0
+        first, length = next(iter(self._seats)), 0
+        returns = dict.fromkeys(self._seats, 0.0)
         while turn.observations:
             actions = {agent: self._decide(agent, turn, waiting, earned) for agent in turn.observations}
-            turn = self._env.step(actions)
+            turn = self.env.step(actions)
             length += 1
             self.agent_steps += len(actions)
-            total += turn.rewards.get(first, 0.0)
             for agent, reward in turn.rewards.items():
                 earned[agent] = earned.get(agent, 0.0) + reward
+                returns[agent] += reward
+            if self._glance is not None:
+                self._glance(length, turn.rewards.get(first, 0.0), returns)
             for agent in turn.final_observations:
                 if agent in waiting:
                     self._end(agent, turn, waiting.pop(agent), earned[agent])
         self.env_steps += length
-        self._statistics.add_episode(total, length)
+        self._statistics.add_episode(returns[first], length)
 
     def _decide(
         self, agent: AgentID, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]

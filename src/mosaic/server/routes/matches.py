@@ -17,6 +17,7 @@ from mosaic.server.answers import Answer
 from mosaic.server.match import Match
 from mosaic.server.match_request import MatchRequest
 from mosaic.server.match_socket import attend, read_claims
+from mosaic.server.match_view import view_of
 from mosaic.server.matches import Matches
 from mosaic.server.replays import Replay
 
@@ -84,7 +85,7 @@ def routes(matches: Matches) -> APIRouter:
     @router.get("/matches/{match_id}")
     def show_match(match_id: str) -> dict[str, Any]:
         """How it stands, as one who only watches sees it."""
-        return matches.find(match_id).snapshot()
+        return view_of(matches.find(match_id).table)
 
     @router.delete("/matches/{match_id}", status_code=204)
     def end_match(match_id: str) -> None:
@@ -147,7 +148,7 @@ def _request(body: bytes) -> MatchRequest:
 
 
 def _row(match: Match) -> MatchRow:
-    view = match.snapshot()
+    view = view_of(match.table)
     return MatchRow(
         match_id=match.id,
         env=view["env"],

@@ -33,8 +33,9 @@ def end_alerts(state: State, run_id: str, reason: str) -> list[Alert]:
             return []
 
 
-def silence_alert(state: State, last_heard: float | None, now: float) -> list[Alert]:
-    if state is not State.RUNNING or last_heard is None or now - last_heard < SILENT_S:
+def silence_alert(state: State, last_heard: float | None, now: float, usual_s: float = 0.0) -> list[Alert]:
+    """`usual_s`: how long an iteration takes; silence is longer than three of them."""
+    if state is not State.RUNNING or last_heard is None or now - last_heard < max(SILENT_S, 3 * usual_s):
         return []
     said = f"Nothing was heard from the worker for {duration(now - last_heard)}"
     return [Alert("warn", said, "It may be in a long update. If the log stands still too, stop and resume it.")]

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,6 @@ def add_pages(app: FastAPI) -> None:
 def _views(app: FastAPI, desk: Desk) -> dict[str, Callable[..., Any]]:
     views: dict[str, Callable[..., Any]] = {}
     for address, name in PAGES.items():
-        if find_spec(f"mosaic.ui.web.{name}") is None:
-            continue
         module = import_module(f"mosaic.ui.web.{name}")
         views[address] = _explained(module.page)
         if hasattr(module, "add_routes"):

@@ -23,7 +23,7 @@ _MOST = 6  # as many as there are colours with dashes
 class Comparison:
     """A panel that stays while what it shows changes."""
 
-    def __init__(self, facts: Facts, clear: Callable[[], None]) -> None:
+    def __init__(self, facts: Facts, clear: Callable[[], object]) -> None:
         self._facts = facts
         with panel("Compare", hint="&nbsp;", body="m-body tight") as end:
             with box("m-cols").style("grid-template-columns:minmax(0,1.35fr) minmax(0,1fr);gap:0"):

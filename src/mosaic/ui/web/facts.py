@@ -16,11 +16,13 @@ from mosaic.server.desk import Desk
 from mosaic.server.details import details_of
 from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
+from mosaic.telemetry.columns import Curves
 from mosaic.ui.web.last_iteration import last_iteration
 
 T = TypeVar("T")
 REWARD = "episode_reward_mean"
 _FRESH_S = 1.0
+_NAMES_FRESH_S = 2.0
 _SPARK_POINTS = 40
 _MOST_KEPT = 2000
 
@@ -58,6 +60,10 @@ class Facts:
     def iteration(self, run_id: str) -> dict[str, Any]:
         """Its newest iteration event."""
         return self._fresh(("iteration", run_id), lambda: last_iteration(self._desk.folder(run_id)))
+
+    def names(self, run_id: str) -> tuple[str, ...]:
+        """Every number that the run has told so far."""
+        return self._fresh(("names", run_id), lambda: Curves(self._desk.folder(run_id).path).names(), _NAMES_FRESH_S)
 
     def spark(self, row: RunSummary) -> list[float | None]:
         """The reward so far in few points. It changes only when the run does."""

@@ -49,21 +49,28 @@ def page(frame: Frame) -> None:
 
 def _runs(facts: Facts) -> None:
     with panel("Running now", body="m-body tight"):
-        live = raw("")
+        live = raw('<div class="m-note m-empty">…</div>')
     with panel("Recent runs", body="m-body tight") as end:
         with end:
             raw("All runs", "m-link small", "a").props('href="/runs"')
         recent = raw("", "m-scroll")
 
-    def refresh() -> None:
-        now, rows = time.time(), facts.rows()
-        shown = [_live(facts, row) for row in rows if row.state in LIVE]
-        ended = [row for row in rows if row.state not in LIVE][:_RECENT]
-        _set(live, "".join(shown) or _nothing_runs(bool(rows)))
-        _set(recent, _table(facts, ended, now) if ended else '<div class="m-note m-empty">No run has ended yet.</div>')
+    async def refresh() -> None:
+        drawn = await run.io_bound(_draw, facts)
+        if drawn is not None and not live.is_deleted:
+            _set(live, drawn[0])
+            _set(recent, drawn[1])
 
-    refresh()
     ui.timer(_REFRESH_S, refresh)
+
+
+def _draw(facts: Facts) -> tuple[str, str]:
+    """What runs, and what ran. Reads many files, so it does not belong into the event loop."""
+    rows = facts.rows()
+    running = [_live(facts, row) for row in rows if row.state in LIVE]
+    ended = [row for row in rows if row.state not in LIVE][:_RECENT]
+    recent = _table(facts, ended, time.time()) if ended else '<div class="m-note m-empty">No run has ended yet.</div>'
+    return "".join(running) or _nothing_runs(bool(rows)), recent
 
 
 def _set(element: ui.html, html: str) -> None:

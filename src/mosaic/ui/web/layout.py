@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import quote
 
-from nicegui import app, events, ui
+from nicegui import app, events, run, ui
 
 from mosaic import __version__
 from mosaic.server.desk import Desk
@@ -82,8 +82,10 @@ class Frame:
                 self._links[href].append(link)
             self._machine = raw("", "m-side-foot")
 
-    def _refresh(self) -> None:
-        running = self.facts.running()
+    async def _refresh(self) -> None:
+        running = await run.io_bound(self.facts.running)
+        if running is None or self._running.is_deleted:  # the server ends, or the tab is gone
+            return
         text = f"{running} running" if running else ""
         if self._running.content != text:
             self._running.set_content(text)

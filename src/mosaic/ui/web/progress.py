@@ -37,10 +37,15 @@ def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
     return Progress(steps, target, "env steps", speed, left)
 
 
-def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
-    """Of the last iteration, in percent; empty where the worker does not say."""
+def time_spent(iteration: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds since the event before, by what they were spent on; empty where the worker does not say."""
     split = iteration.get("time_split") or {}
     found = {name: iteration.get(f"time_{name}_s") or split.get(name) for name in ("env", "inference", "learning")}
-    seconds = {name: float(value) for name, value in found.items() if value}
+    return {name: float(value) for name, value in found.items() if value}
+
+
+def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
+    """In percent."""
+    seconds = time_spent(iteration)
     whole = sum(seconds.values())
     return {name: 100 * value / whole for name, value in seconds.items()} if whole else {}

@@ -16,22 +16,30 @@ from mosaic.ui.web.alerts import Alert, end_alerts, number_alerts, plateau_alert
 from mosaic.ui.web.facts import REWARD
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame
+from mosaic.ui.web.progress import time_spent
 from mosaic.ui.web.widgets import box, empty, panel, raw
 
 _MOST_REPORTED = 5
 _BUCKETS = 120
+_LOOK_AGAIN_S = 10.0  # silence is news too
 
 
 class AlertsPanel:
     def __init__(self, frame: Frame, folder: RunFolder) -> None:
-        self._folder = folder
+        self._folder, self._facts = folder, frame.facts
         self._after = 0
+        self._heard: tuple[State, int] | None = None
+        self._looked = 0.0
         self._reported: list[str] = []
         self._shown: list[Alert] | None = None
         with panel("Alerts", body="m-body tight"):
             self._box = box()
 
     async def update(self, details: RunDetails) -> None:
+        heard = (details.state, details.last_seq)
+        if heard == self._heard and time.monotonic() - self._looked < _LOOK_AGAIN_S:
+            return
+        self._heard, self._looked = heard, time.monotonic()
         found = await run.io_bound(self._look, details)
         if found is None or self._box.is_deleted or found == self._shown:
             return
@@ -51,7 +59,8 @@ class AlertsPanel:
         self._read_reports()
         event = details.last_metric or {}
         found = end_alerts(details.state, details.run_id, details.reason)
-        found += silence_alert(details.state, event.get("timestamp"), time.time())
+        usual_s = sum(time_spent(self._facts.iteration(details.run_id)).values())
+        found += silence_alert(details.state, event.get("timestamp"), time.time(), usual_s)
         found += number_alerts(event)
         if details.state is State.RUNNING:
             curve = curve_of(self._folder, REWARD, buckets=_BUCKETS)

@@ -10,7 +10,6 @@ from nicegui import run, ui
 from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import ENDED, LIVE, State
-from mosaic.telemetry.columns import Curves
 from mosaic.ui.web.families import Family, families, policies_of
 from mosaic.ui.web.layout import Frame
 from mosaic.ui.web.live import Line, LiveFeed, Source, chart
@@ -54,7 +53,7 @@ class CurvesPanel:
             self._show_sources(live=True)  # it was resumed: listen again
             self._feed.reload()
         self._state = details.state
-        names = await run.io_bound(Curves(self._folder.path).names)
+        names = await run.io_bound(self._frame.facts.names, self._folder.run_id)
         found = families(names or ())
         if self._box.is_deleted or {each.title for each in found} == {each.title for each in self._found}:
             return
@@ -131,6 +130,7 @@ class CurvesPanel:
         labels = policies_of(each for each in self._found if each.title == self._main)
         order = policies_of(self._found)
         self._labels.clear()
+        self._labels.set_visibility(len(labels) > 1)
         with self._labels:
             for label in labels if len(labels) > 1 else ():
                 key = f"{series_key(order.index(label))}{escape(label)}"

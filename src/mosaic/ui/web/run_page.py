@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nicegui import run, ui
 
+from mosaic.core.errors import MosaicError
 from mosaic.server.answers import RunDetails
 from mosaic.store.state import LIVE
 from mosaic.ui.web.layout import Frame
@@ -15,7 +16,7 @@ from mosaic.ui.web.run_grid import GridPanel
 from mosaic.ui.web.run_log import LogPanel
 from mosaic.ui.web.run_picture import PicturePanel
 from mosaic.ui.web.run_status import StatusStrip
-from mosaic.ui.web.widgets import box
+from mosaic.ui.web.widgets import box, complain
 
 _REFRESH_S = 1.0
 
@@ -40,7 +41,12 @@ def page(frame: Frame, run_id: str) -> None:
     shown: list[RunDetails] = []
 
     async def refresh() -> None:
-        now = await run.io_bound(frame.facts.details, folder.run_id)
+        try:
+            now = await run.io_bound(frame.facts.details, folder.run_id)
+        except MosaicError as error:  # somebody deleted it
+            clock.deactivate()
+            complain(str(error))
+            return
         if now is None or strip.element.is_deleted:  # the server ends, or the page was left meanwhile
             return
         if shown and shown[-1].state == now.state and now.state not in LIVE and shown[-1].last_seq == now.last_seq:
@@ -52,4 +58,4 @@ def page(frame: Frame, run_id: str) -> None:
             await part.update(now)
 
     frame.title(("Runs", "/runs"), title, state=details.state)
-    ui.timer(_REFRESH_S, refresh)
+    clock = ui.timer(_REFRESH_S, refresh)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from nicegui import ui
+from nicegui import run, ui
 
 from mosaic.store.state import LIVE, State
 from mosaic.store.summary import RunSummary
@@ -21,6 +21,7 @@ from mosaic.ui.web.theme import ago, count, duration, env_title, number, spark
 from mosaic.ui.web.widgets import Segmented, box, button, empty, link_button, panel, picture, pill, raw, text_input
 
 _REFRESH_S = 2.0
+_MOST_TAGS = 12
 _PAGE = 100  # rows shown at first; more on demand
 _FILTERS = {"all": "All", "live": "Running", "finished": "Finished", "ended": "Stopped or failed"}
 _STATES = {
@@ -46,6 +47,13 @@ class _View:
         )
 
 
+class _Found(NamedTuple):
+    shown: list[RunSummary]
+    matching: int
+    every: int
+    tags: list[str]
+
+
 def page(frame: Frame) -> None:
     frame.title("Runs")
     _RunsPage(frame.facts, frame).build()
@@ -55,7 +63,8 @@ class _RunsPage:
     def __init__(self, facts: Facts, frame: Frame) -> None:
         self._facts, self._frame, self._view = facts, frame, _View()
         self._rows: dict[str, _Row] = {}
-        self._order: list[str] = []
+        self._order: list[str] | None = None  # None: nothing is drawn yet
+        self._tags_drawn: tuple[str, list[str]] = ("", [])
         self._comparison: Comparison | None = None
 
     def build(self) -> None:
@@ -71,64 +80,73 @@ class _RunsPage:
             self._compare.set_visibility(False)
             with panel(body="m-body tight"):
                 self._table = box("m-scroll")
-        self._draw()
         ui.timer(_REFRESH_S, self._refresh)
 
-    def _filter_text(self, text: str) -> None:
+    async def _filter_text(self, text: str) -> None:
         self._view.text = text
-        self._draw()
+        await self._refresh()
 
-    def _filter_state(self, state: str) -> None:
+    async def _filter_state(self, state: str) -> None:
         self._view.state = state
-        self._draw()
+        await self._refresh()
 
-    def _filter_tag(self, tag: str) -> None:
+    async def _filter_tag(self, tag: str) -> None:
         self._view.tag = "" if self._view.tag == tag else tag
-        self._draw()
+        await self._refresh()
 
-    def _more(self) -> None:
+    async def _more(self) -> None:
         self._view.shown += _PAGE
-        self._draw()
+        await self._refresh()
 
-    def _found(self) -> list[RunSummary]:
-        return [row for row in self._facts.rows() if self._view.wants(row)]
+    def _load(self) -> _Found:
+        """Reads what the rows show; many files, so it does not belong into the event loop."""
+        every = self._facts.rows()
+        found = [row for row in every if self._view.wants(row)]
+        shown = found[: self._view.shown]
+        for row in shown:
+            self._facts.spark(row)
+        tags = sorted({tag for row in every for tag in row.tags})[:_MOST_TAGS]
+        return _Found(shown, len(found), len(every), tags)
 
-    def _refresh(self) -> None:
+    async def _refresh(self) -> None:
         """Rows that are there change in place, so that ticks and focus stay."""
-        found = self._found()
-        if [row.run_id for row in found[: self._view.shown]] != self._order:
-            self._draw()
+        found = await run.io_bound(self._load)
+        if found is None or self._table.is_deleted:  # the server ends, or the page was left meanwhile
+            return
+        if (self._view.tag, found.tags) != self._tags_drawn:
+            self._draw_tags(found.tags)
+        order = [row.run_id for row in found.shown]
+        if order != self._order:
+            self._draw(found)
             return
         now = time.time()
-        for row in found[: self._view.shown]:
+        for row in found.shown:
             self._rows[row.run_id].update(row, self._facts, now)
 
-    def _draw(self) -> None:
-        found = self._found()
-        self._draw_tags()
+    def _draw(self, found: _Found) -> None:
         self._table.clear()
         self._rows.clear()
-        self._order = [row.run_id for row in found[: self._view.shown]]
+        self._order = [row.run_id for row in found.shown]
         now = time.time()
         with self._table:
             with box("m-table", "table"):
                 raw(_HEAD, "", "thead")
                 with box("", "tbody"):
-                    for row in found[: self._view.shown]:
+                    for row in found.shown:
                         ticked = row.run_id in self._view.ticked
                         self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick)
-            if not found:
+            if not found.shown:
                 empty(
                     'No run matches. Clear the filter, or <a class="m-link" href="/train">start one</a>.'
-                    if self._facts.rows()
+                    if found.every
                     else 'There are no runs yet. <a class="m-link" href="/train">Start one</a>.'
                 )
-            if len(found) > self._view.shown:
+            if found.matching > len(found.shown):
                 with box("m-empty"):
-                    button(f"Show more of {len(found)} runs", self._more, kind="ghost")
+                    button(f"Show more of {found.matching} runs", self._more, kind="ghost")
 
-    def _draw_tags(self) -> None:
-        tags = sorted({tag for row in self._facts.rows() for tag in row.tags})[:12]
+    def _draw_tags(self, tags: list[str]) -> None:
+        self._tags_drawn = (self._view.tag, tags)
         self._tags.clear()
         with self._tags:
             for tag in tags:
@@ -143,10 +161,11 @@ class _RunsPage:
             self._view.ticked.remove(run_id)
         self._draw_comparison()
 
-    def _clear(self) -> None:
+    async def _clear(self) -> None:
         self._view.ticked.clear()
         self._draw_comparison()
-        self._draw()
+        self._order = None
+        await self._refresh()
 
     def _draw_comparison(self) -> None:
         rows = {row.run_id: row for row in self._facts.rows()}

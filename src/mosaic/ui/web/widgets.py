@@ -91,10 +91,11 @@ class Segmented(ui.element):
                 self._buttons[key].on("click", lambda key=key: self.choose(key), [])
         self._mark()
 
-    def choose(self, key: str) -> None:
+    def choose(self, key: str) -> Any:
+        """Answers what `on_change` does: NiceGUI waits for it where it takes time."""
         self.value = key
         self._mark()
-        self._on_change(key)
+        return self._on_change(key)
 
     def _mark(self) -> None:
         for name, element in self._buttons.items():
@@ -106,10 +107,10 @@ def toggle(html: str, value: bool, on_change: Callable[[bool], Any]) -> ui.html:
     element = raw(html, "m-toggle", "button").props(f"type=button aria-pressed={str(value).lower()}")
     state = {"on": value}
 
-    def flip() -> None:
+    def flip() -> Any:
         state["on"] = not state["on"]
         element.props(f"aria-pressed={str(state['on']).lower()}")
-        on_change(state["on"])
+        return on_change(state["on"])
 
     element.on("click", flip, [])
     return element

@@ -1,0 +1,70 @@
+"""What an evaluation or a tournament is asked for with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.section import Section
+from mosaic.core.errors import InputError
+from mosaic.policies.registry import parse_policy
+
+Kind: TypeAlias = Literal["evaluate", "tournament"]
+Agent: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+Policy: TypeAlias = Annotated[str, Field(min_length=1, max_length=1000)]
+MOST_GAMES = 20_000  # of one tournament, all pairs together
+
+
+class _Asked(Section):
+    environment: EnvironmentConfig
+    seed: int = Field(0, ge=0, lt=2**31, description="Same seed, same numbers.")
+    num_workers: int = Field(1, ge=1, le=64, description="Processes; the numbers do not depend on it.")
+    max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut; None: 10,000.")
+    record: bool = Field(True, description="Keep every episode, to be replayed.")
+
+
+class EvaluationRequest(_Asked):
+    agents: dict[Agent, Policy] = Field(min_length=1, max_length=1000, description="Agent or pattern → policy.")
+    episodes: int = Field(100, ge=1, le=10_000, description="How many, each on a seed of its own.")
+
+    @property
+    def policies(self) -> dict[str, str]:
+        return dict(self.agents)
+
+    @property
+    def total(self) -> int:
+        return self.episodes
+
+
+class TournamentRequest(_Asked):
+    entrants: tuple[Policy, ...] = Field(
+        alias="policies", min_length=2, max_length=20, description="Two or more policies, each named once."
+    )
+    games: int = Field(10, ge=1, le=1000, description="Games per ordered pair of seats.")
+
+    @property
+    def policies(self) -> dict[str, str]:
+        return {str(place): policy for place, policy in enumerate(self.entrants)}
+
+    @property
+    def total(self) -> int:
+        return self.games * len(self.entrants) * (len(self.entrants) - 1)
+
+
+Request: TypeAlias = EvaluationRequest | TournamentRequest
+MODELS: dict[Kind, type[EvaluationRequest] | type[TournamentRequest]] = {
+    "evaluate": EvaluationRequest,
+    "tournament": TournamentRequest,
+}
+
+
+def check_request(request: Request) -> None:
+    """What can be known to be wrong before anything is started."""
+    if request.total > MOST_GAMES:
+        raise InputError(f"These are {request.total:,} games, and at most {MOST_GAMES:,} are played. Ask for fewer.")
+    for policy in request.policies.values():
+        kind, _ = parse_policy(policy)
+        if kind.waits:
+            raise InputError(f"'{policy}' waits for a person, and nobody sits here. Play with it instead: open /play.")

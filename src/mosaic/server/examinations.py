@@ -1,0 +1,112 @@
+"""All evaluations and tournaments of a server: begun, found, stopped, and what is kept of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from mosaic.core.errors import InputError, unknown
+from mosaic.server.examination import RESULT, Examination, ExaminationRow
+from mosaic.server.examination_request import Kind, Request, check_request
+from mosaic.server.examiner import EPISODES
+from mosaic.server.matches import TooManyError
+from mosaic.server.programs import ForbiddenProgramsError, forbidden_in_match
+
+MOST_AT_ONCE, MOST_KEPT = 4, 30
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+_PATIENCE_S = 5.0
+
+
+class Examinations:
+    """Those under way are in memory, those that ended lie in `examinations` of the store."""
+
+    def __init__(self, home: Path, *, allow_programs: bool = False) -> None:
+        self._home, self._allow_programs = home, allow_programs
+        self._folder = home / "examinations"
+        self._lock = threading.Lock()
+        self._running: dict[str, Examination] = {}
+
+    def begin(self, kind: Kind, request: Request) -> ExaminationRow:
+        """Raises if the request names what must not be named, or cannot be meant."""
+        if not self._allow_programs:
+            forms = forbidden_in_match(request.environment, request.policies, self._home)
+            if forms:
+                raise ForbiddenProgramsError(forms)
+        check_request(request)
+        with self._lock:
+            if len(self._running) >= MOST_AT_ONCE:
+                raise TooManyError(f"{MOST_AT_ONCE} evaluations are under way; wait for one, or stop one.")
+            self._tidy()
+            name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+            folder = self._folder / name
+            folder.mkdir(parents=True)
+            made = Examination(name, kind, request, folder, self._home, lambda: self._forget(name))
+            self._running[name] = made
+            made.start()
+        return made.row()
+
+    def row(self, examination_id: str) -> ExaminationRow:
+        with self._lock:
+            running = self._running.get(examination_id)
+        if running is not None:
+            return running.row()
+        file = self._ended_file(examination_id)
+        if file is None:
+            raise unknown("evaluation", examination_id, [row.examination_id for row in self.rows()])
+        return ExaminationRow.model_validate_json(file.read_bytes())
+
+    def rows(self, kind: Kind | None = None) -> list[ExaminationRow]:
+        """The newest first, without their results."""
+        names = sorted((path.name for path in self._folder.glob("*") if _ID.fullmatch(path.name)), reverse=True)
+        found = []
+        for name in names:
+            with self._lock:
+                running = self._running.get(name)
+            file = self._ended_file(name)
+            if running is not None:
+                found.append(running.row())
+            elif file is not None:
+                found.append(ExaminationRow.model_validate_json(file.read_bytes()))
+        return [row.model_copy(update={"result": None}) for row in found if kind in (None, row.kind)]
+
+    def stop(self, examination_id: str) -> ExaminationRow:
+        with self._lock:
+            running = self._running.get(examination_id)
+        if running is not None:
+            running.stop()
+            running.join(_PATIENCE_S)
+        return self.row(examination_id)
+
+    def episode_file(self, examination_id: str, index: int) -> Path:
+        row = self.row(examination_id)
+        file = self._folder / row.examination_id / EPISODES / f"{index:06d}.json"
+        if not file.is_file():
+            raise InputError(f"The episode {index} of {row.examination_id} was not recorded; it has {row.total}.")
+        return file
+
+    def close(self) -> None:
+        with self._lock:
+            running = list(self._running.values())
+        for each in running:
+            each.stop()
+        for each in running:
+            each.join(_PATIENCE_S)
+
+    def _ended_file(self, examination_id: str) -> Path | None:
+        file = self._folder / examination_id / RESULT if _ID.fullmatch(examination_id) else None
+        return file if file is not None and file.is_file() else None
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._running.pop(name, None)
+
+    def _tidy(self) -> None:
+        """Room for one more: the oldest go with their episodes."""
+        kept = sorted(path for path in self._folder.glob("*") if _ID.fullmatch(path.name))
+        for path in kept[: max(0, len(kept) - MOST_KEPT + 1)]:
+            if path.name not in self._running:
+                shutil.rmtree(path)

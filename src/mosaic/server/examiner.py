@@ -1,0 +1,102 @@
+"""The process in which an evaluation is played: its order lies in a folder, its answers are lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from mosaic.core.errors import MosaicError
+from mosaic.server.examination_request import EvaluationRequest, TournamentRequest
+
+ORDER, EPISODES = "order.json", "episodes"
+_TELL_EVERY_S = 0.1
+
+
+def main(folder: Path) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # envs greet people on stdout
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    threading.Thread(target=_end_with_parent, daemon=True, name="parent-watch").start()
+    try:
+        say({"result": _examine(folder, say)})
+    except MosaicError as error:
+        say({"error": str(error)})
+    except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked must hear of it
+        traceback.print_exc()
+        say({"error": f"{type(error).__name__}: {error}"})
+
+
+def _end_with_parent() -> None:
+    """Stdin is a pipe that nobody writes to: it ends when the server does, however that dies."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    order = json.loads((folder / ORDER).read_bytes())
+    episodes = folder / EPISODES
+    tell = _Progress(say)
+    if order["kind"] == "evaluate":
+        return _evaluate(EvaluationRequest.model_validate(order["request"]), episodes, tell)
+    return _tournament(TournamentRequest.model_validate(order["request"]), episodes, tell)
+
+
+class _Progress:
+    """Says how many are done, not more often than anybody can read."""
+
+    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+        self._say, self._done, self._said_at = say, 0, float("-inf")
+
+    def __call__(self, result: object) -> None:
+        self._done += 1
+        if monotonic() - self._said_at >= _TELL_EVERY_S:
+            self._said_at = monotonic()
+            self._say({"done": self._done})
+
+
+def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress) -> dict[str, Any]:
+    from mosaic.evaluation.evaluate import evaluate
+
+    result = evaluate(
+        asked.environment,
+        asked.agents,
+        episodes=asked.episodes,
+        seed=asked.seed,
+        num_workers=asked.num_workers,
+        max_steps=asked.max_steps,
+        record_dir=episodes if asked.record else None,
+        on_episode=tell,
+    )
+    return result.to_json()
+
+
+def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress) -> dict[str, Any]:
+    from mosaic.evaluation.tournament import tournament
+
+    result = tournament(
+        asked.environment,
+        asked.entrants,
+        games=asked.games,
+        seed=asked.seed,
+        num_workers=asked.num_workers,
+        max_steps=asked.max_steps,
+        record_dir=episodes if asked.record else None,
+        on_game=tell,
+    )
+    games = [{key: value for key, value in game.to_json().items() if key != "game"} for game in result.results]
+    return {**result.to_json(), "episode_results": games}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,278 @@
+"""What everybody at a match knows, and what people may do to it.
+
+One lock guards it all. Screens call the methods from any thread; the match's own thread waits on the same lock until
+something changes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from typing import Any
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.spaces import objection
+from mosaic.policies.mapping import PolicyMapping
+from mosaic.server.match_actions import Choice, next_spots, press, spot_at
+from mosaic.server.match_advice import Advice
+from mosaic.server.match_keys import Binding, KeyMap, check_bindings, held_action
+from mosaic.server.match_pace import DEFAULT_TURNS_HZ
+from mosaic.server.match_person import read_action
+from mosaic.server.match_request import MatchRequest
+from mosaic.server.match_seats import Seats, Viewer, acts_for, who_acts
+
+STATE_EVERY_S = 0.2  # of a game in real time; its pictures tell more often how it stands
+
+
+class Phase(StrEnum):
+    OPENING = auto()
+    PLAYING = auto()
+    OVER = auto()
+    FAILED = auto()
+    ENDED = auto()
+
+
+class MatchEndedError(MosaicError):
+    """Nothing can be done to it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The newest picture. `number` grows with every one."""
+
+    number: int
+    header: Mapping[str, Any]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    step: int
+    agent: AgentID
+    policy: PolicyID
+    text: str
+
+
+class Table:
+    """Methods take the lock themselves, except those that say otherwise."""
+
+    def __init__(self, match_id: str, request: MatchRequest, clock: Callable[[], float]) -> None:
+        self.id, self.request, self.clock = match_id, request, clock
+        self.changed = threading.Condition()
+        self.version = 0  # grows with every change that viewers are told
+        self.told_at_s = -math.inf
+        # who is there
+        self.seats = Seats(PolicyMapping.of(request.agents))
+        self.viewers: list[Viewer] = []
+        self.unwatched_since = clock()
+        # what was asked for
+        self.paused, self.steps_asked = False, 0
+        self.restart_asked = False
+        self.restart_seed: int | None = None
+        self.ending = ""  # why it shall end
+        self.recording, self.thinking = request.record, False
+        self.answers: dict[AgentID, Action] = {}
+        # how it stands
+        self.spec: EnvSpec | None = None
+        self.agents: tuple[AgentID, ...] = ()
+        self.key_maps: dict[AgentID, KeyMap] = {}
+        self.real_time, self.rate_hz, self.due_s = False, request.rate_hz or DEFAULT_TURNS_HZ, 0.0
+        self.phase, self.error, self.note, self.result = Phase.OPENING, "", "", ""
+        self.episode, self.seed, self.step = 0, request.seed, 0
+        self.turn: Turn | None = None
+        self.choices: dict[AgentID, tuple[Choice, ...]] = {}
+        self.last_actions: dict[AgentID, Action] = {}
+        self.moves: list[Move] = []
+        self.returns: dict[AgentID, float] = {}
+        self.advice: Advice | None = None
+        self.frame: Frame | None = None
+        self.kept: list[str] = []
+
+    def join(self, viewer: Viewer) -> None:
+        with self.changed:
+            self.check_alive()
+            self.viewers.append(viewer)
+            self.tell()
+
+    def leave(self, viewer: Viewer) -> None:
+        with self.changed:
+            if viewer in self.viewers:
+                self.viewers.remove(viewer)
+            if not self.viewers:
+                self.unwatched_since = self.clock()
+            self.tell()
+
+    def act(self, viewer: Viewer, agent: AgentID | None, data: Any) -> None:
+        with self.changed:
+            agent = self._who(viewer, agent)
+            self._answer(agent, read_action(self.known_spec.action_spaces[agent], data))
+
+    def press(self, viewer: Viewer, agent: AgentID | None, spot: str) -> None:
+        with self.changed:
+            self._press(viewer, self._who(viewer, agent), spot)
+
+    def click(self, viewer: Viewer, agent: AgentID | None, x: float, y: float) -> None:
+        with self.changed:
+            agent = self._who(viewer, agent)
+            self._press(viewer, agent, spot_at(self.choices.get(agent, ()), viewer.path, x, y))
+
+    def key(self, viewer: Viewer, code: str, key: str, down: bool) -> None:
+        """In real time keys are held; in games of turns going down chooses."""
+        with self.changed:
+            self.check_alive()
+            if not down:
+                viewer.held.pop(code, None)
+                return
+            viewer.held[code] = viewer.tapped[code] = None
+            acting = [a for a in self.mine(viewer) if self.turn is not None and a in self.turn.observations]
+            if self.real_time or not acting or self.phase is not Phase.PLAYING:
+                return
+            typed = [s.id for s in next_spots(self.choices.get(acting[0], ()), viewer.path) if s.key and s.key == key]
+            if typed:
+                self._press(viewer, acting[0], typed[0])
+                return
+            bindings = self.bindings_of(viewer, acting[0])
+            if any(code in binding.keys for binding in bindings):
+                keys = self.key_maps[acting[0]]
+                self._answer(acting[0], held_action(keys, bindings, tuple(viewer.held), viewer.axes))
+
+    def axes(self, viewer: Viewer, values: tuple[float, ...]) -> None:
+        viewer.axes = values  # one assignment: the next step reads the old or the new
+
+    def bind(self, viewer: Viewer, bindings: list[Binding] | None) -> None:
+        with self.changed:
+            space = next((self.known_spec.action_spaces[agent] for agent in self.agents), None)
+            viewer.bindings = None if bindings is None or space is None else check_bindings(space, bindings)
+            self.tell()
+
+    def pause(self, on: bool) -> None:
+        with self.changed:
+            self.paused, self.steps_asked = on, 0
+            self.tell()
+
+    def step_once(self) -> None:
+        """One env step while it is paused; a game that runs is paused by it."""
+        with self.changed:
+            self.paused = True
+            self.steps_asked += 1
+            self.tell()
+
+    def restart(self, seed: int | None = None) -> None:
+        with self.changed:
+            self.check_alive()
+            self.restart_asked, self.restart_seed = True, seed
+            self.tell()
+
+    def set_rate(self, hz: float) -> None:
+        with self.changed:
+            self.rate_hz, self.due_s = hz, self.clock()
+            self.tell()
+
+    def record(self, on: bool) -> None:
+        with self.changed:
+            self.recording = on
+            self.tell()
+
+    @property
+    def acting(self) -> tuple[AgentID, ...]:
+        live = self.phase is Phase.PLAYING
+        return tuple(self.turn.observations) if self.turn is not None and live else ()
+
+    def axes_of(self, agent: AgentID) -> int:
+        """How many axes a mouse or gamepad can move."""
+        space = self.known_spec.action_spaces[agent]
+        return int(space.shape[0]) if space.dtype is not None and space.dtype.kind == "f" and space.shape else 0
+
+    @property
+    def known_spec(self) -> EnvSpec:
+        if self.spec is None:
+            raise MatchEndedError("The match has not begun.")
+        return self.spec
+
+    def check_alive(self) -> None:
+        if self.phase is Phase.ENDED:
+            raise MatchEndedError(f"This match has ended: {self.ending or self.error}")
+
+    def tell(self) -> None:
+        self.version += 1
+        self.told_at_s = self.clock()
+        self.changed.notify_all()
+        for viewer in self.viewers:
+            viewer.notify()
+
+    def mine(self, viewer: Viewer) -> list[AgentID]:
+        return acts_for(viewer, self.viewers, [agent for agent in self.agents if self.seats.is_human(agent)])
+
+    def _who(self, viewer: Viewer, wanted: AgentID | None) -> AgentID:
+        self.check_alive()
+        if self.phase is Phase.OVER:
+            raise InputError("The episode is over. Restart to play again.")
+        if self.phase is Phase.FAILED:
+            raise InputError(f"The episode cannot go on: {self.error} Restart to play again.")
+        known = wanted is not None and wanted in self.agents
+        if wanted is not None and not known:
+            raise InputError(f"There is no agent '{wanted}' in this match. Agents: {', '.join(self.agents)}.")
+        human = wanted is not None and self.seats.is_human(wanted)
+        acting = [agent for agent in self.acting if wanted is not None or self.real_time or agent not in self.answers]
+        return who_acts(wanted, self.mine(viewer), acting, human)
+
+    def _press(self, viewer: Viewer, agent: AgentID, spot: str) -> None:
+        pressed = press(self.choices.get(agent, ()), viewer.path, spot)
+        viewer.path = pressed.path
+        if pressed.action is None:
+            self.tell()
+        else:
+            self._answer(agent, pressed.action)
+
+    def _answer(self, agent: AgentID, action: Action) -> None:
+        turn = self.turn
+        mask = None if turn is None else turn.action_masks.get(agent)
+        problem = objection(self.known_spec.action_spaces[agent])(action, mask)
+        if problem:
+            raise InputError(f"'{agent}' may not play {problem}.")
+        self.answers[agent] = action
+        self.tell()
+
+    def bindings_of(self, viewer: Viewer, agent: AgentID) -> tuple[Binding, ...]:
+        """Two people at one keyboard have a hand each; one alone has both."""
+        if viewer.bindings is not None:
+            return tuple(binding for binding in viewer.bindings if binding.agent in (None, agent))
+        keys, mine = self.key_maps[agent], self.mine(viewer)
+        if len(mine) < 2:
+            return keys.both
+        return (keys.left, keys.right)[mine.index(agent)] if mine.index(agent) < 2 else ()
+
+    def _held(self, agent: AgentID) -> Action:
+        """What the person who plays the agent holds now."""
+        keys = self.key_maps[agent]
+        for viewer in self.viewers:
+            if agent in self.mine(viewer):
+                held = tuple({**viewer.tapped, **viewer.held})
+                found = held_action(keys, self.bindings_of(viewer, agent), held, viewer.axes)
+                if found is not None:
+                    return found
+        last = self.last_actions.get(agent)
+        if last is not None:
+            return last
+        return keys.rest if keys.rest is not None else self.choices[agent][0].action
+
+    def take_answers(self, turn: Turn) -> dict[AgentID, Action]:
+        taken: dict[AgentID, Action] = {}
+        for agent in turn.observations:
+            if self.seats.is_human(agent):
+                taken[agent] = self.answers[agent] if agent in self.answers else self._held(agent)
+        self.answers.clear()
+        self.last_actions.update(taken)
+        for viewer in self.viewers:
+            viewer.tapped.clear()
+            viewer.path = ()
+        return taken
+
+    def is_due(self) -> bool:
+        return self.clock() - self.told_at_s >= STATE_EVERY_S

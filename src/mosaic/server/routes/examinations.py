@@ -1,0 +1,91 @@
+"""Evaluations and tournaments: begin one, see how far it is, read what it found, replay an episode behind it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field, ValidationError
+
+from mosaic.config.documents import read_json
+from mosaic.config.explain import explain_settings
+from mosaic.core.errors import FormatError, InputError
+from mosaic.runners.record import load_episode
+from mosaic.server.answers import Answer
+from mosaic.server.examination import ExaminationRow
+from mosaic.server.examination_request import MODELS, Kind
+from mosaic.server.examinations import Examinations
+from mosaic.server.matches import Matches
+
+
+class OpenedReplay(Answer):
+    replay_id: str = Field(description="Of /replays/{replay_id}.")
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+def routes(examinations: Examinations, matches: Matches) -> APIRouter:
+    router = APIRouter(tags=["evaluation"])
+    for kind in MODELS:
+        _add(router, kind, examinations, matches)
+    return router
+
+
+def _add(router: APIRouter, kind: Kind, examinations: Examinations, matches: Matches) -> None:
+    path = f"/{kind}"
+
+    @router.post(path, status_code=201, operation_id=f"begin_{kind}", openapi_extra=_describe(kind))
+    def begin(body: Annotated[bytes, Depends(_body)]) -> ExaminationRow:
+        """Begins in the background and answers at once; ask again for how far it is."""
+        return examinations.begin(kind, _read(kind, body))
+
+    @router.get(path, operation_id=f"list_{kind}")
+    def list_them() -> list[ExaminationRow]:
+        """The newest first, without their results."""
+        return examinations.rows(kind)
+
+    @router.get(f"{path}/{{examination_id}}", operation_id=f"show_{kind}")
+    def show(examination_id: str) -> ExaminationRow:
+        return examinations.row(examination_id)
+
+    @router.post(f"{path}/{{examination_id}}/stop", operation_id=f"stop_{kind}")
+    def stop(examination_id: str) -> ExaminationRow:
+        """Ends it without a result."""
+        return examinations.stop(examination_id)
+
+    @router.get(f"{path}/{{examination_id}}/episodes/{{index}}", operation_id=f"episode_of_{kind}")
+    def episode(examination_id: str, index: int) -> Response:
+        """The record of one episode, as a file that `mosaic replay` reads."""
+        text = examinations.episode_file(examination_id, index).read_text(encoding="utf-8")
+        name = f"{examination_id}-{index:06d}.episode.json"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(text, media_type="application/json", headers=headers)
+
+    @router.post(f"{path}/{{examination_id}}/episodes/{{index}}/replay", status_code=201, operation_id=f"replay_{kind}")
+    def replay(examination_id: str, index: int) -> OpenedReplay:
+        """Begins to draw one episode."""
+        opened = matches.replay(load_episode(examinations.episode_file(examination_id, index)))
+        return OpenedReplay(replay_id=opened.id)
+
+
+def _read(kind: Kind, body: bytes) -> Any:
+    try:
+        data = read_json(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"The body is not a JSON document: {error}.") from error
+    if not isinstance(data, dict):
+        raise FormatError("The body is not a JSON object with 'environment' and policies.")
+    model = MODELS[kind]
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InputError(explain_settings(error, model)) from error
+
+
+def _describe(kind: Kind) -> dict[str, Any]:
+    schema = MODELS[kind].model_json_schema()
+    defs = schema.pop("$defs", {})
+    schema["properties"]["environment"] = defs["EnvironmentConfig"]
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,78 @@
+"""What an environment is, as far as a form must know: made once and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import get_args
+
+from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, EnvID
+from mosaic.envs.catalog import entries, make_env
+from mosaic.envs.describe import describe_space
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.family import EnvEntry
+
+
+@dataclass(frozen=True, slots=True)
+class EnvLook:
+    env: EnvID
+    agents: tuple[AgentID, ...]
+    turn_based: bool
+    competitive: bool
+    spaces: Mapping[AgentID, str]
+    policies: Mapping[PolicyConfiguration, Mapping[AgentID, str]]  # who learns what by default
+
+    @property
+    def words(self) -> str:
+        count = len(self.agents)
+        if count == 1:
+            return "1 agent"
+        order = "turn-based" if self.turn_based else "simultaneous"
+        return f"{count} · {order}" if count else "agents come and go"
+
+    @property
+    def holds_tournaments(self) -> bool:
+        return len(self.agents) == 2 and self.competitive
+
+
+@cache
+def catalog() -> tuple[EnvEntry, ...]:
+    return tuple(entries())
+
+
+@cache
+def look_at(env: EnvID) -> EnvLook:
+    """Raises if the env cannot be made."""
+    made = make_env(env)
+    try:
+        spec = made.spec
+    finally:
+        made.close()
+    seen, done = spec.observation_spaces, spec.action_spaces
+    spaces = {
+        agent: f"sees {describe_space(seen[agent])}, acts {describe_space(done[agent])}"
+        for agent in spec.possible_agents
+    }
+    facts = spec.facts
+    return EnvLook(env, spec.possible_agents, facts.turn_based, facts.competitive, spaces, _policies(spec))
+
+
+def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
+    from mosaic.learners.casting import read_casting
+
+    found: dict[PolicyConfiguration, dict[AgentID, str]] = {}
+    for paradigm in get_args(PolicyConfiguration):
+        config = RunConfig(environment=EnvironmentConfig(env_id=spec.env_id), policy_configuration=paradigm)
+        try:
+            plan = read_casting(config, spec).plan
+        except InputError:
+            continue  # the env cannot name its agents ahead: there are no rows to fill
+        found[paradigm] = {
+            agent: plan.names[place] for agent, place in zip(spec.possible_agents, plan.policy_of, strict=True)
+        }
+    return found

@@ -1,0 +1,88 @@
+"""Who may be played against: policies that fit an environment, and matches that start at a click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.envs.catalog import make_env
+from mosaic.envs.family import split_version
+from mosaic.policies.uci.programs import missing_stockfish
+from mosaic.store.state import State
+from mosaic.store.summary import RunSummary
+
+_MOST_RUNS = 12
+_TRAINED = frozenset({State.FINISHED, State.STOPPED, State.RUNNING, State.PAUSED})
+_FITTING: Mapping[str, tuple[PolicyID, ...]] = {
+    "classic/tictactoe": ("minimax", "minimax:depth=2"),
+    "classic/connect_four": ("minimax:depth=6", "minimax:depth=2", "minimax"),
+    "classic/chess": ("stockfish:elo=1350", "stockfish:skill=0,depth=1", "stockfish:time_s=0.2"),
+    "mpe/simple_spread": ("nearest_landmark",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    title: str
+    words: str
+    env: EnvID
+    agents: tuple[tuple[str, PolicyID], ...]
+
+
+QUICK = (
+    Quick(
+        "Tic-tac-toe", "against perfect play", "classic/tictactoe_v3", (("player_1", "human"), ("player_2", "minimax"))
+    ),
+    Quick(
+        "Connect Four",
+        "against six plies of search",
+        "classic/connect_four_v3",
+        (("player_0", "human"), ("player_1", "minimax:depth=6")),
+    ),
+    Quick(
+        "Chess",
+        "against Stockfish at 1350 Elo",
+        "classic/chess_v6",
+        (("player_0", "human"), ("player_1", "stockfish:elo=1350")),
+    ),
+    Quick("Chess for two", "two people, one board", "classic/chess_v6", (("*", "human"),)),
+    Quick(
+        "Cooperative Pong",
+        "two paddles, one keyboard: W S and ↑ ↓",
+        "butterfly/cooperative_pong_v5",
+        (("*", "human"),),
+    ),
+    Quick("Cart Pole", "balance it with the arrow keys", "gym/CartPole-v1", (("*", "human"),)),
+)
+
+
+@cache
+def env_agents(env: EnvID) -> tuple[AgentID, ...]:
+    """Made once to be asked."""
+    made = make_env(env)
+    try:
+        return made.possible_agents
+    finally:
+        made.close()
+
+
+def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:
+    """Persons first, then what knows the game, what was trained in it, and chance."""
+    name = split_version(env)[0]
+    known = _FITTING.get(name, ())
+    if name == "classic/chess" and missing_stockfish() is not None:
+        known = ()
+    runs = [f"run:{row.run_id}" for row in rows if row.env == env and row.state in _TRAINED and row.env_steps]
+    return ["human", *known, *runs[:_MOST_RUNS], "random"]
+
+
+def first_seats(
+    env: EnvID, agents: tuple[AgentID, ...], opponent: PolicyID, offers: list[PolicyID]
+) -> dict[AgentID, PolicyID]:
+    """The person has the first place; the others get the opponent, or the first policy that fits."""
+    other = opponent or next((policy for policy in offers if policy != "human"), "random")
+    if len(agents) == 1:
+        return {agents[0]: opponent or "human"}
+    return {agent: "human" if place == 0 else other for place, agent in enumerate(agents)}

@@ -1,0 +1,173 @@
+"""How one setting of a pydantic model looks in a form: its widget, its words, and text as a value of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from mosaic.config.documents import read_json
+from mosaic.config.yaml12 import read_scalar, read_yaml
+from mosaic.core.complaints import demand, did_you_mean, suggestion
+
+_UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their units
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaField:
+    name: str
+    widget: Literal["switch", "choice", "text"]
+    help: str
+    types: frozenset[str]  # of JSON
+    default: Any  # None where it is required, too
+    required: bool
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+    bounds: str = ""
+
+    @property
+    def title(self) -> str:
+        suffix = next((end for end in _UNITS if self.unit and self.name.endswith(end)), "")
+        words = self.name.removesuffix(suffix).strip("_").replace("_", " ")
+        return words[:1].upper() + words[1:]
+
+    @property
+    def optional(self) -> bool:
+        return "null" in self.types
+
+    @property
+    def nothing(self) -> str:
+        """What stands for None: its help says what that means."""
+        return "auto" if "None" in self.help else "none"
+
+
+def fields_of(model: type[BaseModel]) -> list[SchemaField]:
+    schema = model.model_json_schema()
+    required = set(schema.get("required", ()))
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()
+                if not field.is_required()}  # fmt: skip
+    plain = json.loads(json.dumps(defaults, default=_as_json))
+    return [
+        _field(name, spec, schema.get("$defs", {}), plain.get(name), name in required)
+        for name, spec in schema["properties"].items()
+    ]
+
+
+def _as_json(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+
+
+def _field(name: str, spec: Mapping[str, Any], defs: Mapping[str, Any], default: Any, required: bool) -> SchemaField:
+    parts = list(_parts(spec, defs))
+    types = frozenset(part["type"] for part in parts if "type" in part)
+    choices = tuple(word for part in parts for word in part.get("enum", ()))
+    bounds = next((text for part in parts if (text := _bounds(part))), "")
+    unit = spec.get("unit") or next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
+    closed = bool(choices) and all("enum" in part or part.get("type") == "null" for part in parts)
+    widget: Literal["switch", "choice", "text"] = "text"
+    if closed:
+        widget = "choice"
+    elif types == {"boolean"}:
+        widget = "switch"
+    return SchemaField(
+        name, widget, spec.get("description", ""), types, default, required, choices if closed else (), unit, bounds
+    )
+
+
+def _parts(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The members of a union; a reference as what it refers to."""
+    if "$ref" in spec:
+        yield from _parts(defs[spec["$ref"].rpartition("/")[2]], defs)
+    elif "const" in spec:
+        yield {**spec, "enum": [spec["const"]]}
+    elif "anyOf" in spec:
+        for part in spec["anyOf"]:
+            yield from _parts(part, defs)
+    else:
+        yield spec
+
+
+def _bounds(spec: Mapping[str, Any]) -> str:
+    low, high = spec.get("minimum"), spec.get("maximum")
+    above, below = spec.get("exclusiveMinimum"), spec.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f"{_number(low)} to {_number(high)}"
+    words = [
+        f"more than {_number(above)}" if above is not None else "",
+        f"at least {_number(low)}" if low is not None else "",
+        f"less than {_number(below)}" if below is not None else "",
+        f"at most {_number(high)}" if high is not None else "",
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:g}"
+
+
+def as_text(value: Any) -> str:
+    """What stands in the field for a value; nothing stands for None."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case list() | tuple() | dict() | bool():
+            return json.dumps(value)
+        case _:
+            return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def from_text(field: SchemaField, text: str) -> Any:
+    """What was typed, as the value it means. What has no meaning stays text: the model then says what it wants."""
+    text = text.strip()
+    if not text:
+        return None if field.optional or field.required else _empty(field)
+    if field.types <= {"string", "null"}:
+        return text
+    try:
+        if text[0] in '[{"':
+            return read_json(text)
+        if "array" in field.types and ("," in text or not field.types & {"integer", "number"}):
+            return read_yaml(f"[{text}]")
+        return read_scalar(text)
+    except (ValueError, yaml.YAMLError):
+        return text
+
+
+def _empty(field: SchemaField) -> Any:
+    if "array" in field.types:
+        return []
+    return {} if "object" in field.types else field.default
+
+
+def complaints(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, str]:
+    """Setting → what is wrong with it, in the model's own judgement; "" for what concerns several."""
+    try:
+        model.model_validate(dict(values))
+    except ValidationError as error:
+        found: dict[str, str] = {}
+        for each in error.errors(include_url=False):
+            name = str(each["loc"][0]) if each["loc"] else ""
+            if name in model.model_fields or not name:
+                found.setdefault(name, _words(each))
+            else:
+                found.setdefault("", f"There is no option '{name}'.{did_you_mean(name, model.model_fields)}")
+        return found
+    return {}
+
+
+def _words(complaint: ErrorDetails) -> str:
+    if complaint["type"] == "missing":
+        return "It is required."
+    text = f"{demand(complaint)}.{suggestion(complaint)}"
+    return text[:1].upper() + text[1:]
+
+
+def shown_default(field: SchemaField, default: Any) -> str:
+    return as_text(default) or field.nothing
