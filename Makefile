@@ -51,6 +51,10 @@ bench:
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/runs.py
 	$(BIN)/python benchmarks/tabular.py
+	$(BIN)/python benchmarks/ppo.py
+	$(BIN)/python benchmarks/dqn.py
+	$(BIN)/python benchmarks/fastlane.py
+	$(BIN)/python benchmarks/web.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import cycle
 from multiprocessing.connection import Connection
+from os import cpu_count, getloadavg
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -244,7 +245,8 @@ def slow_down(
     mean, low, high = estimate_mean(slower)
     assert mean is not None and low is not None and high is not None, "an interval needs two repeats or more"  # noqa: PT018
     who, goal = ("nobody looks", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
-    print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats")
+    load = f"load {getloadavg()[0]:.1f} on {cpu_count()} cores"  # where cores are short, the camera's thread has none
+    print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats, {load}")
     say(f"training slow-down, {who}, upper end of 95 %, %", high, goal)
 
 

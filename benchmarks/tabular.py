@@ -240,9 +240,11 @@ def cluster(repeats: int) -> None:
         where = (GAME, "q_learning", AGAINST_RANDOM, 7, "random")
         if name == "mpi":
             return MpiTraining(*where, ranks=2, merge_every=2_000_000)
+        if name == "mpi server":
+            return MpiTraining(*where, ranks=2, merge_every=2_000_000, mode="server")
         return RayTraining(*where, actors=2, merge_every=2_000_000)
 
-    for name, at_least in (("mpi", 1.4), ("ray", 1.3)):
+    for name, at_least in (("mpi", 1.4), ("mpi server", 1.4), ("ray", 1.3)):
         training = spread(name)
         try:
             training.advance(100_000)

@@ -10,6 +10,7 @@ def warm() -> float:
     start = perf_counter()
     _search()
     _tables()
+    _networks()
     return perf_counter() - start
 
 
@@ -36,6 +37,28 @@ def _tables() -> None:
         TwinTraining(lake, "q_learning", options, 0).advance(10)
     learner = TabularLearner(4, 2)
     learner.update(0, learner.select_action(0), 1.0, 1, False)
+
+
+def _networks() -> None:
+    """Rollout, update and one decision; envs with a kernel of their own add little."""
+    from contextlib import closing
+
+    from mosaic.config.run import RunConfig
+    from mosaic.learners.assembly import assemble
+    from mosaic.learners.dqn_assembly import assemble_dqn
+    from mosaic.learners.dqn_options import DqnOptions
+    from mosaic.learners.ppo_options import PpoOptions
+    from mosaic.policies.network import NetworkPolicyController
+
+    for name, paradigm in (("gym/CartPole-v1", "parameter_sharing"), ("classic/connect_four_v3", "self_play")):
+        document = {"environment": {"env_id": name, "num_envs": 2}, "policy_configuration": paradigm}
+        assembled = assemble(RunConfig.model_validate(document), PpoOptions(n_steps=4, batch_size=4, n_epochs=1))
+        with closing(assembled.learner) as learner:
+            learner.iterate()
+            NetworkPolicyController(assembled.architectures[0], learner.weights(0), {}, {})
+    cartpole = RunConfig.model_validate({"environment": {"env_id": "gym/CartPole-v1"}})
+    with closing(assemble_dqn(cartpole, DqnOptions(learning_starts=4, batch_size=4, buffer_size=100)).learner) as dqn:
+        dqn.iterate()
 
 
 if __name__ == "__main__":

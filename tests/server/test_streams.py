@@ -18,6 +18,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.client import RemoteRun, ServerError, UnreachableError
 from mosaic.server.routes.events import messages
 from mosaic.store.state import State
+from mosaic.telemetry.event import encode
 from mosaic.telemetry.reader import read_events
 from mosaic.telemetry.writer import EventWriter
 
@@ -179,7 +180,7 @@ def test_messages_hold_every_event_once(sizes: list[int], small: int) -> None:
         {"kind": "alert", "seq": seq, "attempt": 1, "timestamp": 0.0, "message": text}
         for seq, text in enumerate(texts, 1)
     ]
-    sent = list(messages(events))  # type: ignore[arg-type]
+    sent = list(messages(encode(event).decode() for event in events))
     assert [json.loads(line)["seq"] for text in sent for line in text.split("\n")] == [e["seq"] for e in events]
     assert all(len(text) <= (256 << 10) or "\n" not in text for text in sent)
 

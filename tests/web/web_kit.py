@@ -17,6 +17,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.secret import ensure_token
 
 PATIENCE_MS = 60_000
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
     "--headless",
@@ -129,6 +130,12 @@ class Tab:
 
     def close(self) -> None:
         self.context.close()
+
+
+def keep_picture(page: Page, name: str) -> None:
+    """For people to look at after the tests: build/screenshots/NAME.png."""
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 COUNT_PIXELS = """([selector, colour]) => {

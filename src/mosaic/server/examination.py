@@ -55,7 +55,7 @@ class Examination:
         self._thread = threading.Thread(target=self._listen, name=f"examination-{examination_id}", daemon=True)
 
     def start(self) -> None:
-        asked = self._request.model_dump(mode="json", by_alias=True)
+        asked = self._request.model_dump(mode="json")
         write_atomic(self.folder / ORDER, json.dumps({"kind": self.kind, "request": asked}))
         with (self.folder / LOG).open("w") as log:
             self._process = subprocess.Popen(
@@ -90,7 +90,7 @@ class Examination:
                 ended=self._end,
                 done=self._done,
                 total=self._request.total,
-                request=self._request.model_dump(mode="json", by_alias=True),
+                request=self._request.model_dump(mode="json"),
                 result=self._result,
                 error=self._error,
             )

@@ -30,7 +30,8 @@ class EvaluationRequest(_Asked):
     episodes: int = Field(100, ge=1, le=10_000, description="How many, each on a seed of its own.")
 
     @property
-    def policies(self) -> dict[str, str]:
+    def references(self) -> dict[str, str]:
+        """Where each policy is named → the policy."""
         return dict(self.agents)
 
     @property
@@ -39,18 +40,18 @@ class EvaluationRequest(_Asked):
 
 
 class TournamentRequest(_Asked):
-    entrants: tuple[Policy, ...] = Field(
-        alias="policies", min_length=2, max_length=20, description="Two or more policies, each named once."
+    policies: tuple[Policy, ...] = Field(
+        min_length=2, max_length=20, description="Two or more policies, each named once."
     )
     games: int = Field(10, ge=1, le=1000, description="Games per ordered pair of seats.")
 
     @property
-    def policies(self) -> dict[str, str]:
-        return {str(place): policy for place, policy in enumerate(self.entrants)}
+    def references(self) -> dict[str, str]:
+        return {str(place): policy for place, policy in enumerate(self.policies)}
 
     @property
     def total(self) -> int:
-        return self.games * len(self.entrants) * (len(self.entrants) - 1)
+        return self.games * len(self.policies) * (len(self.policies) - 1)
 
 
 Request: TypeAlias = EvaluationRequest | TournamentRequest
@@ -64,7 +65,7 @@ def check_request(request: Request) -> None:
     """What can be known to be wrong before anything is started."""
     if request.total > MOST_GAMES:
         raise InputError(f"These are {request.total:,} games, and at most {MOST_GAMES:,} are played. Ask for fewer.")
-    for policy in request.policies.values():
+    for policy in request.references.values():
         kind, _ = parse_policy(policy)
         if kind.waits:
             raise InputError(f"'{policy}' waits for a person, and nobody sits here. Play with it instead: open /play.")

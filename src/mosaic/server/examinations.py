@@ -33,7 +33,7 @@ class Examinations:
     def begin(self, kind: Kind, request: Request) -> ExaminationRow:
         """Raises if the request names what must not be named, or cannot be meant."""
         if not self._allow_programs:
-            forms = forbidden_in_match(request.environment, request.policies, self._home)
+            forms = forbidden_in_match(request.environment, request.references, self._home)
             if forms:
                 raise ForbiddenProgramsError(forms)
         check_request(request)

@@ -86,7 +86,7 @@ def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress) -> di
 
     result = tournament(
         asked.environment,
-        asked.entrants,
+        asked.policies,
         games=asked.games,
         seed=asked.seed,
         num_workers=asked.num_workers,

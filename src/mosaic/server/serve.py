@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
 
 import uvicorn
 from fastapi import FastAPI
@@ -24,6 +27,19 @@ from mosaic.store.home import Store
 _PATIENCE_S = 3  # for requests under way when the server ends
 
 
+class Listening(NamedTuple):
+    """A server that can be reached from now on, though it answers a moment later."""
+
+    address: str
+    token: str
+    app: FastAPI
+    end: Callable[[], None]
+
+    def link(self, path: str, **query: str) -> str:
+        """That a browser can open. The token in it is turned into a cookie."""
+        return f"{self.address}{path}?{urlencode({**query, 'token': self.token})}"
+
+
 def _say(text: str) -> None:
     print(text, flush=True)  # whoever started us through a pipe waits for the address
 
@@ -40,6 +56,7 @@ def serve(
     further_hosts: Iterable[str] = (),
     doctor: Callable[[], Iterable[Finding]] = tuple,
     add_pages: Callable[[FastAPI], None] | None = None,
+    greet: Callable[[Listening], None] | None = None,
     say: Callable[[str], None] = _say,
 ) -> None:
     """Returns after Ctrl-C. Runs go on; what waits in the queue waits for the next server."""
@@ -56,21 +73,29 @@ def serve(
         limits=limits or machine_limits(),
         retries=retries,
     )
+    os.environ["MOSAIC_HOME"] = str(store.home)  # `run:` policies of matches are found in the same store
     listener = _listen(host, port)
     with listener:
         app = create_app(store.home, settings, doctor)
         if add_pages is not None:
             add_pages(app)
         server = uvicorn.Server(_config(app))
-        say(f"Mosaic listens on {_address(listener)}")
+        listening = Listening(_address(listener), read_token(store.home), app, lambda: _end(server))
+        say(f"Mosaic listens on {listening.address}")
         if add_pages is not None:
-            say(f"Open {_address(listener)}/?token={read_token(store.home)}")
+            say(f"Open {listening.link('/')}")
         say(f"Its token lies in {token_file(store.home)}; programs of this user find it there by themselves.")
         if allow_programs:
             say("Requests may name code and programs: whoever has the token can run anything as this user.")
+        if greet is not None:
+            greet(listening)
         with suppress(KeyboardInterrupt):  # how a server is meant to end
             server.run([listener])
     say("The server has ended. Runs under way go on.")
+
+
+def _end(server: uvicorn.Server) -> None:
+    server.should_exit = True
 
 
 def _config(app: object) -> uvicorn.Config:

@@ -7,7 +7,7 @@ run has ended and everything was sent, the server closes with 1000 and the run's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -16,64 +16,92 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.desk import Desk
-from mosaic.server.ending import ENDED_CODE, GONE_CODE, final_state, reason
+from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
+from mosaic.server.event_feed import EventFeed, Line, read_lines
+from mosaic.server.sharing import Shared
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.event import MetricEvent, encode
 from mosaic.telemetry.reader import EventTail
 
-POLL_S = 0.05
 _MOST_EVENTS = 500
 _MOST_BYTES = 256 << 10
 
 
 def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
+    feeds: Shared[RunFolder, EventFeed] = Shared(EventFeed)
 
     @router.websocket("/runs/{ref}/events")
     async def events(socket: WebSocket, ref: str, after_seq: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> None:
         folder = await run_in_threadpool(desk.folder, ref)
         await socket.accept()
-        leaving = asyncio.create_task(_until_gone(socket))
-        try:
-            with EventTail(folder.metrics, after_seq) as tail:
-                await _stream(socket, folder, tail, leaving)
-        except WebSocketDisconnect:
-            pass  # whoever listened has left; it asks again from where it was
-        except MosaicError as error:
-            await socket.close(GONE_CODE, reason(str(error)))
-        finally:
-            leaving.cancel()
+        with feeds.lend(folder) as feed:
+            listener = _Listener(socket, folder, feed, after_seq)
+            try:
+                await listener.attend()
+            except WebSocketDisconnect:
+                pass  # whoever listened has left; it asks again from where it was
+            except MosaicError as error:
+                await socket.close(GONE_CODE, reason(str(error)))
+            finally:
+                listener.leave()
 
     return router
 
 
-async def _stream(socket: WebSocket, folder: RunFolder, tail: EventTail, leaving: asyncio.Task[None]) -> None:
-    while not leaving.done():
-        end = await run_in_threadpool(final_state, folder)  # asked first: nothing is stored after the end
-        while not leaving.done() and (events := await run_in_threadpool(tail.read)):
-            for message in messages(events):
-                await socket.send_text(message)
-        if leaving.done():
-            return
-        if end is not None:
-            await socket.close(ENDED_CODE, end)
-            return
-        await asyncio.wait([leaving], timeout=POLL_S)
+class _Listener:
+    """Reads the file until it has caught up with the feed, and again whenever it falls behind."""
+
+    def __init__(self, socket: WebSocket, folder: RunFolder, feed: EventFeed, after_seq: int) -> None:
+        self._socket, self._folder, self._feed, self._seq = socket, folder, feed, after_seq
+        self._bell = asyncio.Event()
+        self._leaving = asyncio.create_task(_until_gone(socket))
+        self._leaving.add_done_callback(lambda _: self._bell.set())
+        feed.ring(self._bell)
+
+    async def attend(self) -> None:
+        while not self._leaving.done():
+            self._bell.clear()
+            over = self._feed.over.done()
+            lines = self._feed.after(self._seq)
+            if lines is None:
+                lines = await self._catch_up()
+            if lines:
+                await self._send(lines)
+            elif over:
+                await self._socket.close(ENDED_CODE, self._feed.over.result())
+                return
+            else:
+                await self._bell.wait()
+
+    def leave(self) -> None:
+        self._feed.silence(self._bell)
+        self._leaving.cancel()
+
+    async def _catch_up(self) -> list[Line]:
+        """Sends what is stored and answers what came since; nothing where the feed has not begun."""
+        with EventTail(self._folder.metrics, self._seq) as tail:
+            while not self._leaving.done() and (lines := await run_in_threadpool(read_lines, tail)):
+                await self._send(lines)
+        return self._feed.after(self._seq) or []
+
+    async def _send(self, lines: list[Line]) -> None:
+        for message in messages(line.text for line in lines):
+            await self._socket.send_text(message)
+        self._seq = lines[-1].seq
 
 
-def messages(events: Sequence[MetricEvent]) -> Iterator[str]:
+def messages(lines: Iterable[str]) -> Iterator[str]:
     """Many small events share a message; none grows far beyond the limit."""
-    lines: list[str] = []
+    together: list[str] = []
     size = 0
-    for event in events:
-        line = encode(event).decode()
-        if lines and (len(lines) == _MOST_EVENTS or size + len(line) > _MOST_BYTES):
-            yield "\n".join(lines)
-            lines, size = [], 0
-        lines.append(line)
+    for line in lines:
+        if together and (len(together) == _MOST_EVENTS or size + len(line) > _MOST_BYTES):
+            yield "\n".join(together)
+            together, size = [], 0
+        together.append(line)
         size += len(line) + 1
-    if lines:
-        yield "\n".join(lines)
+    if together:
+        yield "\n".join(together)
 
 
 async def _until_gone(socket: WebSocket) -> None:

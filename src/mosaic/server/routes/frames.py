@@ -9,7 +9,8 @@ messages see `frame_messages`.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, NamedTuple
+from collections import deque
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
@@ -17,21 +18,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.desk import Desk
-from mosaic.server.ending import ENDED_CODE, GONE_CODE, final_state, reason
+from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
+from mosaic.server.frame_feed import FrameFeed, Picture
 from mosaic.server.frame_messages import pack
+from mosaic.server.sharing import Shared
 from mosaic.store.layout import RunFolder
-from mosaic.store.state import State
 from mosaic.telemetry.fastlane_reader import LaneState
 from mosaic.telemetry.fastlane_wishes import Wish
-from mosaic.telemetry.pictures.live import LivePictures
 
 MOST_CREDITS = 4  # pictures on their way to one viewer
 FASTEST_HZ = 120.0
-_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.05
 
 
 def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
+    feeds: Shared[tuple[RunFolder, Wish], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
     async def frames(
@@ -43,16 +44,16 @@ def routes(desk: Desk) -> APIRouter:
     ) -> None:
         folder = await run_in_threadpool(desk.folder, ref)
         await socket.accept()
-        viewer = _Viewer(socket)
-        try:
-            with LivePictures(folder.path, Wish(rate, env, grid)) as pictures:
-                await _show(viewer, folder, pictures, _poll_s(rate))
-        except WebSocketDisconnect:
-            pass  # whoever looked has left
-        except MosaicError as error:
-            await socket.close(GONE_CODE, reason(str(error)))
-        finally:
-            viewer.leaving.cancel()
+        with feeds.lend((folder, Wish(rate, env, grid))) as feed:
+            viewer = _Viewer(socket, feed)
+            try:
+                await viewer.attend()
+            except WebSocketDisconnect:
+                pass  # whoever looked has left
+            except MosaicError as error:
+                await socket.close(GONE_CODE, reason(str(error)))
+            finally:
+                viewer.leave()
 
     return router
 
@@ -60,52 +61,53 @@ def routes(desk: Desk) -> APIRouter:
 class _Viewer:
     """Who looks, and for how many more pictures it has room."""
 
-    def __init__(self, socket: WebSocket) -> None:
-        self.socket = socket
-        self.credits = 0
+    def __init__(self, socket: WebSocket, feed: FrameFeed) -> None:
+        self._socket, self._feed = socket, feed
+        self._credits = 0
         self._told: LaneState | None = None
-        self.leaving = asyncio.create_task(self._listen())
+        self._shown = 0
+        self._outbox: deque[bytes] = deque()
+        self._bell = asyncio.Event()
+        self._leaving = asyncio.create_task(self._listen())
+        for ending in (self._leaving, feed.over):
+            ending.add_done_callback(self._ring)
+        feed.join(self)
 
-    async def send(self, state: LaneState, message: bytes | None) -> None:
-        """The message, which holds the state too; without one the state alone, where it is another than before."""
-        if message is not None:
-            self.credits = max(0, self.credits - 1)
-        elif state == self._told:
+    @property
+    def hungry(self) -> bool:
+        return self._credits > 0 and not self._outbox  # what is still on its way must not grow old behind it
+
+    def offer(self, state: LaneState, newest: Picture | None, *, last: bool) -> None:
+        if newest is not None and newest.number != self._shown and (self.hungry or last):
+            self._credits = max(0, self._credits - 1)
+            self._shown, self._told = newest.number, newest.state
+            self._outbox.append(newest.message)
+        elif state != self._told:
+            self._told = state
+            self._outbox.append(pack(state))
+        else:
             return
-        self._told = state
-        await self.socket.send_bytes(pack(state) if message is None else message)
+        self._bell.set()
+
+    async def attend(self) -> None:
+        while not self._leaving.done():
+            self._bell.clear()
+            while self._outbox:
+                await self._socket.send_bytes(self._outbox[0])
+                self._outbox.popleft()
+            if self._feed.over.done():
+                await self._socket.close(ENDED_CODE, self._feed.over.result())
+                return
+            await self._bell.wait()
+
+    def leave(self) -> None:
+        self._feed.leave(self)
+        self._feed.over.remove_done_callback(self._ring)
+        self._leaving.cancel()
+
+    def _ring(self, _: asyncio.Task[object]) -> None:
+        self._bell.set()
 
     async def _listen(self) -> None:
-        while (await self.socket.receive())["type"] != "websocket.disconnect":
-            self.credits = min(MOST_CREDITS, self.credits + 1)
-
-
-class _Seen(NamedTuple):
-    state: LaneState
-    message: bytes | None
-    end: State | None
-
-
-async def _show(viewer: _Viewer, folder: RunFolder, pictures: LivePictures, poll_s: float) -> None:
-    while not viewer.leaving.done():
-        seen = await run_in_threadpool(_look, folder, pictures, viewer.credits > 0)
-        if viewer.leaving.done():
-            return
-        await viewer.send(seen.state, seen.message)
-        if seen.end is not None:
-            await viewer.socket.close(ENDED_CODE, seen.end)
-            return
-        await asyncio.wait([viewer.leaving], timeout=poll_s)
-
-
-def _look(folder: RunFolder, pictures: LivePictures, wanted: bool) -> _Seen:
-    # The end is asked for first: nothing is shown after it. A run that shows pictures has not ended.
-    end = None if pictures.state == "live" else final_state(folder)
-    frame = pictures.newest() if wanted or end is not None else None
-    state = pictures.state
-    return _Seen(state, None if frame is None else pack(state, frame), end)
-
-
-def _poll_s(rate_hz: float) -> float:
-    """Twice as often as pictures are wanted, so that none is late by more than half an interval."""
-    return min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, 0.5 / rate_hz))
+        while (await self._socket.receive())["type"] != "websocket.disconnect":
+            self._credits = min(MOST_CREDITS, self._credits + 1)

@@ -43,21 +43,31 @@ class EnvPictures:
 
     async def find(self, env: EnvID) -> bytes | None:
         """A PNG, or None where the env has no picture."""
-        file = self._folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', env)}.png"
+        file = self._file(env)
         if not file.exists():
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._draw, env, file)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self.draw, env)
         return file.read_bytes() or None
 
-    def _draw(self, env: EnvID, file: Path) -> None:
-        if file.exists():
-            return
-        try:
-            pixels = _picture(env)
-        except Exception as error:  # noqa: BLE001 - foreign drawing code fails in its own ways; a plain card does
-            _LOG.info("%s has no picture: %s: %s", env, type(error).__name__, error)
-            pixels = None
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, b"" if pixels is None else _png(pixels))
+    def draw(self, env: EnvID) -> bytes | None:
+        """The same, here and now."""
+        file = self._file(env)
+        if not file.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, _drawn(env))
+        return file.read_bytes() or None
+
+    def _file(self, env: EnvID) -> Path:
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', env)}.png"
+
+
+def _drawn(env: EnvID) -> bytes:
+    """Nothing where there is no picture."""
+    try:
+        pixels = _picture(env)
+    except Exception as error:  # noqa: BLE001 - foreign drawing code fails in its own ways; a plain card does
+        _LOG.info("%s has no picture: %s: %s", env, type(error).__name__, error)
+        return b""
+    return b"" if pixels is None else _png(pixels)
 
 
 def _picture(env: EnvID) -> NDArray[np.uint8] | None:

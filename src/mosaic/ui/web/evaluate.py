@@ -60,8 +60,9 @@ class _EvaluatePage:
             self._place = box("stack gap-4")
         await self._setup.load()
         if self._row is None:
-            with self._place:
-                self._earlier()
+            rows = await threads.io_bound(self._frame.desk.examinations.rows)
+            if not self._place.is_deleted:
+                self._earlier(rows or [])
         elif self._row.state == "running":
             self._follow(self._row)
         else:
@@ -94,8 +95,10 @@ class _EvaluatePage:
             left = f"about {duration(passed / share - passed)} left" if row.done and passed > 1 else ""
             words.set_content(f"<span>{row.done:,} of {row.total:,} games</span><span>{left}</span>")
 
-        def refresh() -> None:
-            now = self._frame.desk.examinations.row(row.examination_id)
+        async def refresh() -> None:
+            now = await threads.io_bound(self._frame.desk.examinations.row, row.examination_id)
+            if now is None or self._place.is_deleted:
+                return
             if now.state == "running":
                 tell(now)
                 return
@@ -125,14 +128,13 @@ class _EvaluatePage:
                     with panel("It failed"):
                         raw(f"{icon('alert', 'bad')}<span>{escape(row.error)}</span>", "row top")
 
-    def _earlier(self) -> None:
-        rows = self._frame.desk.examinations.rows()[:_EARLIER]
-        with panel("Earlier", hint="kept with their episodes", body="m-body tight"):
+    def _earlier(self, rows: list[ExaminationRow]) -> None:
+        with self._place, panel("Earlier", hint="kept with their episodes", body="m-body tight"):
             if not rows:
                 empty("Nothing was evaluated yet. Choose policies above and press Run.")
             now = time.time()
-            for row in rows:
-                link = raw(_earlier_words(row, now), "m-nav e-earlier", "a")
+            for row in rows[:_EARLIER]:
+                link = raw(_earlier_words(row, now), "e-earlier", "a")
                 link.props["href"] = f"/evaluate?{urlencode({'examination': row.examination_id})}"
 
 

@@ -28,6 +28,7 @@ from mosaic.ui.web.icons import icon
 from mosaic.ui.web.theme import number
 from mosaic.ui.web.widgets import Segmented, box, button, command, empty, panel, raw, select
 
+_PLAYED = {"tournament": "Played", "evaluate": "Winner"}
 _PAGE = 10  # episodes shown at first; more on demand
 
 
@@ -95,7 +96,7 @@ class _Tournament:
 
     def _cell(self, i: int, j: int, name: str, other: str) -> ui.html:
         score = score_of(self._result, name, other)
-        tone, strength = ("--s1" if score.mean > 0.5 else "--s2"), 70 * abs(score.mean - 0.5) * 2
+        tone, strength = ("--s1" if score.mean > 0.5 else "--s2"), 46 * abs(score.mean - 0.5) * 2
         cell = raw(f"{100 * score.mean:.0f}", "c", "button").props("type=button")
         cell.style(f"--tone:var({tone});--k:{strength:.0f}%")
         cell.props["aria-label"] = f"{name} against {other}: {score.words}"
@@ -227,8 +228,13 @@ class Episodes:
                 empty("There is none.")
                 return
             with box("m-scroll"), box("m-table dense", "table"):
-                raw('<tr><th>Episode</th><th class="hide-phone">Seed</th><th>Played</th><th class="num">Length</th>'
-                    '<th class="num">Result</th><th><span class="sr">Replay</span></th></tr>', "", "thead")  # fmt: skip
+                raw(
+                    f'<tr><th>Episode</th><th class="hide-phone">Seed</th><th>{_PLAYED[self._row.kind]}</th>'
+                    '<th class="num">Length</th><th class="num">Result</th>'
+                    '<th><span class="sr">Replay</span></th></tr>',
+                    "",
+                    "thead",
+                )
                 with box("", "tbody"):
                     for index, cells in self._lines[: self._shown]:
                         self._line(index, cells, recorded)

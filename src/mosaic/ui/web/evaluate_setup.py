@@ -119,9 +119,7 @@ class Setup:
         self._count.style("width:124px" if tournament else "width:148px")
         if not self._count.value:
             self._count.set_value("20" if tournament else "100")
-        self._hint.set_content(
-            "each plays each, in both seats" if tournament else f"{escape(self._look.words)}: who acts for whom"
-        )
+        self._hint.set_content("each plays each, in both seats" if tournament else "who acts for whom")
         with self._body:
             if tournament:
                 self._draw_entrants(offers)
@@ -155,7 +153,8 @@ class Setup:
         if set(self._agents) != set(rows):
             trained = next((policy for policy in offers if policy.startswith("run:")), next(iter(offers)))
             given = next(iter(self._agents.values()), trained)
-            self._agents = {row: given if place == 0 else "random" for place, row in enumerate(rows)}
+            others = "random" if self._look.competitive else given
+            self._agents = {row: given if place == 0 else others for place, row in enumerate(rows)}
         with box("e-entrants"):
             for place, agent in enumerate(rows):
                 with box("row e-entrant"):

@@ -87,11 +87,22 @@ def evaluation_verdict(result: Mapping[str, Any], seconds: float) -> str:
             f"drew {row['draws']} and lost {row['losses']}."
         )
     else:
-        best = max(rows, key=lambda item: item[1]["return_mean"] or 0.0)
-        said += f'The highest return has <b class="strong">{escape(best[0])}</b>: {interval(best[1])}.'
+        said += _best_return(result["policies"])
     if result["cut"]:
         said += f" {result['cut']} were cut at {result['max_steps']:,} env steps."
     return said + _repeated(result["distinct_games"], result["episodes"])
+
+
+def _best_return(policies: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = sorted(policies.items(), key=lambda item: -(item[1]["return_mean"] or 0.0))
+    name, best = rows[0]
+    said = f'<b class="strong">{escape(short(name))}</b> returns {interval(best)}.'
+    if len(rows) == 1:
+        return said
+    low, high = best["return_ci95"][0], rows[1][1]["return_ci95"][1]
+    if low is not None and high is not None and low > high:
+        return f"{said} The others return clearly less."
+    return f"{said} It is not clearly ahead of {escape(short(rows[1][0]))}: {interval(rows[1][1])}."
 
 
 def _repeated(distinct: int, played: int) -> str:

@@ -165,7 +165,7 @@ class JsonView:
         self._quiet = False
         self.problem = ""
         self.element = ui.textarea(on_change=lambda event: self._typed(event.value or "")).without_auto_validation()
-        self.element.props("outlined autogrow debounce=250 input-class=mono").classes("fill")
+        self.element.props("outlined debounce=250 input-class=mono").classes("fill t-json")
         self.element.props["aria-label"] = "Options as JSON"
         self.show()
 

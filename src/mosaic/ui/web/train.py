@@ -24,7 +24,7 @@ from mosaic.ui.web.play_offers import policies_for
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.train_agents import AgentTable
-from mosaic.ui.web.train_check import Checked, check
+from mosaic.ui.web.train_check import Checked, check, workers
 from mosaic.ui.web.train_draft import FIRST_ENV, Draft
 from mosaic.ui.web.train_envs import EnvPicker, card_picture
 from mosaic.ui.web.train_summary import Summary
@@ -49,8 +49,8 @@ def add_routes(app: FastAPI, desk: Desk) -> None:
 async def page(frame: Frame, env: str = "") -> None:
     """`env`: the one that is chosen at first."""
     frame.title("Train")
-    entries = await run.io_bound(catalog)  # so that the first page of a server does not stop all others
-    known = {entry.id: entry for entry in entries or ()}
+    await run.io_bound(workers)  # imports: the first page of a server must not stop all others
+    known = {entry.id: entry for entry in await run.io_bound(catalog) or ()}
     chosen = env if env in known and known[env].installed else FIRST_ENV
     await _TrainPage(frame, Draft(env=chosen)).build()
 
@@ -58,6 +58,7 @@ async def page(frame: Frame, env: str = "") -> None:
 class _TrainPage:
     def __init__(self, frame: Frame, draft: Draft) -> None:
         self._frame, self._draft = frame, draft
+        self._look: EnvLook | None = None
         self._forms: dict[str, SchemaForm] = {}
         self._json: JsonView | None = None
         self._tab = "Form"
@@ -136,7 +137,7 @@ class _TrainPage:
         draft = self._draft
         model = options_model(load_worker(draft.worker), draft.algorithm)
         preset = find_preset(draft.env, draft.worker, draft.algorithm)
-        self._hint.set_content(f"tuned for this environment by {preset.backing.seeds} seeds" if preset else "")
+        self._hint.set_content("tuned for this environment" if preset else "")
         self._options.clear()
         with self._options:
             form = SchemaForm(model, draft.params, self._form_changed, defaults=preset.params if preset else None)
@@ -145,16 +146,19 @@ class _TrainPage:
         self._choose_tab(self._tab)
 
     def _draw_settings(self) -> None:
-        draft = self._draft
-        preset = find_preset(draft.env, draft.worker, draft.algorithm)
-        tuned = {"environment": {"num_envs": preset.num_envs}} if preset else {}
-        for key, (_, model, only) in _SECTIONS.items():
-            self._settings[key].clear()
-            with self._settings[key]:
-                self._forms[key] = SchemaForm(
-                    model, draft.sections[key], self._changed, defaults=tuned.get(key), only=only
-                )
+        """Forms of sections that nobody looks at are made when somebody does: a browser takes long for all of them."""
+        for key, place in self._settings.items():
+            place.clear()
+            self._forms.pop(key, None)
         self._choose_section(self._section)
+
+    def _draw_section(self, key: str) -> None:
+        draft = self._draft
+        _, model, only = _SECTIONS[key]
+        preset = find_preset(draft.env, draft.worker, draft.algorithm) if key == "environment" else None
+        tuned = {"num_envs": preset.num_envs} if preset else None
+        with self._settings[key]:
+            self._forms[key] = SchemaForm(model, draft.sections[key], self._changed, defaults=tuned, only=only)
 
     def _choose_tab(self, tab: str) -> None:
         self._tab = tab
@@ -164,6 +168,8 @@ class _TrainPage:
 
     def _choose_section(self, key: str) -> None:
         self._section = key
+        if key not in self._forms:
+            self._draw_section(key)
         for name, element in self._settings.items():
             element.set_visibility(name == key)
 

@@ -14,7 +14,7 @@ from mosaic.envs.family import EnvEntry
 from mosaic.ui.web.env_looks import EnvLook, catalog, look_at
 from mosaic.ui.web.env_pictures import ADDRESS
 from mosaic.ui.web.icons import icon
-from mosaic.ui.web.theme import env_picture, env_title
+from mosaic.ui.web.theme import avatar, env_picture, env_title
 from mosaic.ui.web.widgets import Segmented, box, command, panel, picture, raw, text_input
 
 _ALL = "All"
@@ -34,8 +34,10 @@ _FIRST = (  # what people know, before the rest of the alphabet
 
 def card_picture(entry: EnvEntry) -> str:
     """The picture that comes with Mosaic, or one that is drawn when it is first looked at."""
-    if env_picture(entry.id) is not None or not entry.installed:
+    if env_picture(entry.id) is not None:
         return picture(entry.id)
+    if not entry.installed:
+        return f'<span class="pic m-letters">{avatar(env_title(entry.id), len(entry.id))}</span>'
     return f'<img class="pic" src="{ADDRESS}?{urlencode({"env": entry.id})}" alt="" loading="lazy">'
 
 

@@ -42,9 +42,10 @@ class Summary:
             with box("row"):
                 self._worker = select(list(self._workers), label="Worker", on_change=self._choose_worker)
                 self._algorithm = select([], label="Algorithm", on_change=self._choose_algorithm)
-            with box("row"):
+            with box("row top"):
                 self._steps = self._number("Env steps", self._take_steps).style("flex:1.4")
                 self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
+            self._steps.props["suffix"] = "env steps"
             self._name = ui.input(placeholder="Name (optional)", on_change=lambda event: self._take_name(event.value))
             self._name.props('outlined dense hide-bottom-space debounce=250 aria-label="Name of the run"')
             self._facts = raw("", "m-kv", "dl")
@@ -75,14 +76,14 @@ class Summary:
         self._algorithm.set_options(algorithms, value=draft.algorithm)
         preset = find_preset(draft.env, draft.worker, draft.algorithm)
         steps = draft.sections["training"].get("total_timesteps")
-        self._steps.set_value("" if steps is None else str(steps))
-        self._steps.props["placeholder"] = f"{preset.total_timesteps:,} env steps" if preset else "until stopped"
+        self._steps.set_value("" if steps is None else f"{steps:,}")
+        self._steps.props["placeholder"] = f"{preset.total_timesteps:,}" if preset else "no limit"
         self._quiet = False
 
     def _number(self, label: str, take: Callable[[str], str], placeholder: str = "") -> ui.input:
         element = ui.input(placeholder=placeholder or label).without_auto_validation()
         element.on_value_change(lambda event: self._judge(element, take, event))
-        element.props("outlined dense hide-bottom-space debounce=250 inputmode=decimal")
+        element.props("outlined dense hide-bottom-space debounce=250 inputmode=decimal").classes("t-number")
         element.props["aria-label"] = label
         return element
 
@@ -129,7 +130,8 @@ class Summary:
         if not self._stale:
             return
         self._stale = False
-        typed = [*self._problems(), *(field.error for field in (self._steps, self._seeds) if field.error)]
+        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error}
+        typed = [*self._problems(), *(f"{name}: {error}" for name, error in numbers.items() if error)]
         checked = None if typed else await run.io_bound(check, self._draft.document())
         if self._problem.is_deleted or self._stale:
             return  # left, or changed again meanwhile

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from mosaic.runs.run import Run
+    from mosaic.server.serve import Listening
 
 ENV = "classic/tictactoe_v3"
 STEPS, GAMES = 1_000_000, 500
 LEARN = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 
 
-def demo() -> None:
+def demo(
+    terminal: Annotated[bool, typer.Option("--terminal", help="Play on the terminal, not in the browser.")] = False,
+) -> None:
     """Train tic-tac-toe to perfect play, prove it, play it.
 
-    A table learns by self-play, is proven unbeatable by exhaustive search, and meets minimax and random.
+    A table learns by self-play, is proven unbeatable by exhaustive search, and meets minimax and random. Then the board
+    opens in the browser.
     """
-    from mosaic.ui.cli.commands.play import play
     from mosaic.ui.cli.screen import note, out
 
     run = _train()
@@ -29,9 +34,66 @@ def demo() -> None:
     out.print("  mosaic play classic/chess_v6 --agent player_0=stockfish:skill=5 --agent player_1=random\n")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         note(f"Play against it yourself: mosaic play {ENV} --agent player_1=human --agent player_2=run:{run.id}")
-        return
+        note(f"Or in the browser: mosaic serve, then the page /play?run={run.id}")
+    elif terminal or not _play_in_the_browser(run.id):
+        _play_on_the_terminal(run.id)
+
+
+def _play_in_the_browser(run_id: str) -> bool:
+    """Until Ctrl-C. False where no server can start."""
+    from mosaic.core.errors import InputError
+    from mosaic.server.address import DEFAULT_PORT
+    from mosaic.ui.cli.screen import note
+
+    why = ""
+    for port in (DEFAULT_PORT, 0):  # a server of yours may have the usual one
+        try:
+            _serve_board(run_id, port)
+        except ModuleNotFoundError as error:
+            why = f"The web app needs '{error.name}': pip install 'mosaic-rl[web]'."
+        except InputError as error:
+            why = str(error)
+        else:
+            return True
+    note(f"{why} So the game is here.")
+    return False
+
+
+def _serve_board(run_id: str, port: int) -> None:
+    from mosaic.server.serve import serve
+    from mosaic.ui.health import examine
+    from mosaic.ui.web.app import add_pages
+
+    def greet(listening: Listening) -> None:
+        _show_board(listening, run_id)
+
+    serve(port=port, doctor=examine, add_pages=add_pages, greet=greet, say=_quiet)
+
+
+def _show_board(listening: Listening, run_id: str) -> None:
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.server.match_request import MatchRequest
+    from mosaic.ui.cli.screen import out
+    from mosaic.ui.display import open_browser
+
+    seats = {"player_1": "human", "player_2": f"run:{run_id}"}
+    asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": ENV}), agents=seats)
+    address = listening.link("/play", match=listening.app.state.matches.open(asked).id)
+    where = "The board is open in your browser" if open_browser(address) else "Open this in your browser"
+    out.print(f"Now you: X against what it learned. {where}; Ctrl-C here ends it.", soft_wrap=True)
+    out.print(address, soft_wrap=True)
+
+
+def _quiet(text: str) -> None:
+    """The board's address is all that is wanted here."""
+
+
+def _play_on_the_terminal(run_id: str) -> None:
+    from mosaic.ui.cli.commands.play import play
+    from mosaic.ui.cli.screen import out
+
     out.print("Now you: X against what it learned. Free cells show the number to type. Ctrl-C leaves.\n")
-    play(ENV, ["player_1=human", f"player_2=run:{run.id}"], settings=[], record=False, out_file=None)
+    play(ENV, ["player_1=human", f"player_2=run:{run_id}"], settings=[], record=False, out_file=None)
 
 
 def _train() -> Run:

@@ -18,28 +18,39 @@ def serve(
     ] = False,
     max_runs: Annotated[int | None, typer.Option("--max-runs", min=1, help="Runs at the same time.")] = None,
     retries: Annotated[int, typer.Option("--retries", min=0, help="New attempts for a run that failed.")] = 0,
+    window: Annotated[
+        bool, typer.Option("--window", help="Show the web app in a window of its own; closing it ends the server.")
+    ] = False,
     pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Show the web app, or only the HTTP API.")] = True,
 ) -> None:
     """Hold the queue, show the web app and answer HTTP requests; runs go on without it."""
     from dataclasses import replace
 
+    from mosaic.core.errors import InputError
     from mosaic.server.machine import machine_limits
     from mosaic.server.serve import serve as run
     from mosaic.ui.cli.screen import out
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
+    from mosaic.ui.window import Window, require_window
 
+    if window:
+        if not pages:
+            raise InputError("--window shows the web app, which --no-pages leaves out: leave out one of them.")
+        require_window()
     limits = machine_limits()
     if max_runs is not None:
         limits = replace(limits, runs=max_runs)
-    run(
-        host,
-        port,
-        allow_public=allow_public,
-        allow_programs=allow_programs,
-        limits=limits,
-        retries=retries,
-        doctor=examine,
-        add_pages=add_pages if pages else None,
-        say=lambda text: out.print(text, soft_wrap=True),
-    )
+    with Window() as shown:
+        run(
+            host,
+            port,
+            allow_public=allow_public,
+            allow_programs=allow_programs,
+            limits=limits,
+            retries=retries,
+            doctor=examine,
+            add_pages=add_pages if pages else None,
+            greet=shown.show if window else None,
+            say=lambda text: out.print(text, soft_wrap=True),
+        )

@@ -1,0 +1,75 @@
+"""The pages in a window of their own, which is a process of its own: a tool kit for windows wants the main thread."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Self
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.server.serve import Listening
+from mosaic.ui.display import has_display
+
+INSTEAD = "Open the page in a browser instead: mosaic serve"
+PROGRAM = (sys.executable, "-m", "mosaic.ui.window")
+_PATIENCE_S = 5.0
+
+
+def require_window() -> None:
+    """Said before anything is started."""
+    if find_spec("webview") is None:
+        raise InputError(f"A window needs pywebview: pip install 'mosaic-rl[window]'. {INSTEAD}")
+    if not has_display():
+        raise InputError(f"No window can open here: neither DISPLAY nor WAYLAND_DISPLAY is set. {INSTEAD}")
+
+
+class Window:
+    """Ends the server when it is closed, and is closed when the server ends."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._watch: threading.Thread | None = None
+        self._said = ""
+
+    def show(self, listening: Listening) -> None:
+        self._process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._watch = threading.Thread(target=self._wait, args=(self._process, listening), name="window")
+        self._watch.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None or self._watch is None:
+            return
+        by_itself = self._process.poll() is not None
+        if not by_itself:
+            self._process.terminate()
+        self._watch.join(_PATIENCE_S)
+        if by_itself and self._process.returncode and kind is None:
+            raise MosaicError(f"No window can open here: {_last_line(self._said)} {INSTEAD}")
+
+    def _wait(self, process: subprocess.Popen[str], listening: Listening) -> None:
+        self._said = process.communicate(listening.link("/"))[1]  # the token is in it: not for the command line
+        listening.end()
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1] if lines else "the window's process ended without a word."
+
+
+def main(address: str) -> None:
+    import webview
+
+    webview.create_window("Mosaic", address, width=1440, height=900, min_size=(390, 600))
+    webview.start(private_mode=False)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.read())
