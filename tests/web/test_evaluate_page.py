@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from fastapi.testclient import TestClient
 from playwright.sync_api import expect
-from web_kit import Tab, WebServer
+from web_kit import PATIENCE_MS, Tab, WebServer
 
 from mosaic.evaluation.tournament import tournament
 from mosaic.runners.record import episode_from_json
@@ -237,8 +237,8 @@ def test_a_tournament_in_the_browser(tab: Tab) -> None:
     page.get_by_label("Games").fill("4")
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_url(re.compile("examination="))
-    expect(page.locator(".e-verdict")).to_contain_text("24 games")
-    expect(page.locator(".e-matrix .c")).to_have_count(6)
+    expect(page.locator(".e-verdict")).to_contain_text("24 games", timeout=PATIENCE_MS)
+    expect(page.locator(".e-matrix .c")).to_have_count(6, timeout=PATIENCE_MS)
     expect(page.locator(".m-table").first.locator("tbody tr")).to_have_count(3)
     last = page.locator(".e-matrix .c").last  # of the weakest against the second
     said = last.get_attribute("aria-label") or ""
@@ -246,7 +246,7 @@ def test_a_tournament_in_the_browser(tab: Tab) -> None:
     expect(last).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".e-note")).to_contain_text(said.rpartition(": ")[2].partition(",")[0])
     page.reload()
-    expect(page.locator(".e-matrix .c")).to_have_count(6)
+    expect(page.locator(".e-matrix .c")).to_have_count(6, timeout=PATIENCE_MS)
     page.get_by_label("Watch episode 0", exact=True).click()
     page.wait_for_url(re.compile(r"/replay\?replay="))
     tab.check()
@@ -262,12 +262,12 @@ def test_a_trained_policy_is_evaluated(tab: Tab, server: WebServer) -> None:
         }
     )
     page = tab.open(f"/runs/{run_id}")
-    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished")
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished", timeout=PATIENCE_MS)
     page.get_by_role("link", name="Evaluate").last.click()
     expect(page.locator(".e-entrant")).to_contain_text(f"walker · {run_id}")
     page.get_by_label("Games").fill("10")
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.locator(".e-verdict")).to_contain_text("10 episodes")
+    expect(page.locator(".e-verdict")).to_contain_text("10 episodes", timeout=PATIENCE_MS)
     expect(page.locator(".x-hist")).to_be_visible()
     page.get_by_role("button", name="Worst").click()
     expect(page.locator("tbody tr", has_text="Watch")).to_have_count(10)
@@ -281,14 +281,14 @@ def test_the_evaluate_page_is_accessible_and_fits_a_phone(tab: Tab, phone: Tab, 
     tab.page.emulate_media(reduced_motion="reduce")  # half-way through a change of colour nothing has its contrast
     for theme in ("dark", "light"):
         page = tab.open(f"/evaluate?examination={name}")
-        expect(page.locator(".e-matrix .c")).to_have_count(6)
+        expect(page.locator(".e-matrix .c")).to_have_count(6, timeout=PATIENCE_MS)
         if theme == "light":
             page.get_by_label("Light or dark").click()
         page.wait_for_selector(f"body.body--{theme}")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     page = phone.open(f"/evaluate?examination={name}")
-    expect(page.locator(".e-matrix .c")).to_have_count(6)
+    expect(page.locator(".e-matrix .c")).to_have_count(6, timeout=PATIENCE_MS)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     tab.check()
     phone.check()

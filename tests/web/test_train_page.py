@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import expect
 from typer.testing import CliRunner
-from web_kit import Tab, WebServer
+from web_kit import PATIENCE_MS, Tab, WebServer
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.resources import ResourcesConfig
@@ -196,13 +196,13 @@ def test_a_picture_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_newcomer_trains_tic_tac_toe_from_the_form(tab: Tab, server: WebServer) -> None:
     page = tab.open("/train")
     expect(page.locator(".t-env[aria-pressed=true]")).to_contain_text("Tictactoe")
-    expect(page.locator(".t-seat")).to_have_count(2)
+    expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
     start = page.get_by_role("button", name="Start training")
     expect(page.locator(".m-kv")).to_contain_text("tabular · q_learning")
     start.click()
     page.wait_for_url(re.compile(r"/runs/.+"))
     run_id = page.url.rpartition("/")[2].partition("?")[0]
-    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished")
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished", timeout=PATIENCE_MS)
     config = server.api.get(f"/runs/{run_id}").json()["config"]
     assert config["environment"]["env_id"] == "tictactoe_v3"
     assert config["training"]["total_timesteps"] == 3_000_000
@@ -213,7 +213,7 @@ def test_a_newcomer_trains_tic_tac_toe_from_the_form(tab: Tab, server: WebServer
 def test_a_wrong_value_is_refused_at_its_field_and_json_is_the_same_form(tab: Tab) -> None:
     page = tab.open("/train?env=gym/CartPole-v1")
     command = page.locator(".m-cmd code")
-    expect(command).to_contain_text("--worker native")
+    expect(command).to_contain_text("--worker native", timeout=PATIENCE_MS)
     gamma = page.get_by_label("Gamma", exact=True)
     gamma.fill("7")
     expect(page.locator(".t-field .q-field__messages", has_text="It should be at most 1")).to_be_visible()
@@ -243,7 +243,7 @@ def test_a_wrong_value_is_refused_at_its_field_and_json_is_the_same_form(tab: Ta
 @pytest.mark.slow
 def test_presets_rewrite_the_rows_and_a_row_may_leave_them(tab: Tab) -> None:
     page = tab.open("/train?env=mpe/simple_tag_v3")
-    expect(page.locator(".t-seat")).to_have_count(4)
+    expect(page.locator(".t-seat")).to_have_count(4, timeout=PATIENCE_MS)
     page.get_by_role("button", name="One per agent").click()
     expect(page.locator(".t-seat").first).to_contain_text("adversary_0 alone")
     command = page.locator(".m-cmd code")
@@ -275,14 +275,14 @@ def test_the_train_page_is_accessible_and_fits_a_phone(tab: Tab, phone: Tab) -> 
     tab.page.emulate_media(reduced_motion="reduce")  # half-way through a change of colour nothing has its contrast
     for theme in ("dark", "light"):
         page = tab.open("/train")
-        expect(page.locator(".t-seat")).to_have_count(2)
+        expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
         if theme == "light":
             page.get_by_label("Light or dark").click()
         page.wait_for_selector(f"body.body--{theme}")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     page = phone.open("/train")
-    expect(page.locator(".t-seat")).to_have_count(2)
+    expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     tab.check()
     phone.check()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.python_vector import PythonVector
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
@@ -28,11 +26,11 @@ from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_env
 from mosaic.learners.played_lane import Discount, PlayedLane, Trains
 from mosaic.learners.ppo import PpoLearner
 from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.threads import set_product_threads
-from mosaic.runners.others import ControllerOthers, make_others
 
 COMPILED_ENVS, PYTHON_ENVS = 32, 8
 COMPILED_STEPS, PYTHON_STEPS = 64, 128
@@ -140,16 +138,7 @@ def _vector(
         vector = make_compiled_vector(config.environment, envs)
         assert vector is not None
         return vector
-    seed = child_seed(config.seed, "others", number)
-    others_here: Callable[[], ControllerOthers] | None = None
-    if casting.played or by_env:
-        others_here = partial(make_others, config.environment, dict(casting.played), seed, by_env)
-    if options.env_processes:
-        from mosaic.envs.process_vector import ProcessVector
-
-        return ProcessVector(partial(make_env, config.environment), envs, options.env_processes, others_here)
-    others = others_here() if others_here else None
-    return PythonVector([make_env(config.environment) for _ in range(envs)], others)
+    return make_python_vector(config, casting, envs, options.env_processes, number, by_env)
 
 
 def _architectures(

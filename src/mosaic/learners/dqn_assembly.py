@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.python_vector import PythonVector
 from mosaic.envs.rows import action_code, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
@@ -20,9 +16,9 @@ from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.fused_replay import ring_bytes
 from mosaic.learners.learner import Assembled
+from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.threads import set_product_threads
-from mosaic.runners.others import ControllerOthers, make_others
 
 ENVS = 1  # SB3's; with more, fewer updates are made for every env step
 _GIGABYTE = 1e9
@@ -91,14 +87,5 @@ def _vector(config: RunConfig, casting: Casting, options: DqnOptions, envs: int)
         compiled = make_compiled_vector(config.environment, envs)
         if compiled is not None:
             return compiled, "compiled twin"
-    others_here: Callable[[], ControllerOthers] | None = None
-    if casting.played:
-        seed = child_seed(config.seed, "others", 0)
-        others_here = partial(make_others, config.environment, dict(casting.played), seed)
-    if options.env_processes:
-        from mosaic.envs.process_vector import ProcessVector
-
-        vector = ProcessVector(partial(make_env, config.environment), envs, options.env_processes, others_here)
-        return vector, f"Python envs in {options.env_processes} processes"
-    others = others_here() if others_here else None
-    return PythonVector([make_env(config.environment) for _ in range(envs)], others), "Python envs"
+    where = f"Python envs in {options.env_processes} processes" if options.env_processes else "Python envs"
+    return make_python_vector(config, casting, envs, options.env_processes), where

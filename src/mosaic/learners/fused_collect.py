@@ -82,9 +82,13 @@ def make_desk(shape: VectorShape, architecture: Architecture, policies: int, see
 _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
 
 
+# numba compiles a function anew for every constant and every memory layout that it is called with, and all of it again
+# within its caller: arguments here are whole C-ordered rows and variables.
+
+
 @njit(**_FAST)
-def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32], count: bool) -> None:
-    """Copies observations, normalised by the policy that will see them; those it decides on count as seen."""
+def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]) -> None:
+    """Copies observations, normalised by the policy that will see them."""
     rows, width = obs.shape
     if pool.shift.shape[0] == 0:
         for row in range(rows):
@@ -93,15 +97,23 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
         return
     for row in range(rows):
         policy = brain[row]
-        if count:
-            pool.looks[policy] += 1.0
-            for column in range(width):
-                pool.seen[policy, 0, column] += obs[row, column]
-                pool.seen[policy, 1, column] += obs[row, column] * obs[row, column]
         for column in range(width):
             x = obs[row, column]
             y = (x - pool.shift[policy, column]) * pool.scale[policy, column]
             out[row, column] = min(max(y, -_LIMIT), _LIMIT)
+
+
+@njit(**_FAST)
+def count_seen(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool) -> None:
+    """What a policy decides on counts as seen, where observations are normalised."""
+    if pool.seen.shape[0] == 0:
+        return
+    for row in range(obs.shape[0]):
+        policy = brain[row]
+        pool.looks[policy] += 1.0
+        for column in range(obs.shape[1]):
+            pool.seen[policy, 0, column] += obs[row, column]
+            pool.seen[policy, 1, column] += obs[row, column] * obs[row, column]
 
 
 @njit(**_FAST)
@@ -242,35 +254,37 @@ def bootstrap(
     learners: int,
 ) -> None:
     """The value of the final observation of every agent that was cut off."""
-    envs, agents = seated.shape
-    rows = 0
+    agents, width = seated.shape[1], env.fin.shape[1]
     joined = desk.final_critic.shape[1] > 0
-    brain = np.empty(envs * agents, np.int64)
-    mate = np.empty(1, np.int64)
-    for row in range(envs * agents):
-        if env.trunc[row] > env.term[row]:
-            brain[rows] = seated[row // agents, row % agents]
-            rows += 1
-    rows = 0
-    for row in range(envs * agents):
-        if env.trunc[row] > env.term[row]:
-            one = brain[rows : rows + 1]
-            show(env.fin[row : row + 1], one, pool, desk.final[rows : rows + 1], False)
-            if joined:
-                width = env.fin.shape[1]
-                first = row // agents * agents
-                for k in range(agents):
-                    other = first + (row - first + k) % agents
-                    into = desk.final_critic[rows : rows + 1, k * width : (k + 1) * width]
-                    mate[0] = seated[row // agents, other - first]
-                    show(env.fin[other : other + 1], mate, pool, into, False)
-            rows += 1
+    cut = np.empty(env.trunc.shape[0], np.int64)
+    rows = find_cut(env.term, env.trunc, cut)
+    brain, mate, shown = np.empty(rows, np.int64), np.empty(1, np.int64), np.empty((1, width), np.float32)
+    for place in range(rows):
+        row = cut[place]
+        first = row // agents * agents
+        brain[place] = seated[row // agents, row - first]
+        show(env.fin[row : row + 1], brain[place : place + 1], pool, desk.final[place : place + 1])
+        if joined:
+            for k in range(agents):
+                other = first + (row - first + k) % agents
+                mate[0] = seated[row // agents, other - first]
+                show(env.fin[other : other + 1], mate, pool, shown)
+                for column in range(width):
+                    desk.final_critic[place, k * width + column] = shown[0, column]
     judge(pool, model, learners, brain, desk.final, desk.final_critic, rows, desk, scratch, desk.final_value)
-    rows = 0
-    for row in range(envs * agents):
-        if env.trunc[row] > env.term[row]:
-            track.bootstrap[time, row] = desk.final_value[rows]
-            rows += 1
+    for place in range(rows):
+        track.bootstrap[time, cut[place]] = desk.final_value[place]
+
+
+@njit(**_FAST)
+def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.int64]) -> int:
+    """Lists the rows of agents that were cut off rather than ended; answers how many there are."""
+    count = 0
+    for row in range(trunc.shape[0]):
+        if trunc[row] > term[row]:
+            cut[count] = row
+            count += 1
+    return count
 
 
 @njit(**_FAST)
@@ -283,7 +297,8 @@ def look(env: VectorArrays, seats: Seats, pool: Pool, batch: Batch, track: Track
         agent = env.who[slot]
         track.who[time, slot] = agent
         track.brain[time, slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots], True)
+    count_seen(env.obs, track.brain[time], pool)
+    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots])
     if batch.mask.shape[0] > 0:
         for slot in range(slots):
             for column in range(env.mask.shape[1]):
@@ -353,7 +368,9 @@ def collect(
             env.fin,
         )
         stepped = cycles()
-        seated[:] = seats.brain
+        for env_index in range(seated.shape[0]):
+            for agent in range(agents):
+                seated[env_index, agent] = seats.brain[env_index, agent]
         if book(tally, seats, track, time, env.term, env.trunc, learners, gamma):
             bootstrap(pool, model, env, track, time, seated, desk, scratch, learners)
         desk.clock[0] += decided - begun
@@ -386,7 +403,7 @@ def look_ahead(
         agent = env.who[slot]
         track.who[steps, slot] = agent
         brain[slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, brain, pool, desk.obs, False)
+    show(env.obs, brain, pool, desk.obs)
     if desk.critic_obs.shape[1] > 0:
         join_observations(desk.obs, agents, desk.critic_obs)
     judge(pool, model, learners, brain, desk.obs, desk.critic_obs, slots, desk, scratch, track.value[steps])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import gymnasium
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from lockstep import walk
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.cartpole import _sine_and_cosine
 from mosaic.envs.compiled.kernels import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.gymnasium import AGENT
@@ -88,6 +91,16 @@ def test_a_short_walk_is_the_references(case):
 @pytest.mark.parametrize("case", WALKS, ids=lambda case: f"{case[0]}{case[1] or ''}")
 def test_a_long_walk_is_the_references(case):
     assert _walk(case, 5_000) >= 10**5
+
+
+@pytest.mark.parametrize("reach", [1e-9, 1e-3, 0.05, 0.126, 0.2, 0.3])
+def test_a_sine_that_is_sure_is_the_c_librarys(reach):
+    angles = np.random.default_rng(4).uniform(-reach, reach, 20_000)
+    answers = [_sine_and_cosine(angle) for angle in angles]
+    sure = [(angle, sine, cosine) for angle, (sine, cosine, certain) in zip(angles, answers, strict=True) if certain]
+    assert len(sure) > 0.7 * len(angles)
+    assert all((sine, cosine) == (math.sin(angle), math.cos(angle)) for angle, sine, cosine in sure)
+    assert all(abs(angle) < 0.25 for angle, _, _ in sure)
 
 
 def _config(env_id, **rest):

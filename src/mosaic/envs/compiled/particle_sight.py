@@ -11,17 +11,20 @@ from mosaic.envs.compiled.vector import Floats, Ints, Rows
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_velocity(facts: Floats, state: Floats, env: int, a: int, row: int, column: int, out: Rows) -> int:
-    """These writers put numbers into a row from a column on, and answer the column behind them."""
+    """These writers put numbers into a row from a column on, and answer the column behind them.
+
+    They take the rows out of their matrices first: machine code looks at both indices of a matrix at every number.
+    """
+    here, line = state[env], out[row]
     speeds = 2 * int(facts[AGENTS] + facts[LANDMARKS])
-    out[row, column] = state[env, speeds + 2 * a]
-    out[row, column + 1] = state[env, speeds + 2 * a + 1]
+    line[column], line[column + 1] = here[speeds + 2 * a], here[speeds + 2 * a + 1]
     return column + 2
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_position(state: Floats, env: int, a: int, row: int, column: int, out: Rows) -> int:
-    out[row, column] = state[env, 2 * a]
-    out[row, column + 1] = state[env, 2 * a + 1]
+    here, line = state[env], out[row]
+    line[column], line[column + 1] = here[2 * a], here[2 * a + 1]
     return column + 2
 
 
@@ -44,18 +47,20 @@ def write_word(word: int, words: int, row: int, column: int, out: Rows) -> int:
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_zeros(row: int, column: int, out: Rows) -> None:
     """To the end of the row."""
-    for k in range(column, out.shape[1]):
-        out[row, k] = 0.0
+    line = out[row]
+    for k in range(column, line.shape[0]):
+        line[k] = 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_ways(state: Floats, env: int, a: int, first: int, last: int, row: int, column: int, out: Rows) -> int:
     """From an agent to the entities first..last-1 without itself."""
-    x, y = state[env, 2 * a], state[env, 2 * a + 1]
+    here, line = state[env], out[row]
+    x, y = here[2 * a], here[2 * a + 1]
     for b in range(first, last):
         if b != a:
-            out[row, column] = state[env, 2 * b] - x
-            out[row, column + 1] = state[env, 2 * b + 1] - y
+            line[column] = here[2 * b] - x
+            line[column + 1] = here[2 * b + 1] - y
             column += 2
     return column
 

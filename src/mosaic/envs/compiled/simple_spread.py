@@ -15,6 +15,7 @@ from mosaic.envs.compiled.particle_sight import (
     write_position,
     write_sight,
     write_velocity,
+    write_ways,
     write_zeros,
 )
 from mosaic.envs.compiled.particle_worlds import Count, SightOptions, fitting_options, load_goalless
@@ -24,12 +25,13 @@ from mosaic.envs.compiled.particles import (
     LANDMARKS,
     LOCAL_RATIO,
     MOVES,
+    NEAR_AGENTS,
+    NEAR_LANDMARKS,
     are_touching,
     count_cycle,
     move_particles,
     name_rows,
     scatter,
-    squared_distance,
     state_width,
     world_facts,
 )
@@ -88,11 +90,12 @@ def _begin_episode(facts: Floats, state: Floats, ints: Ints, env: int, rng: Word
 def _pay(facts: Floats, state: Floats, env: int, rew: Rows) -> None:
     """All pay for every landmark's distance to whoever is nearest; each for the agents that it touches."""
     agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
-    together = 0.0
+    here, together = state[env], 0.0
     for landmark in range(agents, entities):
-        nearest = np.inf
+        x, y, nearest = here[2 * landmark], here[2 * landmark + 1], np.inf
         for a in range(agents):
-            nearest = min(nearest, squared_distance(state, env, a, landmark))
+            dx, dy = here[2 * a] - x, here[2 * a + 1] - y
+            nearest = min(nearest, dx * dx + dy * dy)
         together -= np.sqrt(nearest)
     first = env * agents
     for a in range(agents):
@@ -107,14 +110,32 @@ def _pay(facts: Floats, state: Floats, env: int, rew: Rows) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _show(facts: Floats, state: Floats, env: int, seen: Ints, out: Rows) -> None:
+def _show(facts: Floats, state: Floats, first: int, last: int, seen: Ints, out: Rows) -> None:
+    """What the agents of the envs first..last-1 see. Where they see all, the loop is short enough to be fast."""
+    if facts[NEAR_AGENTS] + facts[NEAR_LANDMARKS] == 0:
+        _show_all(facts, state, first, last, out)
+        return
     agents = int(facts[AGENTS])
-    for a in range(agents):
-        row = env * agents + a
-        column = write_velocity(facts, state, env, a, row, 0, out)
-        column = write_position(state, env, a, row, column, out)
-        column = write_sight(facts, state, env, a, seen, row, column, out)
-        write_zeros(row, column, out)  # nobody speaks
+    for env in range(first, last):
+        for a in range(agents):
+            row = env * agents + a
+            column = write_velocity(facts, state, env, a, row, 0, out)
+            column = write_position(state, env, a, row, column, out)
+            column = write_sight(facts, state, env, a, seen, row, column, out)
+            write_zeros(row, column, out)  # nobody speaks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _show_all(facts: Floats, state: Floats, first: int, last: int, out: Rows) -> None:
+    agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
+    for env in range(first, last):
+        for a in range(agents):
+            row = env * agents + a
+            column = write_velocity(facts, state, env, a, row, 0, out)
+            column = write_position(state, env, a, row, column, out)
+            column = write_ways(state, env, a, agents, entities, row, column, out)
+            column = write_ways(state, env, a, 0, agents, row, column, out)
+            write_zeros(row, column, out)
 
 
 @cfunc(STEP, **CFUNC)
@@ -137,9 +158,9 @@ def _step(
         move_particles(facts, state, env, act, force)
         _pay(facts, state, env, rew)
         if count_cycle(facts, ints, env, term, trunc):
-            _show(facts, state, env, seen, fin)
+            _show(facts, state, env, env + 1, seen, fin)
             _begin_episode(facts, state, ints, env, rng)
-        _show(facts, state, env, seen, obs)
+    _show(facts, state, 0, state.shape[0], seen, obs)
 
 
 @cfunc(BEGIN, **CFUNC)
@@ -148,4 +169,4 @@ def _begin(facts: Floats, state: Floats, ints: Ints, rng: Words, obs: Rows, mask
     name_rows(facts, who)
     for env in range(state.shape[0]):
         _begin_episode(facts, state, ints, env, rng)
-        _show(facts, state, env, seen, obs)
+    _show(facts, state, 0, state.shape[0], seen, obs)

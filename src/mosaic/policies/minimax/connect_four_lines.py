@@ -6,6 +6,7 @@ A line of four cells that only one side has stones in is worth 1, 4 or 16 to it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def _stones(bits: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def open_lines(mine: int, theirs: int) -> int:
+def open_lines(mine: int, theirs: int) -> Any:
     """What the lines are worth to the owner of `mine`."""
     worth = 0
     for line in _LINES:
@@ -64,13 +65,13 @@ def _four(stones: int) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _landing(taken: int, column: int) -> int:
+def _landing(taken: int, column: int) -> Any:
     """The cell where a stone falls to; 0 where the column is full."""
     return (taken + (np.int64(1) << (PITCH * column))) & (_COLUMN_CELLS << (PITCH * column))
 
 
 @njit("int64(int64, int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
-def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> int:
+def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> Any:
     """For the mover; the other has not won. An earlier win is worth more."""
     taken = mine | theirs
     if taken == _FULL:

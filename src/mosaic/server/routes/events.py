@@ -59,6 +59,7 @@ class _Listener:
         feed.ring(self._bell)
 
     async def attend(self) -> None:
+        await asyncio.sleep(0)  # who left while the socket was accepted is known to have left now
         while not self._leaving.done():
             self._bell.clear()
             over = self._feed.over.done()

@@ -1,0 +1,333 @@
+"""What the web app costs: pictures and their delay, a key's way to the env, many long curves, many idle viewers.
+
+    python benchmarks/web.py [pictures] [keys] [curves] [viewers]
+
+Needs Chromium (/usr/bin/chromium) and Playwright. Each function prints figures with their limits (a ratio below 1 is
+within the limit) and measures at the page itself: the very code that a user's browser runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import httpx
+import numpy as np
+import psutil
+from playwright.sync_api import Browser, Page, sync_playwright
+from websockets.asyncio.client import ClientConnection, connect
+
+from mosaic.runs.trainer import Trainer
+from mosaic.telemetry.writer import EventWriter
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+CURVE = ".nicegui-echart canvas"
+
+WRITER = """
+import sys
+from pathlib import Path
+from threading import Event
+import numpy as np
+from mosaic.telemetry.fastlane import FrameWriter
+chance, pause = np.random.default_rng(0), Event()
+pictures = []
+for shift in range(32):  # a game's picture: large areas, some texture, something that moves
+    picture = np.full((480, 640, 3), 60, np.uint8)
+    picture[300:] = (90, 140, 70)
+    picture[:100, :, 2] += chance.integers(0, 60, (100, 640), np.uint8)
+    picture[200:260, 16 * shift : 16 * shift + 60] = (220, 60, 40)
+    pictures.append(picture)
+with FrameWriter(Path(sys.argv[1])) as lane:
+    for step in range(10**9):
+        lane.publish(pictures[step % 32], step=step)
+        pause.wait(1 / 120)
+"""
+
+# The page's own socket and canvas, with a note of when each picture was written and when it was drawn.
+NOTE_PICTURES = """
+const written = [], Plain = WebSocket, draw = CanvasRenderingContext2D.prototype.drawImage;
+window.delays = [];
+window.WebSocket = class extends Plain {
+  constructor(address, ...rest) {
+    super(String(address).replace(/rate=[\\d.]+/, "rate=RATE"), ...rest);
+    if (String(address).includes("/frames")) this.addEventListener("message", ({ data }) => {
+      const size = new DataView(data).getUint32(0, false);
+      const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size)));
+      if (data.byteLength > 4 + size) written.push(facts.wall_time * 1000);
+    });
+  }
+};
+CanvasRenderingContext2D.prototype.drawImage = function (image, ...rest) {
+  draw.call(this, image, ...rest);
+  const now = performance.timeOrigin + performance.now();
+  if (image instanceof ImageBitmap && written.length) window.delays.push(now - written.shift());
+};
+"""
+
+# From the key's event in the page until the page knows of the env step that it made: an upper bound of key → action.
+NOTE_KEYS = """
+const Plain = WebSocket;
+window.delays = [];
+let pressed = null, step = null;
+addEventListener("keydown", () => (pressed = performance.now()), true);
+window.WebSocket = class extends Plain {
+  constructor(...all) {
+    super(...all);
+    if (String(all[0]).includes("/stream")) this.addEventListener("message", ({ data }) => {
+      if (typeof data !== "string") return;
+      const now = JSON.parse(data).step;
+      if (pressed !== null && step !== null && now > step) {
+        window.delays.push(performance.now() - pressed);
+        pressed = null;
+      }
+      step = now;
+    });
+  }
+};
+"""
+
+DRAWN = f"""() => {{
+  const canvas = document.querySelector("{CURVE}");
+  if (!canvas?.width) return false;
+  const colour = getComputedStyle(document.body).getPropertyValue("--s1").trim();
+  const wanted = colour.match(/\\w\\w/g).map((digits) => parseInt(digits, 16));
+  const {{ data }} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  const off = (i) => wanted.reduce((sum, value, k) => sum + Math.abs(data[i + k] - value), 0);
+  for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && off(i) < 40) found += 1;
+  return found > 60;
+}}"""
+
+
+class Server(NamedTuple):
+    process: psutil.Process
+    url: str
+    token: str
+    home: Path
+
+    def ask(self, path: str, **document: Any) -> dict[str, Any]:
+        told = {"Authorization": f"Bearer {self.token}"}
+        answer = httpx.post(f"{self.url}{path}", json=document, headers=told, timeout=60).raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def open(self, browser: Browser, path: str, script: str = "") -> Page:
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        if script:
+            page.add_init_script(script)
+        page.set_default_timeout(120_000)
+        mark = "&" if "?" in path else "?"
+        page.goto(f"{self.url}{path}{mark}token={self.token}")
+        return page
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "mosaic", "serve", "--port", "0"]
+    environment = {**os.environ, "MOSAIC_HOME": str(home), "COLUMNS": "500"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        link = next(line for line in process.stdout if line.startswith("Open ")).split()[1]
+        yield Server(psutil.Process(process.pid), link.partition("/?")[0], link.partition("token=")[2], home)
+    finally:
+        for run in Trainer(home).runs():
+            run.stop(patience_s=2.0)
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def show(what: str, figure: float, unit: str, limit: float | None = None) -> None:
+    bound = "" if limit is None else f" at most {limit:8,.1f}   ratio {figure / limit:6.3f}"
+    print(f"{what:62}{figure:10,.1f} {unit:11}{bound}", flush=True)
+
+
+def live_run(server: Server, iteration_s: float) -> str:
+    params = {"steps_per_iteration": 10, "iteration_s": iteration_s}
+    training = {"worker": "toy", "total_timesteps": 10**8, "params": params}
+    environment = {"env_id": "gym/CartPole-v1"}
+    return str(server.ask("/runs", environment=environment, training=training)["run_id"])
+
+
+def pictures(server: Server, browser: Browser, count: int = 300) -> None:
+    """At 640×480: as fast as the whole way allows, and at the page's own rate."""
+    run_id = live_run(server, 0.5)
+    folder = Trainer(server.home).run(run_id).folder.path
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)])
+    try:
+        for rate, words in (("120", "as fast as it goes"), ("20", "the page's own rate")):
+            page = server.open(browser, f"/runs/{run_id}", NOTE_PICTURES.replace("RATE", rate))
+            page.wait_for_function("delays.length > 20")
+            page.evaluate("delays.length = 0")
+            start, before = perf_counter(), sum(server.process.cpu_times()[:2])
+            page.wait_for_function(f"delays.length >= {count if rate == '120' else count // 3}")
+            seconds, spent = perf_counter() - start, sum(server.process.cpu_times()[:2]) - before
+            delays = page.evaluate("delays")
+            show(f"pictures of 640×480, {words}", len(delays) / seconds, "pictures/s")
+            show("  from the writer to the canvas, median", median(delays), "ms")
+            show("  from the writer to the canvas, p95", float(np.percentile(delays, 95)), "ms")
+            show("  the server meanwhile", 100 * spent / seconds, "% of a core")
+            page.close()
+    finally:
+        writer.terminate()
+        writer.wait()
+        Trainer(server.home).run(run_id).stop(patience_s=5.0)
+
+
+def keys(server: Server, browser: Browser, count: int = 200) -> None:
+    """A key in a game that waits for people, until its effect is back in the page."""
+    asked = server.ask("/matches", environment={"env_id": "gym/CliffWalking-v1"}, agents={"*": "human"})
+    page = server.open(browser, f"/play?match={asked['match_id']}", NOTE_KEYS)
+    page.wait_for_selector("canvas[data-step]")
+    for number in range(1, count + 1):
+        page.keyboard.press("ArrowLeft")  # against the wall: the game never ends
+        page.wait_for_selector(f'canvas[data-step="{number}"]')  # nobody presses again before seeing it
+    delays = page.evaluate("delays")
+    page.close()
+    show("key → action → its effect known in the page, median", median(delays), "ms")
+    show("key → action → its effect known in the page, p95", float(np.percentile(delays, 95)), "ms", 30.0)
+
+
+def curves(server: Server, browser: Browser, runs: int = 20, points: int = 100_000, repeats: int = 3) -> None:
+    """The page of a run of a seed group; then the mean and the band over all of them."""
+    trainer = Trainer(server.home)
+    config = {
+        "environment": {"env_id": "gym/CartPole-v1"},
+        "training": {"worker": "toy", "total_timesteps": 10**9},
+        "resources": {"num_workers": 10_000},  # more than this machine has: the server leaves them where they are
+    }
+    made = []
+    for seed in range(runs):
+        run = trainer.submit({**config, "seed": seed, "name": f"long-{seed}"}, start=False, group="long")
+        run.stop()
+        made.append(run)
+    with EventWriter(made[0].folder.metrics, attempt=1) as writer:
+        for index in range(points):
+            reward = 100 * (1 - np.exp(-index / 20_000)) + index % 13
+            writer.report(
+                kind="iteration", training_iteration=index, env_steps=index * 100, episode_reward_mean=float(reward)
+            )
+    for run in made[1:]:
+        shutil.copy(made[0].folder.metrics, run.folder.metrics)
+    opened, meant = [], []
+    for _ in range(repeats):
+        start = perf_counter()
+        page = server.open(browser, f"/runs/{made[0].id}")
+        page.wait_for_function(DRAWN)
+        opened.append(perf_counter() - start)
+        answer = "/series?ref=group%3Along&metric=episode_reward_mean&x=env_steps&points=500"
+        start = perf_counter()
+        size = page.evaluate(f"async () => (await (await fetch('{answer}')).json()).series[0].x.length")
+        meant.append(perf_counter() - start)
+        assert size > 100
+        page.close()
+    show(f"page of a run with {points:,} points, the first time", opened[0], "s", 2.0)
+    show(f"page of a run with {points:,} points, again", median(opened[1:]), "s", 2.0)
+    show(f"mean of {runs} runs × {points:,} points, the first time", meant[0], "s")
+    show(f"mean of {runs} runs × {points:,} points, again", median(meant[1:]), "s")
+    compare(server, browser, runs, points)
+
+
+def compare(server: Server, browser: Browser, runs: int, points: int) -> None:
+    """One chart with all of them: every curve drawn."""
+    refs = "&".join(f"ref=long-{seed}" for seed in range(runs))
+    page = server.open(browser, "/runs")
+    page.wait_for_selector("tbody tr .m-thumb")
+    start = perf_counter()
+    query = f"/series?{refs}&metric=episode_reward_mean&x=env_steps&points=500"
+    found = page.evaluate(f"async () => (await (await fetch('{query}')).json()).series.length")
+    assert found == runs
+    show(f"{runs} curves of {points:,} points each for one chart", perf_counter() - start, "s", 2.0)
+    page.close()
+
+
+def viewers(server: Server, browser: Browser, count: int = 50, seconds: float = 15.0) -> None:
+    """Who only looks: at the page of a run that reports once a second, and at the home page.
+
+    So many tabs would need the whole machine for themselves. What they say to the server is said here without them: the
+    page is asked for, its socket is opened and kept, and on the page of a run those for events and pictures too.
+    """
+    run_id = live_run(server, 1.0)
+    sights = (
+        (f"/runs/{run_id}", "page of a live run", ("events", "frames?rate=20")),
+        ("/", "home page", ()),
+    )
+    with ThreadPoolExecutor(1) as thread:  # Playwright has the loop of this one
+        for sight in sights:
+            thread.submit(asyncio.run, _look(server, count, seconds, *sight)).result()
+    Trainer(server.home).run(run_id).stop(patience_s=5.0)
+
+
+async def _look(server: Server, count: int, seconds: float, path: str, words: str, streams: Sequence[str]) -> None:
+    told = {"Authorization": f"Bearer {server.token}"}
+    base = server.url.replace("http", "ws", 1)
+    async with AsyncExitStack() as opened:
+        listening = []
+        browser = await opened.enter_async_context(httpx.AsyncClient(timeout=60, headers=told))
+        for number in range(count):
+            page = (await browser.get(f"{server.url}{path}", headers={"Accept": "text/html"})).raise_for_status().text
+            names = {"EIO": "4", "transport": "websocket", "implicit_handshake": "true", "next_message_id": "0"}
+            names |= {"client_id": _client_id(page), "tab_id": f"tab-{number}", "document_id": f"document-{number}"}
+            address = f"{base}/_nicegui_ws/socket.io/?{urlencode(names)}"
+            for each in (address, *(f"{base}{path}/{stream}" for stream in streams)):
+                socket = await opened.enter_async_context(connect(each, additional_headers=told))
+                listening.append(asyncio.create_task(_listen(socket)))
+        await asyncio.sleep(5.0)
+        before, start = sum(server.process.cpu_times()[:2]), perf_counter()
+        await asyncio.sleep(seconds)
+        spent = sum(server.process.cpu_times()[:2]) - before
+        ended = sum(task.done() for task in listening)
+        if ended:
+            raise SystemExit(f"{ended} of {len(listening)} sockets were closed by the server")
+        show(f"{count} idle viewers, {words}", 100 * spent / (perf_counter() - start), "% of a core", 10.0)
+        for task in listening:
+            task.cancel()
+
+
+def _client_id(page: str) -> str:
+    found = re.search(r"client_id\W+([0-9a-f-]{36})", page)
+    if found is None:
+        raise SystemExit("the page does not say whose it is")
+    return found[1]
+
+
+async def _listen(socket: ClientConnection) -> None:
+    """Joins, and answers when asked whether it is there, as Socket.IO wants it; has room for one picture at a time."""
+    if socket.request is not None and "/frames" in socket.request.path:
+        await socket.send("1")
+    async for message in socket:
+        if isinstance(message, bytes):
+            await socket.send("1")
+        elif message.startswith("0"):
+            await socket.send("40")
+        elif message == "2":
+            await socket.send("3")
+
+
+def main(chosen: Sequence[str]) -> None:
+    every = {each.__name__: each for each in (pictures, keys, curves, viewers)}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for name in chosen or every:
+            with serving(Path(folder) / name) as server:
+                every[name](server, browser)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
