@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar, cast
 
 import psutil
+from nicegui import run as threads
 
-from mosaic.server.answers import FindingRow, RunDetails
+from mosaic.server.answers import CurvePoints, FindingRow, RunDetails
 from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of
@@ -24,6 +26,7 @@ REWARD = "episode_reward_mean"
 _FRESH_S = 1.0
 _NAMES_FRESH_S = 2.0
 _SPARK_POINTS = 40
+_TREND_POINTS, _TREND_FRESH_S = 120, 5.0
 _MOST_KEPT = 2000
 
 
@@ -70,6 +73,19 @@ class Facts:
         key = ("spark", row.run_id, row.state, row.env_steps)
         return self._fresh(key, lambda: self._spark(row), 3600.0)
 
+    def trend(self, run_id: str) -> CurvePoints:
+        """The reward so far in some more points, a few seconds old."""
+        read = partial(curve_of, self._desk.folder(run_id), REWARD, buckets=_TREND_POINTS)
+        return self._fresh(("trend", run_id), read, _TREND_FRESH_S)
+
+    async def aside(self, ask: Callable[[str], T], run_id: str) -> T | None:
+        """What `details` or `names` answers: at once where it is at hand, else from a thread. None: the server ends."""
+        with self._lock:
+            fresh_until, value = self._kept.get((ask.__name__, run_id), (float("-inf"), None))
+        if self._clock() < fresh_until:
+            return cast(T, value)
+        return await threads.io_bound(ask, run_id)
+
     def machine(self) -> Machine:
         return self._fresh("machine", _machine)
 
@@ -87,14 +103,14 @@ class Facts:
 
     def _fresh(self, key: Hashable, read: Callable[[], T], for_s: float = _FRESH_S) -> T:
         with self._lock:
-            read_at, value = self._kept.get(key, (float("-inf"), None))
-        if self._clock() - read_at < for_s:
+            fresh_until, value = self._kept.get(key, (float("-inf"), None))
+        if self._clock() < fresh_until:
             return cast(T, value)
         value = read()
         with self._lock:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[key] = (self._clock(), value)
+            self._kept[key] = (self._clock() + for_s, value)
         return value
 
 

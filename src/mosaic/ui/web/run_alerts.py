@@ -8,20 +8,18 @@ from html import escape
 from nicegui import run
 
 from mosaic.server.answers import RunDetails
-from mosaic.server.curves import curve_of
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.reader import EventTail
 from mosaic.ui.web.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
-from mosaic.ui.web.facts import REWARD
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame
 from mosaic.ui.web.progress import time_spent
 from mosaic.ui.web.widgets import box, empty, panel, raw
 
 _MOST_REPORTED = 5
-_BUCKETS = 120
 _LOOK_AGAIN_S = 10.0  # silence is news too
+_HEAR_AGAIN_S = 3.0  # nobody can act on an alert sooner
 
 
 class AlertsPanel:
@@ -37,7 +35,9 @@ class AlertsPanel:
 
     async def update(self, details: RunDetails) -> None:
         heard = (details.state, details.last_seq)
-        if heard == self._heard and time.monotonic() - self._looked < _LOOK_AGAIN_S:
+        wait_s = _LOOK_AGAIN_S if heard == self._heard else _HEAR_AGAIN_S
+        same_state = self._heard is not None and self._heard[0] == details.state
+        if same_state and time.monotonic() - self._looked < wait_s:
             return
         self._heard, self._looked = heard, time.monotonic()
         found = await run.io_bound(self._look, details)
@@ -63,7 +63,7 @@ class AlertsPanel:
         found += silence_alert(details.state, event.get("timestamp"), time.time(), usual_s)
         found += number_alerts(event)
         if details.state is State.RUNNING:
-            curve = curve_of(self._folder, REWARD, buckets=_BUCKETS)
+            curve = self._facts.trend(details.run_id)
             found += plateau_alert(details.state, curve.x, curve.mean)
         reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._reported)]
         return found + reported

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from html import escape
 
-from nicegui import run, ui
+from nicegui import ui
 
 from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
@@ -53,7 +53,7 @@ class CurvesPanel:
             self._show_sources(live=True)  # it was resumed: listen again
             self._feed.reload()
         self._state = details.state
-        names = await run.io_bound(self._frame.facts.names, self._folder.run_id)
+        names = await self._frame.facts.aside(self._frame.facts.names, self._folder.run_id)
         found = families(names or ())
         if self._box.is_deleted or {each.title for each in found} == {each.title for each in self._found}:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nicegui import run, ui
+from nicegui import ui
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.answers import RunDetails
@@ -42,7 +42,7 @@ def page(frame: Frame, run_id: str) -> None:
 
     async def refresh() -> None:
         try:
-            now = await run.io_bound(frame.facts.details, folder.run_id)
+            now = await frame.facts.aside(frame.facts.details, folder.run_id)
         except MosaicError as error:  # somebody deleted it
             clock.deactivate()
             complain(str(error))
