@@ -35,7 +35,20 @@ def test_a_browser_in_the_terminal_does_not_count(no_display: None, monkeypatch:
     assert not display.open_browser("http://127.0.0.1:1/")
     monkeypatch.setenv("DISPLAY", ":0")
     assert display.open_browser("http://127.0.0.1:1/")
-    assert opened == ["http://127.0.0.1:1/"]
+    assert len(opened) == 1
+
+
+def test_a_token_is_not_among_the_browsers_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(display, "has_display", lambda: True)
+    monkeypatch.setattr(display.webbrowser, "open", lambda address: opened.append(address) or True)
+    assert display.open_browser("http://127.0.0.1:1/?a=1&token=secret")
+    (address,) = opened
+    assert address.startswith("file://")
+    assert "secret" not in address
+    path = Path(address.removeprefix("file://"))
+    assert "token=secret" in path.read_text()
+    assert path.parent.stat().st_mode & 0o077 == 0
 
 
 def test_a_window_without_a_display_says_what_to_type(mosaic, no_display: None) -> None:

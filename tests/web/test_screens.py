@@ -6,6 +6,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from web_kit import Tab, WebServer, keep_picture, toy, wait_for_colour
 
+from mosaic.runs.trainer import Trainer
+
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"
 
@@ -29,38 +31,43 @@ def settled(page: Page, path: str) -> None:
             expect(page.locator("h1")).not_to_be_empty()
 
 
-@pytest.mark.chosen
-def test_every_page_is_shown_wide_narrow_dark_and_light(tab: Tab, phone: Tab, server: WebServer) -> None:
-    run_ids = [server.submit(toy(200, name=f"pictured-{seed}", seed=seed), group="pictured") for seed in (1, 2)]
+@pytest.fixture(scope="module")
+def pages(server: WebServer) -> dict[str, str]:
+    """Name → address, with something to show on each."""
+    runs = [server.submit(toy(200, name=f"pictured-{seed}", seed=seed), group="pictured") for seed in (1, 2)]
+    for run_id in runs:
+        Trainer(server.home).run(run_id).wait(60)
     agents = {"player_0": "human", "player_1": "random"}
     asked = {"environment": {"env_id": "classic/connect_four_v3"}, "agents": agents}
     match_id = server.api.post("/matches", json=asked).raise_for_status().json()["match_id"]
-    page = tab.open(f"/runs/{run_ids[0]}")
-    for run_id in run_ids:
-        page = tab.open(f"/runs/{run_id}")
-        expect(page.locator(".m-crumb .m-pill")).to_have_text("finished")
-    pages = {
+    return {
         "home": "/",
         "train-form": "/train",
         "runs": "/runs",
-        "run": f"/runs/{run_ids[0]}",
+        "run": f"/runs/{runs[0]}",
         "play": "/play",
         "match": f"/play?match={match_id}",
         "episodes": "/replay",
         "evaluate": "/evaluate",
     }
-    for theme in ("dark", "light"):
-        for name, path in pages.items():
-            page = tab.open(path)
-            if page.locator(f"body.body--{theme}").count() == 0:
-                page.get_by_label("Light or dark").click()
-                page.wait_for_selector(f"body.body--{theme}")
-            settled(page, path)
-            keep_picture(page, f"{name}-{theme}")
+
+
+@pytest.mark.parametrize("theme", [pytest.param("dark", marks=pytest.mark.chosen), "light"])
+def test_every_page_is_shown(tab: Tab, pages: dict[str, str], theme: str) -> None:
+    for name, path in pages.items():
+        page = tab.open(path)
+        if page.locator(f"body.body--{theme}").count() == 0:
+            page.get_by_label("Light or dark").click()
+            page.wait_for_selector(f"body.body--{theme}")
+        settled(page, path)
+        keep_picture(page, f"{name}-{theme}")
+    tab.check()
+
+
+def test_every_page_is_shown_on_a_phone(phone: Tab, pages: dict[str, str]) -> None:
     for name, path in pages.items():
         page = phone.open(path)
         settled(page, path)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
         keep_picture(page, f"{name}-phone")
-    tab.check()
     phone.check()

@@ -51,7 +51,7 @@ def test_each_browser_moves_its_own_agent_and_survives_a_reload(tab: Tab, other:
     pages = [tab.open(f"/play?match={match_id}&agent=player_1"), other.open(f"/play?match={match_id}&agent=player_2")]
     for page in pages:
         page.wait_for_selector(PICTURE)
-    for step in range(5):  # X takes the first free cells: three in a row after five moves
+    for step in range(5):
         mover, waiter = pages[step % 2], pages[1 - step % 2]
         expect(mover.locator(".p-spot").first).to_be_visible()
         expect(waiter.locator(".p-spot")).to_have_count(0)

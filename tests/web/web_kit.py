@@ -134,7 +134,7 @@ class Tab:
 
 def keep_picture(page: Page, name: str) -> None:
     """For people to look at after the tests: build/screenshots/NAME.png."""
-    page.wait_for_load_state("networkidle")
+    page.wait_for_function("[...document.images].every((image) => image.loading === 'lazy' || image.complete)")
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 

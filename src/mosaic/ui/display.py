@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
 import sys
+import tempfile
 import webbrowser
+from pathlib import Path
 
 
 def has_display() -> bool:
@@ -14,5 +17,19 @@ def has_display() -> bool:
 
 
 def open_browser(address: str) -> bool:
-    """False where there is none. A browser in the terminal does not count: it cannot show a board."""
-    return has_display() and webbrowser.open(address)
+    """False where there is none. A browser in the terminal does not count: it cannot show a board.
+
+    The address may hold a token, and the list of processes shows a browser's arguments to every user: so the browser
+    is given a file that only this user can read, and that leads on to the address.
+    """
+    return has_display() and webbrowser.open(_doorway(address).as_uri())
+
+
+def _doorway(address: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable for its owner alone
+    path = folder / "open.html"
+    target = html.escape(address, quote=True)
+    path.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Mosaic</a>\n'
+    )
+    return path

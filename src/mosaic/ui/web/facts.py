@@ -86,6 +86,11 @@ class Facts:
             return cast(T, value)
         return await threads.io_bound(ask, run_id)
 
+    def forget_names(self, run_id: str) -> None:
+        """At a run's end nobody asks again: the last answer must be the newest."""
+        with self._lock:
+            self._kept.pop(("names", run_id), None)
+
     def machine(self) -> Machine:
         return self._fresh("machine", _machine)
 

@@ -43,6 +43,7 @@ class CurvesPanel:
         self._others: list[str] = []
         self._small: list[str] = []
         self._hidden: set[str] = set()
+        self._names: tuple[str, ...] = ()
         self._feed: LiveFeed | None = None
         self._box = box("stack")
         with self._box, panel("Curves"):
@@ -53,9 +54,13 @@ class CurvesPanel:
             self._show_sources(live=True)  # it was resumed: listen again
             self._feed.reload()
         self._state = details.state
+        if details.state in ENDED:
+            self._frame.facts.forget_names(self._folder.run_id)
         names = await self._frame.facts.aside(self._frame.facts.names, self._folder.run_id)
-        found = families(names or ())
-        if self._box.is_deleted or {each.title for each in found} == {each.title for each in self._found}:
+        if names is None or names == self._names or self._box.is_deleted:
+            return
+        self._names, found = names, families(names)
+        if {each.title for each in found} == {each.title for each in self._found}:
             return
         first, self._found = not self._found, found
         if first:
