@@ -93,7 +93,7 @@ def nothing_is_left_behind():
     yield
     gc.collect()
     assert multiprocessing.active_children() == []
-    assert len(psutil.Process().open_files()) == open_before
+    assert len(psutil.Process().open_files()) <= open_before  # what earlier tests left may be closed meanwhile
     new = set(memory.iterdir()) - before if memory.exists() else set()
     ours = {
         path for path in new if "mosaic" in path.name and path.suffix != ".ring"

@@ -125,7 +125,7 @@ def test_every_place_is_named() -> None:
 
 def test_every_kind_of_policy_was_thought_about() -> None:
     """A new kind must be put on one side or the other."""
-    harmless = {"human", "random", "minimax", "stockfish", "run"}
+    harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run"}
     naming_programs = {"python", "uci", "onnx", "checkpoint", "http", "https"}
     assert set(plugins("mosaic.policies")) <= harmless | naming_programs
 
