@@ -34,6 +34,7 @@ from mosaic.models.threads import set_product_threads
 
 COMPILED_ENVS, PYTHON_ENVS = 32, 8
 COMPILED_STEPS, PYTHON_STEPS = 64, 128
+_LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
 _ROWS_PER_THREAD = 4096  # below so many decisions an iteration, meeting costs more than a second thread gives
 
 
@@ -261,7 +262,7 @@ def _torch_engine(architecture: Architecture, seed: int, draws: int, options: Pp
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu":
-        torch.set_num_threads(1 if architecture.plain else len(os.sched_getaffinity(0)))
+        torch.set_num_threads(1 if architecture.observation < _LARGE_ROW else len(os.sched_getaffinity(0)))
     return TorchEngine(
         architecture,
         seed,
