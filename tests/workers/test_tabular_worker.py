@@ -186,6 +186,10 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
             {"environment": GAME, "params": {"tables": "two"}, "resources": {"runtime": "parallel"}},
             "tables=two runs on one thread, not with the runtime parallel",
         ),
+        (
+            {"environment": GAME, "training": {"init": "run:latest"}},
+            "starts every table anew and cannot take over 'run:latest'. Leave --init out",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_said_before_a_run_is_made(tmp_path, settings, text):

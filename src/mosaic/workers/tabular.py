@@ -136,6 +136,11 @@ class TabularWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         assert isinstance(options, TabularWorkerOptions)
+        if config.training.init is not None:
+            raise InputError(
+                f"The worker tabular starts every table anew and cannot take over '{config.training.init}'. "
+                "Leave --init out, or train with --worker native."
+            )
         check_way(config, options, spec)
 
     def run(self, context: WorkerContext) -> None:
