@@ -1,5 +1,8 @@
 """Machine code never outlives the source it was made from."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
@@ -59,6 +62,50 @@ def test_pointers_are_cached_there_too_and_can_be_called_by_compiled_code(tmp_pa
     assert numbers.tolist() == [0, 4, 8]
     assert setting == numba.config.CACHE_DIR
     assert list(tmp_path.rglob("*.nbc"))
+
+
+def test_a_start_that_compiles_nothing_loads_nothing_that_compiles(tmp_path):
+    """Cached code is called, alone and by what is compiled later."""
+    script = tmp_path / "start.py"
+    script.write_text(START)
+
+    def start():
+        words = [sys.executable, str(script), str(tmp_path)]
+        return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+    first, second = start(), start()
+    assert first == {"answers": [6.0, 10.0], "compilers": True, "hits": [0, 0], "later": 20.0}
+    assert second == {"answers": [6.0, 10.0], "compilers": False, "hits": [1, 1], "later": 20.0}
+
+
+START = """
+import json, sys
+from pathlib import Path
+import numba, numpy as np
+from numba import types
+from mosaic.core import compiled
+from mosaic.core.compiled import cfunc, njit
+compiled.cache_folder = lambda: Path(sys.argv[1]) / "cache"
+
+@cfunc(types.float64(types.float64), cache=True, nopython=True)
+def double(x):
+    return 2 * x
+
+@njit(cache=True)
+def total(numbers, function):
+    return function((numbers @ numbers + numbers.copy().sum()) / 2)
+
+numbers = np.arange(3.0)
+answers = [double.ctypes(3.0), 2 + total(numbers, double)]
+compilers = "numba.np.polynomial.polynomial_core" in sys.modules
+
+@numba.njit
+def later(numbers, function):
+    return 2.5 * total(numbers, function)
+
+hits = [double.cache_hits, sum(total.stats.cache_hits.values())]
+print(json.dumps({"answers": answers, "compilers": compilers, "hits": hits, "later": later(numbers, double)}))
+"""
 
 
 def test_every_compiled_file_uses_it():

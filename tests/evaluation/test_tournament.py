@@ -89,9 +89,9 @@ def test_a_stopped_tournament_goes_on_wherever_it_was_cut(tmp_path: Path, monkey
 
     real = module.play_games
 
-    def counted(plan: Any, games: Any, num_workers: Any, env: Any) -> Any:
+    def counted(plan: Any, games: Any, num_workers: Any, env: Any, **more: Any) -> Any:
         played.append(len(games))
-        return real(plan, games, num_workers, env)
+        return real(plan, games, num_workers, env, **more)
 
     monkeypatch.setattr(module, "play_games", counted)
     line_ends = [sum(map(len, lines[:count])) for count in range(len(lines))]

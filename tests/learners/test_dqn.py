@@ -1,5 +1,7 @@
 """DQN remembers what belongs to each decision, learns, goes on after a checkpoint, and says what it cannot do."""
 
+from contextlib import closing
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,15 +11,17 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
+from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.gymnasium import AGENT
 from mosaic.envs.python_vector import PythonVector
 from mosaic.envs.rows import action_code, row_code
 from mosaic.envs.vector import VectorArrays
-from mosaic.learners.casting import Casting
+from mosaic.learners.casting import Casting, read_casting
 from mosaic.learners.dqn import DqnLearner
-from mosaic.learners.dqn_assembly import assemble_dqn, check_dqn, q_architecture
+from mosaic.learners.dqn_assembly import assemble_dqn, q_architecture
+from mosaic.learners.dqn_check import check_dqn, ring_bytes
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.fused_replay import hold, make_held, make_ring, settle
 from mosaic.learners.normalise import RunningMoments
@@ -25,6 +29,7 @@ from mosaic.learners.plan import shared
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, policy_outputs
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.testing.toys import Alternating, Fading
+from mosaic.workers.native import NativeWorker
 
 CARTPOLE, LAKE = "gym/CartPole-v1", {"env_id": "gym/FrozenLake-v1", "options": {"is_slippery": False}}
 SMALL = DqnOptions(
@@ -274,13 +279,22 @@ def test_pictures_are_ppos():
     facts = EnvFacts(EnvironmentConfig(env_id="toy/Pictures"))
     spec = EnvSpec(facts, ("eye",), {"eye": spaces.Box(0, 255, (64, 64, 3), np.uint8)}, {"eye": spaces.Discrete(2)})
     with pytest.raises(InputError, match=r"DQN cannot see pictures, and eye does\. PPO can: --algo ppo\."):
-        check_dqn(Casting(shared(("eye",)), ("eye",), {}, ()), spec)
+        check_dqn(Casting(shared(("eye",)), ("eye",), {}, ()), spec, SMALL)
 
 
 def test_a_buffer_larger_than_the_machine_is_refused():
     huge = SMALL.model_copy(update={"buffer_size": 10**12})
-    with pytest.raises(InputError, match=r"takes 144000.0 GB here, .* Set buffer_size to \d+ or less"):
-        assemble_dqn(config(LAKE), huge)
+    with closing(make_env(EnvironmentConfig(**LAKE))) as env:
+        casting = read_casting(config(LAKE), env.spec)
+        with pytest.raises(InputError, match=r"takes 144000.0 GB here, .* Set buffer_size to \d+ or less"):
+            NativeWorker().check(config(LAKE), huge, env.spec)
+        check_dqn(casting, env.spec, SMALL)
+
+
+def test_the_size_of_a_buffer_is_known_before_it_is_made():
+    vector = make_compiled_vector(EnvironmentConfig(env_id=CARTPOLE), 1)
+    *arrays, _ = make_ring(vector.shape, 7)
+    assert ring_bytes(vector.shape.width, 7) == sum(array.nbytes for array in arrays)
 
 
 def test_a_layer_without_width_is_refused():

@@ -96,6 +96,7 @@ def test_classic_control_reaches_its_gate(env_id, gate, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # some three minutes of a core; a crowded machine needs longer
 def test_lunar_lander_lands():
     assembled = trained("gym/LunarLander-v3", 0)
     with closing(assembled.learner):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.envs.catalog import make_env
-from mosaic.runners.camera import Camera, frame_rate
+from mosaic.runners.film_camera import FilmCamera, frame_rate
 from mosaic.runners.video import Film, ffmpeg_program
 
 COLOURS = [(220, 40, 30), (30, 200, 60), (20, 60, 230)]
@@ -78,7 +78,7 @@ def test_wrong_names_are_said_at_once(tmp_path: Path) -> None:
         Film(Path("nowhere/a.gif"), 5)
     (tmp_path / "x.mp4").mkdir()
     with pytest.raises(InputError, match="is a folder; name a file in it"):
-        Camera(tmp_path / "x.mp4")
+        FilmCamera(tmp_path / "x.mp4")
     with pytest.raises(InputError, match=r"0\.1 to 240 pictures a second, not 0"):
         Film(tmp_path / "a.mp4", 0)
 
@@ -86,7 +86,7 @@ def test_wrong_names_are_said_at_once(tmp_path: Path) -> None:
 def test_without_imageio_ffmpeg_the_line_to_type_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(MissingExtraError, match=r"Type: pip install 'mosaic-rl\[video\]'"):
-        Camera(tmp_path / "a.mp4")
+        FilmCamera(tmp_path / "a.mp4")
 
 
 def test_without_the_program_itself_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_an_env_without_pictures_cannot_be_filmed(tmp_path: Path) -> None:
         turn = env.reset(0)
         with (
             pytest.raises(InputError, match="mosaic/gridworld has no pictures, so there can be no video of it"),
-            Camera(tmp_path / "a.mp4") as camera,
+            FilmCamera(tmp_path / "a.mp4") as camera,
         ):
             camera.shoot(Blind(env), 0, turn, {})  # type: ignore[arg-type]
     finally:

@@ -147,6 +147,17 @@ def test_mosaic_picks_the_worker_and_the_policy_configuration_and_says_so(mosaic
     )
 
 
+@pytest.mark.parametrize("listing", ["workers", "policies"])
+def test_a_narrow_terminal_loses_no_word(mosaic, monkeypatch, listing):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = mosaic(listing).out
+    assert max(map(len, shown.splitlines())) <= 80
+    told = "".join(shown.split())
+    for row in json.loads(mosaic(listing, "--json").out):
+        for word in (row["id"], *row.get("algorithms", ()), *row.get("help", "").split()):
+            assert all(part in told for part in (word[:8], word[-8:])), word
+
+
 def test_workers_and_their_schemas(mosaic):
     rows = json.loads(mosaic("workers", "--json").out)
     assert {"toy", "script"} <= {row["id"] for row in rows}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-from web_kit import CHROMIUM, FLAGS, Tab, WebServer, end_runs
+from playwright.sync_api import Browser, expect, sync_playwright
+from web_kit import CHROMIUM, FLAGS, PATIENCE_MS, Tab, WebServer, end_runs
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)  # of Playwright's own 5 s a busy machine needs some for the first page
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

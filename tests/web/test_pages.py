@@ -209,3 +209,13 @@ def test_nothing_hangs_over_the_edge_of_a_phone(phone: Tab, server: WebServer) -
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
         expect(page.locator(".m-tabbar")).to_be_visible()
     phone.check()
+
+
+def test_a_note_covers_no_control(phone: Tab) -> None:
+    phone.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = phone.open("/")
+    page.get_by_label("Copy").first.click()
+    note = page.locator(".q-notification")
+    expect(note).to_have_text("Copied")
+    page.wait_for_function("document.querySelector('.q-notification').getBoundingClientRect().bottom <= 64")
+    phone.check()

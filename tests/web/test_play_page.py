@@ -169,3 +169,37 @@ def test_a_match_is_accessible_and_fits_a_phone(tab: Tab, phone: Tab, server: We
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
         each.check()
+
+
+def test_matches_and_episodes_are_listed_on_a_phone(phone: Tab, server: WebServer) -> None:
+    match_id = open_match(server, "classic/connect_four_v3", {"*": "human"})
+    page = phone.open(f"/play?match={match_id}")
+    page.wait_for_selector(PICTURE)
+    page.get_by_role("switch", name="Keep the episodes").check()
+    for step in range(7):  # four in a column, with the others beside it
+        page.get_by_role("button", name=f"column {1 + step % 2}", exact=True).click()
+        page.wait_for_selector(f'canvas[data-step="{step + 1}"]')
+    expect(page.get_by_role("link", name="Replay the last one")).to_be_visible()
+    name = state(server, match_id)["kept"][-1]
+    page = phone.open("/play")
+    expect(page.locator(".p-line", has_text="Connect Four").first).to_be_visible()
+    expect(page.get_by_text(name, exact=True)).to_be_visible()
+    page = phone.open("/replay")
+    page.get_by_text(name, exact=True).click()
+    page.wait_for_selector("img[data-step]")
+    phone.check()
+
+
+def test_a_game_in_real_time_may_wait_instead(tab: Tab, server: WebServer) -> None:
+    page = tab.open("/play?env=gym/CartPole-v1")
+    expect(page.get_by_label("Policy of agent_0", exact=True)).to_be_visible()
+    page.get_by_label("How time passes").click()
+    page.get_by_role("option", name="it waits for me").click()
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_selector(PICTURE)
+    match_id = page.url.partition("match=")[2]
+    assert not state(server, match_id)["real_time"]
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector('canvas[data-step="1"]')
+    assert state(server, match_id)["step"] == 1
+    tab.check()

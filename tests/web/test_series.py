@@ -99,3 +99,22 @@ def test_the_last_iteration_is_found_behind_other_events(client: TestClient) -> 
     with folder.metrics.open("ab") as file:
         file.write(encode({"kind": "ended", "seq": 3, "attempt": 1, "timestamp": 1.0}) + b"\n" + b'{"kind":"iteration')
     assert last_iteration(folder)["episode_reward_mean"] == 7.0
+
+
+def test_a_part_of_a_curve_has_points_of_its_own(client: TestClient) -> None:
+    rewards = [float(number) for number in range(1, 1001)]
+    run = made(client, rewards)
+    (thin,) = ask(client, [run], ["episode_reward_mean"], points=10)["series"]
+    (part,) = ask(client, [run], ["episode_reward_mean"], points=10, start=105, stop=195)["series"]
+    assert len([x for x in thin["x"] if 105 <= x <= 195]) < 2
+    assert part["x"] == [110.0, 120.0, 130.0, 140.0, 150.0, 160.0, 170.0, 180.0, 190.0]
+    (seconds,) = ask(client, [run], ["episode_reward_mean"], x="timestamp", start=1003, stop=1005)["series"]
+    assert seconds["mean"] == [3.0, 4.0, 5.0]
+    assert client.get("/series", params={"ref": run, "metric": "m", "start": "nan"}).status_code == 422
+
+
+def test_a_part_of_a_seed_group(client: TestClient) -> None:
+    for rewards in ([1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]):
+        made(client, rewards, group="seeds")
+    (found,) = ask(client, ["group:seeds"], ["episode_reward_mean"], points=2, start=20, stop=30)["series"]
+    assert (found["x"], found["mean"]) == ([20.0, 30.0], [3.0, 4.0])

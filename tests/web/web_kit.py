@@ -66,7 +66,10 @@ class WebServer:
         self.url = said[0].split()[-1]
         self.link = said[1].split()[-1]
         self.port = int(self.url.rpartition(":")[2])
-        self.api = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60)
+        # A connection that idled in a slow test may be closed by the server in the moment in which it is used again.
+        once = httpx.Limits(max_keepalive_connections=0)
+        told = {"Authorization": f"Bearer {self.token}"}
+        self.api = httpx.Client(base_url=self.url, headers=told, timeout=60, limits=once)
 
     def submit(self, config: Mapping[str, Any], group: str = "") -> str:
         answer = self.api.post("/runs", json=dict(config), params={"group": group})

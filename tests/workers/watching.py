@@ -10,6 +10,7 @@ from mosaic.store.state import ENDED
 from mosaic.telemetry.fastlane_reader import FrameReader
 from mosaic.telemetry.writer import EventWriter
 from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluating import OCCASION
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.registry import load_worker, parse_params
 
@@ -18,17 +19,18 @@ _CLOCKS = ("timestamp", "env_steps_per_s", "time_split", "time_env_s", "time_inf
 
 
 class EagerContext(WorkerContext):
-    """As if somebody asked for a picture at every moment; keeps what is shown."""
+    """As if somebody asked for a picture at every moment; keeps what is shown of the training and of evaluations."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.shown = []
+        self.shown, self.evaluated = [], []
 
     def frame_wanted(self):
         return True
 
     def frame(self, rgb, **facts):
-        self.shown.append((rgb.copy(), facts))
+        kept = self.evaluated if facts["agent"].startswith(OCCASION) else self.shown
+        kept.append((rgb.copy(), facts))
 
 
 def train_here(home, config, context_class):

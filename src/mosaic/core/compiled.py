@@ -20,6 +20,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
+from mosaic.core.ready_code import ready_cfunc, ready_dispatcher
+
 SOURCES = Path(__file__).parent.parent
 _MARK = b"from mosaic.core.compiled import"
 
@@ -29,7 +31,8 @@ def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
 
     def compiled(function: Callable[..., Any]) -> Any:
         with _own_cache():
-            return numba.njit(*signature, **options)(function)
+            made = numba.njit(*signature, **options)(function)
+            return ready_dispatcher(made) if options.get("cache") and not signature else made
 
     return compiled
 
@@ -39,7 +42,9 @@ def cfunc(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
 
     def compiled(function: Callable[..., Any]) -> Any:
         with _own_cache():
-            return numba.cfunc(signature, **options)(function)
+            if not options.get("cache"):
+                return numba.cfunc(signature, **options)(function)
+            return ready_cfunc(function, signature, {name: value for name, value in options.items() if name != "cache"})
 
     return compiled
 

@@ -23,7 +23,8 @@ from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import is_reproducible
 
 if TYPE_CHECKING:
-    from mosaic.runners.camera import Camera
+    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,14 @@ def evaluate(
     time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
     record_dir: Path | None = None,
     on_episode: Callable[[EpisodeResult], None] | None = None,
-    camera: Camera | None = None,
+    camera: FilmCamera | None = None,
+    screen: Screen | None = None,
 ) -> Evaluation:
     """Plays every episode on a seed of its own; neither processes nor their order change the result.
 
     `max_steps` (None: 10,000) cuts episodes that have no end. `record_dir` keeps every episode, to be replayed.
-    `on_episode` is told of each result as it arrives, in any order. `camera` films the first ones.
+    `on_episode` is told of each result as it arrives, in any order. `camera` films the first ones. `screen`
+    shows them live, one at a time, as often as it wants.
     """
     began = monotonic()
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
@@ -120,7 +123,7 @@ def evaluate(
         plan = Plan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
         games = [Game(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
-        with closing(play_games(plan, games, num_workers, made, camera)) as arriving:
+        with closing(play_games(plan, games, num_workers, made, camera, screen)) as arriving:
             for result in arriving:
                 results.append(result)
                 if on_episode is not None:

@@ -8,15 +8,18 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mosaic.evaluation.failure import WorkerError, portable
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.table import Game, Plan, Table
+
+if TYPE_CHECKING:
+    from mosaic.runners.screen import Screen
 
 Share: TypeAlias = Sequence[Game]
 _SHARES_PER_PROCESS = 8  # several, because games differ in length
@@ -24,10 +27,12 @@ _LARGEST_SHARE = 64
 _END_WITHIN_S = 5.0
 
 
-def play_in_processes(plan: Plan, games: Sequence[Game], num_workers: int) -> Generator[EpisodeResult, None, None]:
+def play_in_processes(
+    plan: Plan, games: Sequence[Game], num_workers: int, screen: Screen | None = None
+) -> Generator[EpisodeResult, None, None]:
     """The results as they arrive, in any order. The first error of any process ends all of them."""
     shares = _shares(games, num_workers)
-    with _started(plan, min(num_workers, len(shares))) as crew:
+    with _started(plan, min(num_workers, len(shares)), screen) as crew:
         owed = {connection: _hand_out(connection, shares) for connection in crew}
         while any(owed.values()):
             for ready in wait([connection for connection, count in owed.items() if count]):
@@ -77,14 +82,15 @@ def _see_off(connection: Connection) -> None:
 
 
 @contextmanager
-def _started(plan: Plan, count: int) -> Iterator[dict[Connection, BaseProcess]]:
+def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Connection, BaseProcess]]:
     """Processes that are gone when the block is left: on their own if all is done, ended by force otherwise."""
     spawn = multiprocessing.get_context("spawn")  # forked copies of threads, engines and pictures would misbehave
     crew: dict[Connection, BaseProcess] = {}
     try:
-        for _ in range(count):
+        for number in range(count):
             ours, theirs = spawn.Pipe()
-            process: BaseProcess = spawn.Process(target=_work, args=(plan, theirs), name="mosaic-games")
+            shown = screen if number == 0 else None
+            process: BaseProcess = spawn.Process(target=_work, args=(plan, theirs, shown), name="mosaic-games")
             with _ctrl_c_held_back():
                 process.start()
             theirs.close()
@@ -115,11 +121,11 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(plan: Plan, connection: Connection) -> None:
+def _work(plan: Plan, connection: Connection, screen: Screen | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     try:
-        with Table(plan) as table:
+        with nullcontext() if screen is None else closing(screen), Table(plan, screen=screen) as table:
             while share := _next_share(connection):
                 for game in share:
                     _send(connection, table.play(game))

@@ -17,7 +17,8 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import save_episode
 
 if TYPE_CHECKING:
-    from mosaic.runners.camera import Camera
+    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,13 @@ class Game:
 class Table:
     """One env, at which the controllers change with the mapping."""
 
-    def __init__(self, plan: Plan, env: Env | None = None) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, env: Env | None = None, screen: Screen | None = None) -> None:
+        self._plan, self._screen = plan, screen
         self._env = make_env(plan.environment) if env is None else env
         self._mapping = -1
         self._runner: LocalEnvRunner | None = None
 
-    def play(self, game: Game, camera: Camera | None = None) -> EpisodeResult:
+    def play(self, game: Game, camera: FilmCamera | None = None) -> EpisodeResult:
         plan, runner = self._plan, self._seated(game.mapping)
         began = monotonic()
         episode = self._episode(game, runner, camera)
@@ -61,7 +62,7 @@ class Table:
         policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
-    def _episode(self, game: Game, runner: LocalEnvRunner, camera: Camera | None) -> Episode:
+    def _episode(self, game: Game, runner: LocalEnvRunner, camera: FilmCamera | None) -> Episode:
         max_steps, digests = self._plan.max_steps, self._plan.record_dir is not None
         if camera is None:
             return runner.run(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
@@ -90,7 +91,11 @@ class Table:
                 self._runner.cast.close()
             plan = self._plan
             self._runner = LocalEnvRunner(
-                self._env, plan.mappings[mapping], seed=plan.seed, time_limit_s=plan.time_limit_s
+                self._env,
+                plan.mappings[mapping],
+                seed=plan.seed,
+                time_limit_s=plan.time_limit_s,
+                screen=self._screen,
             )
             self._mapping = mapping
         return self._runner

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from itertools import permutations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
@@ -22,6 +23,9 @@ from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import is_reproducible
 
+if TYPE_CHECKING:
+    from mosaic.runners.screen import Screen
+
 
 def tournament(
     env: EnvID | EnvironmentConfig,
@@ -35,12 +39,13 @@ def tournament(
     store: Path | None = None,
     record_dir: Path | None = None,
     on_game: Callable[[MatchResult], None] | None = None,
+    screen: Screen | None = None,
 ) -> Tournament:
     """A round robin of a game for two, with `games` games per ordered pair: the first of a pair has the first seat.
 
     `store` keeps every finished game; asked again with the same store, the tournament goes on where it was stopped.
     `record_dir` keeps every game that is played, under its place in the schedule. `on_game` is told of every game
-    once, of those already in the store first.
+    once, of those already in the store first. `screen` shows games live, one at a time, as often as it wants.
     """
     tell = on_game or (lambda result: None)
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
@@ -73,7 +78,7 @@ def tournament(
                 for index, match in enumerate(matches)
                 if match not in results
             ]
-            with closing(play_games(plan, left, num_workers, made)) as arriving:
+            with closing(play_games(plan, left, num_workers, made, screen=screen)) as arriving:
                 for episode in arriving:
                     result = _match_result(matches[episode.index], episode, spec)
                     results[result.match] = result

@@ -1,4 +1,4 @@
-"""From a run configuration to a learner that can iterate: envs, engine and threads are picked here, and said."""
+"""From a run configuration to a learner that can iterate, and what is said about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
@@ -17,12 +16,13 @@ from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
+from mosaic.learners.equipment import EngineName, equip
 from mosaic.learners.fused_lane import FusedLane
 from mosaic.learners.fused_policy import FusedEngine
 from mosaic.learners.fused_update import make_hyper
 from mosaic.learners.lane import Lane
 from mosaic.learners.learner import Assembled
-from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of, played_by_env
+from mosaic.learners.opponents import Guest, Opponents, opponents_of, played_by_env
 from mosaic.learners.played_lane import Discount, PlayedLane, Trains
 from mosaic.learners.ppo import PpoLearner
 from mosaic.learners.ppo_options import PpoOptions
@@ -32,10 +32,7 @@ from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.threads import set_product_threads
 
-COMPILED_ENVS, PYTHON_ENVS = 32, 8
-COMPILED_STEPS, PYTHON_STEPS = 64, 128
 _LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
-_ROWS_PER_THREAD = 4096  # below so many decisions an iteration, meeting costs more than a second thread gives
 
 
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
@@ -47,17 +44,8 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     casting = read_casting(config, spec)
     plan = casting.plan
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
-    engine, why = _engine(options, list(rows.values()))
     opponents = opponents_of(options, casting, spec)
-    controlled = bool(casting.played or opponents.foreign)
-    compiled = not controlled and engine == "fused" and make_compiled_vector(config.environment, 1) is not None
-    usual = COMPILED_ENVS if compiled else PYTHON_ENVS
-    chairs = len(casting.learners)
-    envs = config.environment.num_envs or enough_envs(opponents, options.selfplay_share, chairs, usual)
-    seats = guests(opponents, envs, options.selfplay_share, chairs)
-    check_guests(opponents, seats, envs)
-    steps = options.n_steps or (COMPILED_STEPS if compiled else PYTHON_STEPS)
-    threads = _threads(options, compiled, envs, steps * len(casting.learners))
+    engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
     played = played_by_env(opponents, seats, envs, casting.learners)
     lanes: list[Lane] = []
     shape: VectorShape | None = None
@@ -67,7 +55,6 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         share = envs * (number + 1) // threads - envs * number // threads
         vector = _vector(config, casting, options, share, compiled, number, played)
         shape = vector.shape
-        plan.check(shape)
         architectures = _architectures(casting, options, shape, rows)
         fused = isinstance(vector, CompiledVector) and len(set(architectures)) == 1
         seed = child_seed(config.seed, "lane", number)
@@ -87,43 +74,6 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     crew = f", {threads} threads" if threads > 1 else ""
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout{crew}"
     return Assembled(learner, casting, spec, architectures, engine, said)
-
-
-def _engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[str, str]:
-    """fused wherever it can: it is an order of magnitude faster on small nets."""
-    pictures = any(part.picture for code in rows for part in code.parts)
-    needs = [
-        reason
-        for reason, needed in (
-            ("it sees pictures", pictures),
-            ("it has memory", options.memory is not None),
-            ("it has a network of its own", options.network is not None),
-            ("it has an extra loss", options.extra_loss is not None),
-            ("device=cuda", options.device == "cuda"),
-            ("compile=true", options.compile),
-        )
-        if needed
-    ]
-    if options.engine == "fused" and needs:
-        raise InputError(f"The fused engine cannot do this: {', '.join(needs)}. Use engine=torch, or leave it out.")
-    if options.engine == "torch":
-        return "torch", "asked for"
-    if needs:
-        return "torch", needs[0]
-    return "fused", "asked for" if options.engine == "fused" else "a plain net"
-
-
-def _threads(options: PpoOptions, compiled: bool, envs: int, rows_per_env: int) -> int:
-    cores = len(os.sched_getaffinity(0))
-    if not compiled:
-        if options.threads not in (None, 1):
-            raise InputError("threads needs an env with a compiled twin; Python envs take env_processes=N instead.")
-        return 1
-    if options.threads is not None:
-        if options.threads > envs:
-            raise InputError(f"{options.threads} threads cannot share {envs} envs. Set environment.num_envs higher.")
-        return options.threads
-    return max(1, min(cores, envs * rows_per_env // _ROWS_PER_THREAD)) if options.n_epochs <= 4 else 1
 
 
 def _vector(
@@ -214,7 +164,7 @@ def _played_lane(
     options: PpoOptions,
     opponents: Opponents,
     seats: Sequence[Guest],
-    engine: str,
+    engine: EngineName,
     steps: int,
     run_seed: int,
     seed: int,

@@ -14,6 +14,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.plan import Plan
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
 
@@ -62,6 +63,7 @@ def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
     plan = _plan(paradigm, learners, named, spec)
+    _check_seats(plan, learners, spec)
     return Casting(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
 
 
@@ -100,6 +102,25 @@ def _plan(
     policy = [named.get(agent, default[agent]) for agent in learners]
     names = tuple(dict.fromkeys(policy))
     return Plan(names, tuple(names.index(name) for name in policy), (True,) * len(names), central)
+
+
+def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None:
+    """Agents of one policy must see and act alike, and a critic of all must see them at the same time."""
+    looks = [row_code(spec.observation_spaces[agent]).width for agent in learners]
+    heads = [action_code(spec.action_spaces[agent]).head for agent in learners]
+    for number, (agent, policy) in enumerate(zip(learners, plan.policy_of, strict=True)):
+        first = plan.policy_of.index(policy)
+        if (looks[number], heads[number]) != (looks[first], heads[first]):
+            raise InputError(
+                f"The agents {learners[first]} and {agent} cannot share the policy '{plan.names[policy]}': "
+                "their observations or actions differ. Use --policies independent, or map them to policies "
+                f"of their own: --agent {learners[first]}=NAME --agent {agent}=OTHER."
+            )
+    if plan.central and spec.facts.turn_based:
+        raise InputError(
+            "shared_value_function needs agents that act at the same time; in a turn-based env nobody else's "
+            "observation is known. Use --policies parameter_sharing, independent or self_play."
+        )
 
 
 def _groups(learners: Sequence[AgentID], spec: EnvSpec) -> dict[AgentID, str]:

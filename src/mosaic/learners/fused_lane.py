@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.learners import fused_update as stats_of
-from mosaic.learners.fused_collect import Desk, Pool, collect, make_desk, make_pool
+from mosaic.learners.fused_collect import collect
+from mosaic.learners.fused_desk import Desk, Pool, make_desk, make_pool
 from mosaic.learners.fused_update import Hyper, make_batch, make_optimiser, update
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.lane import Moments, Rates

@@ -38,10 +38,6 @@ class Held(NamedTuple):
     waits: NDArray[np.uint8]  # [E*A] 1: there is one
 
 
-def ring_bytes(shape: VectorShape, size: int) -> int:
-    return size * (2 * 4 * shape.width + 8 + 4 + 4 + (shape.mask_width if shape.masked else 0))
-
-
 def make_ring(shape: VectorShape, size: int) -> Ring:
     """Pages that are never written take no memory."""
     return Ring(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.ppo_options import PpoOptions
-from mosaic.policies.registry import parse_policy
+from mosaic.policies.registry import load_policy, parse_policy
 
 RANDOM = "random"
 _SNAPSHOT = re.compile(r"self@-(\d+)")
@@ -94,6 +94,16 @@ def _check(reference: PolicyID) -> None:
     if name.startswith("self"):
         raise InputError(f"opponents: '{reference}' is no snapshot. Type self@-N, N being its age in env steps.")
     parse_policy(reference)
+
+
+def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
+    """Raises InputError where a policy that does not learn cannot play here: another game, a program that is missing.
+
+    Those of runs are looked for when the run begins: only it knows in which store.
+    """
+    for reference in dict.fromkeys(references):
+        if split_reference(reference)[0] != "run":
+            load_policy(reference, spec).close()
 
 
 def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual: int) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector import VectorEnv
-from mosaic.learners.fused_collect import join_observations
+from mosaic.learners.fused_desk import join_observations
 from mosaic.learners.fused_update import Batch, make_batch
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.lane import Moments, Rates

@@ -85,6 +85,12 @@ class PpoOptions(Section):
             raise ValueError("'critic_hidden' needs a value net of its own: leave it out or set share_layers to false")
         return self
 
+    @model_validator(mode="after")
+    def _compilable(self) -> Self:
+        if self.compile and self.memory is not None:
+            raise ValueError("a network with memory is not compiled: leave 'compile' out, or 'memory'")
+        return self
+
 
 class A2cOptions(PpoOptions):
     """A2C is PPO that looks once at everything it saw and clips nothing."""

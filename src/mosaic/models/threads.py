@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import scipy.linalg.cython_blas  # loads the very library that numba will find
+
 from mosaic.core.errors import MosaicError
 
 
@@ -25,8 +27,6 @@ def product_threads() -> int:
 
 @cache
 def _library() -> Any:
-    import scipy.linalg.cython_blas  # loads the very library that numba will find
-
     folder = Path(scipy.__file__).parent.parent / "scipy.libs"
     found = sorted(folder.glob("libscipy_openblas*"))
     if not found:

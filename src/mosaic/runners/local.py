@@ -14,6 +14,7 @@ from mosaic.envs.spaces import objection
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
 from mosaic.runners.cast import Cast, Player
+from mosaic.runners.screen import Screen, Shot
 from mosaic.runners.versions import versions
 from mosaic.runners.watch import Watch
 
@@ -39,8 +40,10 @@ class LocalEnvRunner:
         seed: int = 0,
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
         controllers: dict[PolicyID, PolicyController] | None = None,
+        screen: Screen | None = None,
     ) -> None:
-        self.env = env
+        """`screen` is shown the env after every step, as far as it wants; who made it closes it."""
+        self.env, self._screen = env, screen
         self._environment = env.spec.facts.config.model_dump(mode="json")
         if isinstance(mapping, Mapping):
             mapping = PolicyMapping.of(mapping)
@@ -59,7 +62,7 @@ class LocalEnvRunner:
         self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False
     ) -> Iterator[Turn]:
         """One episode, Turn by Turn, for a screen that draws in between; `record` grows with it."""
-        env, cast = self.env, self.cast
+        env, cast, screen = self.env, self.cast, self._screen
         turn = env.reset(seed)
         if not env.possible_agents:
             self._objections.clear()  # a new episode may give old names new spaces
@@ -77,6 +80,8 @@ class LocalEnvRunner:
             record.digests.append(record.first_digest)
         try:
             with Watch(cast.time_limit_s) as watch:
+                if screen is not None and screen.wanted():
+                    screen.show(self.shot(turn, episode))
                 yield turn
                 while turn.observations:
                     if record.env_steps == max_steps:
@@ -90,10 +95,18 @@ class LocalEnvRunner:
                         record.digests.append(digest(turn))
                     if turn.final_observations:
                         self._note_ends(turn)
+                    if screen is not None and screen.wanted():
+                        screen.show(self.shot(turn, episode))
                     yield turn
         finally:  # also when it was cut, failed, or its screen was closed
             for agent in [agent for agent in cast.players if agent not in record.ends]:
                 cast.forget(agent)
+
+    def shot(self, turn: Turn, episode: int) -> Shot:
+        """The env after this Turn, to be drawn before the next step."""
+        returns = self.record.returns
+        reward = turn.rewards.get(next(iter(returns), ""), 0.0)
+        return Shot(self.env.render, 0, self.record.env_steps, episode, reward, returns)
 
     def set_policy_for_agent(self, agent: AgentID, policy: PolicyID) -> None:
         """From the next step on, another policy acts for the agent; the record says so."""
@@ -169,9 +182,10 @@ def play_episode(
     *,
     max_steps: int | None = None,
     controllers: dict[PolicyID, PolicyController] | None = None,
+    screen: Screen | None = None,
 ) -> Episode:
     """One recorded episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`."""
-    runner = LocalEnvRunner(env, mapping, seed=seed, controllers=controllers)
+    runner = LocalEnvRunner(env, mapping, seed=seed, controllers=controllers, screen=screen)
     try:
         return runner.run(seed, max_steps=max_steps, digests=True)
     finally:

@@ -60,10 +60,15 @@ def check_installed() -> None:
 
 @contextmanager
 def ray_session(
-    cpus: int, address: str | None = None, record: Callable[[Record], None] | None = None
+    cpus: int,
+    address: str | None = None,
+    record: Callable[[Record], None] | None = None,
+    *,
+    prints: bool = True,
 ) -> Iterator[RaySession]:
     """Ray on this machine, or the cluster at `address`, until the block is left.
 
+    What its processes write is printed here too, unless `prints` is false; it is in their logs either way.
     `record` is told what `clean_up` needs: once before anything is started, once when everything is. Enter it in the
     thread that stays to the end: the kernel ends Ray's processes with the thread that started them.
     """
@@ -75,7 +80,7 @@ def ray_session(
     if ray.is_initialized():
         raise MosaicError("Ray is already running in this process: leave that session first.")
     tell = record if record is not None else _keep_to_yourself
-    session = _embedded(cpus, tell) if address is None else _connected(cpus, address, tell)
+    session = _embedded(cpus, tell, prints) if address is None else _connected(cpus, address, tell, prints)
     with session as handle:
         yield handle
 
@@ -115,7 +120,7 @@ def short_temp_dir(preferred: Path) -> Path:
 
 
 @contextmanager
-def _embedded(cpus: int, tell: Callable[[Record], None]) -> Iterator[RaySession]:
+def _embedded(cpus: int, tell: Callable[[Record], None], prints: bool) -> Iterator[RaySession]:
     import ray
 
     there = len(os.sched_getaffinity(0))
@@ -130,7 +135,7 @@ def _embedded(cpus: int, tell: Callable[[Record], None]) -> Iterator[RaySession]
         tell(record)
         with _environment(**_QUIET, **_authentication()):
             try:
-                address = _start(cpus, temp_dir)
+                address = _start(cpus, temp_dir, prints)
                 started = [process._asdict() for process in sorted(processes_of(temp_dir))]
                 record = {"temp_dir": str(temp_dir), "address": address, "processes": started}
                 tell(record)
@@ -141,7 +146,7 @@ def _embedded(cpus: int, tell: Callable[[Record], None]) -> Iterator[RaySession]
         clean_up(record)
 
 
-def _start(cpus: int, temp_dir: Path) -> str:
+def _start(cpus: int, temp_dir: Path, prints: bool) -> str:
     """The mark goes to what Ray starts from now on, not to what the driver starts later.
 
     Ray opens its directory to every user of the machine: it lies inside ours, which is closed to them.
@@ -150,6 +155,7 @@ def _start(cpus: int, temp_dir: Path) -> str:
         context = _init(
             num_cpus=cpus,
             include_dashboard=False,
+            log_to_driver=prints,
             _temp_dir=str(temp_dir / "r"),
             **_store(temp_dir),
         )
@@ -157,7 +163,7 @@ def _start(cpus: int, temp_dir: Path) -> str:
 
 
 @contextmanager
-def _connected(cpus: int, address: str, tell: Callable[[Record], None]) -> Iterator[RaySession]:
+def _connected(cpus: int, address: str, tell: Callable[[Record], None], prints: bool) -> Iterator[RaySession]:
     import ray
 
     is_ours = address == AUTO and not os.environ.get("RAY_ADDRESS")
@@ -168,7 +174,7 @@ def _connected(cpus: int, address: str, tell: Callable[[Record], None]) -> Itera
             _offer_token()
         try:
             try:
-                _init(address=address)
+                _init(address=address, log_to_driver=prints)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise MosaicError(
                     f"Ray at {address} cannot be joined: {error}. A cluster that asks for a token lets in only those "

@@ -25,6 +25,16 @@ class Health(Answer):
     stuck: dict[str, str] = Field(description="Queued runs that this server could not start, and why.")
 
 
+class LiveRow(Answer):
+    """What is played now and is no run."""
+
+    id: str
+    kind: str = Field(description="evaluate, tournament, play or match.")
+    env: str
+    policies: dict[str, str] = Field(description="Agent or pattern → policy.")
+    began: float = Field(description="In seconds since 1970.")
+
+
 class RunRow(Answer):
     """One line of the list of runs."""
 

@@ -29,6 +29,7 @@ from mosaic.server.answers import (
     Events,
     FindingRow,
     Health,
+    LiveRow,
     LogPart,
     PolicyRow,
     RunDetails,
@@ -43,6 +44,7 @@ from mosaic.telemetry.fastlane_wishes import Wish
 
 T = TypeVar("T", bound=BaseModel)
 
+_KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be picked up in that instant
 TIMEOUT_S = 60.0
 RECONNECT_S = 30.0  # how long a lost stream is sought again
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
@@ -68,7 +70,10 @@ class Client:
         self._token = find_token(url, token, home)
         self._tunnel = Tunnel(SshAddress.parse(url)) if url.startswith("ssh:") else None
         self._root = "http://localhost" if self._tunnel else check_url(url)
-        transport = httpx.HTTPTransport(uds=str(self._tunnel.socket) if self._tunnel else None)
+        transport = httpx.HTTPTransport(
+            uds=str(self._tunnel.socket) if self._tunnel else None,
+            limits=httpx.Limits(keepalive_expiry=_KEEPALIVE_S),
+        )
         self._http = httpx.Client(
             base_url=self._root, transport=transport, headers=self._headers(), timeout=timeout_s, trust_env=False
         )
@@ -87,6 +92,13 @@ class Client:
     def run(self, ref: str) -> RemoteRun:
         """By id, unique prefix, name or `latest`."""
         return RemoteRun(self, self.ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
+
+    def shows(self) -> list[LiveRow]:
+        """What is played there now and is no run."""
+        return self._list(LiveRow, "/live", {})
+
+    def show(self, show_id: str) -> RemoteShow:
+        return RemoteShow(self, show_id)
 
     def envs(self, family: str | None = None) -> list[EnvRow]:
         return self._list(EnvRow, "/envs", {"family": family} if family else {})
@@ -159,6 +171,14 @@ class Client:
     def _unreachable(self, error: Exception) -> UnreachableError:
         why = str(error) or type(error).__name__
         return UnreachableError(f"No Mosaic server answers at {self.url}: {why}. Start one there: mosaic serve")
+
+
+class RemoteShow:
+    def __init__(self, client: Client, show_id: str) -> None:
+        self._client, self.id = client, show_id
+
+    def pictures(self, wish: Wish) -> RemotePictures:
+        return RemotePictures(self._client.stream(f"/live/{_quoted(self.id)}/frames?rate={wish.rate_hz:g}"))
 
 
 class RemoteRun:

@@ -19,6 +19,7 @@ from mosaic.server.answers import Answer
 from mosaic.server.examination_request import Kind, Request
 from mosaic.server.examiner import ORDER
 from mosaic.store.atomic import write_atomic
+from mosaic.store.shows import end_show
 
 ExaminationState = Literal["running", "finished", "failed", "stopped"]
 RESULT, LOG = "result.json", "log.txt"
@@ -106,6 +107,7 @@ class Examination:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # its number stays its own
         self._kill()  # what it left behind in its group
         code = process.wait()
+        end_show(self._home, self.id)  # where it was ended by force
         with self._lock:
             if self._state == "running":
                 self._state, self._error = "failed", f"Its process ended with exit code {code}; see {LOG} beside it."

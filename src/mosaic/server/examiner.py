@@ -13,7 +13,10 @@ from time import monotonic
 from typing import Any
 
 from mosaic.core.errors import MosaicError
+from mosaic.runners.screen import Screen
 from mosaic.server.examination_request import EvaluationRequest, TournamentRequest
+from mosaic.store.home import home
+from mosaic.store.shows import live_screen
 
 ORDER, EPISODES = "order.json", "episodes"
 _TELL_EVERY_S = 0.1
@@ -46,10 +49,13 @@ def _end_with_parent() -> None:
 def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     order = json.loads((folder / ORDER).read_bytes())
     episodes = folder / EPISODES
-    tell = _Progress(say)
-    if order["kind"] == "evaluate":
-        return _evaluate(EvaluationRequest.model_validate(order["request"]), episodes, tell)
-    return _tournament(TournamentRequest.model_validate(order["request"]), episodes, tell)
+    tell, kind = _Progress(say), order["kind"]
+    model = EvaluationRequest if kind == "evaluate" else TournamentRequest
+    asked = model.model_validate(order["request"])
+    with live_screen(home(), kind, asked.environment.id, asked.references, folder.name) as screen:
+        if isinstance(asked, EvaluationRequest):
+            return _evaluate(asked, episodes, tell, screen)
+        return _tournament(asked, episodes, tell, screen)
 
 
 class _Progress:
@@ -65,7 +71,7 @@ class _Progress:
             self._say({"done": self._done})
 
 
-def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress) -> dict[str, Any]:
+def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen: Screen) -> dict[str, Any]:
     from mosaic.evaluation.evaluate import evaluate
 
     result = evaluate(
@@ -77,11 +83,12 @@ def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress) -> dict
         max_steps=asked.max_steps,
         record_dir=episodes if asked.record else None,
         on_episode=tell,
+        screen=screen,
     )
     return result.to_json()
 
 
-def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress) -> dict[str, Any]:
+def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress, screen: Screen) -> dict[str, Any]:
     from mosaic.evaluation.tournament import tournament
 
     result = tournament(
@@ -93,6 +100,7 @@ def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress) -> di
         max_steps=asked.max_steps,
         record_dir=episodes if asked.record else None,
         on_game=tell,
+        screen=screen,
     )
     games = [{key: value for key, value in game.to_json().items() if key != "game"} for game in result.results]
     return {**result.to_json(), "episode_results": games}

@@ -1,21 +1,20 @@
-"""A run's newest picture, read and encoded once for all who look at the same."""
+"""The newest picture of a run or a show, read and encoded once for all who look at the same."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.ending import final_state
 from mosaic.server.frame_messages import pack
+from mosaic.server.frame_stages import Stage
 from mosaic.server.sharing import nap
-from mosaic.store.layout import RunFolder
-from mosaic.store.state import State
 from mosaic.telemetry.fastlane_reader import LaneState
 from mosaic.telemetry.fastlane_wishes import Wish
-from mosaic.telemetry.pictures.live import LivePictures
+from mosaic.telemetry.pictures.live import Pictures
 
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.05
 
@@ -40,13 +39,13 @@ class Looks(Protocol):
 
 
 class FrameFeed:
-    """While nobody has room nobody looks, so that the run need not draw. `over`: the run's state at its end."""
+    """While nobody has room nobody looks, so that nothing need be drawn. `over`: how the stage ended."""
 
-    def __init__(self, sight: tuple[RunFolder, Wish]) -> None:
-        self._folder, self._wish = sight
+    def __init__(self, sight: tuple[Stage, Wish]) -> None:
+        self._stage, self._wish = sight
         self._viewers: set[Looks] = set()
         self._left = asyncio.Event()
-        self.over: asyncio.Task[State | None] = asyncio.create_task(self._follow())
+        self.over: asyncio.Task[str | None] = asyncio.create_task(self._follow())
         self.over.add_done_callback(_forget)
 
     def join(self, viewer: Looks) -> None:
@@ -58,12 +57,12 @@ class FrameFeed:
     def close(self) -> None:
         self._left.set()  # the reader ends by itself: it may be in the middle of a picture
 
-    async def _follow(self) -> State | None:
+    async def _follow(self) -> str | None:
         """None: nobody looks any more."""
         newest: Picture | None = None
-        with LivePictures(self._folder.path, self._wish) as pictures:
+        with closing(self._stage.pictures(self._wish)) as pictures:
             while not self._left.is_set():
-                state, message, end = await run_in_threadpool(_look, self._folder, pictures, _any_hungry(self._viewers))
+                state, message, end = await run_in_threadpool(_look, self._stage, pictures, _any_hungry(self._viewers))
                 if message is not None:
                     newest = Picture(newest.number + 1 if newest else 1, state, message)
                 for viewer in self._viewers:
@@ -78,9 +77,9 @@ def _any_hungry(viewers: Iterable[Looks]) -> bool:
     return any(viewer.hungry for viewer in viewers)
 
 
-def _look(folder: RunFolder, pictures: LivePictures, wanted: bool) -> tuple[LaneState, bytes | None, State | None]:
-    # The end is asked for first: nothing is shown after it. A run that shows pictures has not ended.
-    end = None if pictures.state == "live" else final_state(folder)
+def _look(stage: Stage, pictures: Pictures, wanted: bool) -> tuple[LaneState, bytes | None, str | None]:
+    # The end is asked for first: nothing is shown after it. What shows pictures has not ended.
+    end = None if pictures.state == "live" else stage.end()
     frame = pictures.newest() if wanted or end is not None else None
     state = pictures.state
     return state, None if frame is None else pack(state, frame), end
@@ -91,6 +90,6 @@ def _poll_s(rate_hz: float) -> float:
     return min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, 0.5 / rate_hz))
 
 
-def _forget(over: asyncio.Task[State | None]) -> None:
+def _forget(over: asyncio.Task[str | None]) -> None:
     if not over.cancelled():
         over.exception()  # whoever looks raises it; where nobody does, it is of no interest

@@ -15,13 +15,14 @@ from enum import Enum, auto
 from time import monotonic, time
 from typing import Any, TypeVar
 
-from mosaic.core.episode import Episode, outcomes
+from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.policies.registry import parse_policy
+from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.match_actions import choices
@@ -29,10 +30,11 @@ from mosaic.server.match_advice import Advisors
 from mosaic.server.match_keys import key_map
 from mosaic.server.match_pace import Moment, wait_s
 from mosaic.server.match_person import Person, plays_in_real_time, rate_of
-from mosaic.server.match_pictures import Picture, encode_picture
 from mosaic.server.match_request import MatchRequest
+from mosaic.server.match_result import result_of
+from mosaic.server.match_screen import MatchScreen
 from mosaic.server.match_seats import HUMAN, Viewer
-from mosaic.server.match_table import Frame, MatchEndedError, Move, Phase, Table
+from mosaic.server.match_table import MatchEndedError, Move, Phase, Table
 
 T = TypeVar("T")
 IDLE_S = 300.0  # a match that nobody watches for this long ends
@@ -57,8 +59,10 @@ class Match:
         clock: Callable[[], float] = monotonic,
         keep: Callable[[str, Episode], str] | None = None,
         ended: Callable[[str], None] | None = None,
+        screen: LiveScreen | None = None,
     ) -> None:
-        """`keep` stores an episode and answers its name; `ended` hears of the match's end."""
+        """`keep` stores an episode and answers its name; `ended` hears of the match's end; `screen` is for those who
+        look from elsewhere than a page."""
         self.id, self.started = match_id, time()
         self.table = Table(match_id, request, clock)
         self._idle_s, self._keep, self._on_end = idle_s, keep, ended
@@ -66,7 +70,7 @@ class Match:
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
         self._person, self._advisors = Person(), Advisors()
-        self._shown = (-1, -1)  # episode and step of the newest picture
+        self._screen = MatchScreen(self.table, screen)
 
     def open(self) -> None:
         """Starts it; raises if the env or a policy cannot be made."""
@@ -157,6 +161,7 @@ class Match:
                 table.ending = table.ending or f"it failed: {error}"
                 _log.exception("Match %s failed", self.id)
         finally:
+            self._screen.close()
             self._advisors.close()
             self._close()
 
@@ -218,7 +223,7 @@ class Match:
         finally:
             turns.close()  # type: ignore[attr-defined]
         with table.changed:
-            table.phase, table.result = Phase.OVER, _result(runner)
+            table.phase, table.result = Phase.OVER, result_of(runner.record, runner.env.spec.facts)
             table.tell()
         self._store(runner)
         return self._wait(runner)
@@ -323,8 +328,8 @@ class Match:
         while True:
             with table.changed:
                 order = self._orders.popleft() if self._orders else None
-                drawn = self._shown == (table.episode, table.step) or not table.viewers
-                if order is None and drawn:
+                page, live = self._screen.owes()
+                if order is None and not page and not live:
                     asked = self._asked()
                     if asked is not None:
                         return asked
@@ -333,7 +338,7 @@ class Match:
             if order is not None:
                 self._carry_out(runner, *order)
             else:
-                self._draw(runner.env)
+                self._screen.show(runner, page, live)
 
     def _asked(self) -> _Next | None:
         table = self.table
@@ -344,6 +349,8 @@ class Match:
             table.seed = table.seed + 1 if table.restart_seed is None else table.restart_seed
             table.episode += 1
             return _Next.RESTART
+        if not table.viewers and self._screen.is_watched_live:
+            table.unwatched_since = table.clock()
         if not table.viewers and table.clock() - table.unwatched_since >= self._idle_s:
             table.ending = f"nobody watched it for {self._idle_s:g} seconds."
             return _Next.END
@@ -356,7 +363,7 @@ class Match:
         table = self.table
         until_step = wait_s(self._moment())
         until_idle = math.inf if table.viewers else table.unwatched_since + self._idle_s - table.clock()
-        shortest = min(until_step, until_idle)
+        shortest = min(until_step, until_idle, self._screen.listen_every_s)
         return None if math.isinf(shortest) else max(shortest, 0.0)
 
     def _moment(self) -> Moment:
@@ -365,7 +372,7 @@ class Match:
         people = [agent for agent in acting if table.seats.is_human(agent)]
         return Moment(
             over=table.phase is not Phase.PLAYING or not acting,
-            watched=bool(table.viewers),
+            watched=bool(table.viewers) or self._screen.is_watched_live,
             paused=table.paused,
             steps_asked=table.steps_asked,
             people_wait=any(agent not in table.answers for agent in people),
@@ -386,52 +393,3 @@ class Match:
             answer.set_result(done)
         with self.table.changed:
             self.table.tell()
-
-    def _draw(self, env: Env) -> None:
-        table = self.table
-        picture, problem = None, ""
-        try:
-            pixels = env.render()
-            picture = None if pixels is None else encode_picture(pixels)
-        except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
-            problem = f"{table.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
-            _log.exception("Match %s cannot be drawn", self.id)
-        with table.changed:
-            self._shown = (table.episode, table.step)
-            if problem and not table.note:
-                table.note = problem
-                table.tell()
-            if picture is not None:
-                table.frame = self._framed(picture)
-                for viewer in table.viewers:
-                    viewer.notify()
-
-    def _framed(self, picture: Picture) -> Frame:
-        table = self.table
-        header = {
-            "type": "frame",
-            "episode": table.episode,
-            "step": table.step,
-            "kind": picture.kind,
-            "width": picture.width,
-            "height": picture.height,
-            "returns": table.returns,
-            "time": time(),
-        }
-        return Frame(table.frame.number + 1 if table.frame else 1, header, picture.data)
-
-
-def _result(runner: LocalEnvRunner) -> str:
-    """Who won, or what everybody got."""
-    record, facts = runner.record, runner.env.spec.facts
-    if record.cut:
-        return f"Cut after {record.env_steps} env steps."
-    if facts.competitive and record.returns:
-        words = outcomes(record.returns, facts.win_above)
-        winners = [agent for agent, word in words.items() if word == "win"]
-        return f"{winners[0]} ({record.policy_of(winners[0], record.env_steps)}) wins." if winners else "A draw."
-    returns = record.returns
-    if len(returns) > 4:
-        return f"Over after {record.env_steps} env steps. Mean return {sum(returns.values()) / len(returns):.4g}."
-    shown = ", ".join(f"{agent} {value:.4g}" for agent, value in returns.items())
-    return f"Over after {record.env_steps} env steps. Return: {shown}."

@@ -212,13 +212,17 @@ def _continuous(space: spaces.Box) -> KeyMap:
         pairs = _AXES if space.shape[0] == 1 else _AXES[axis : axis + 1]
         for ways in pairs:
             for way, value in zip(ways, ends, strict=True):
-                label = f"axis {axis + 1}: {value:g}"
+                label = _push(axis, value)
                 left.append(Binding(keys=(_LEFT_HAND[way],), axis=axis, value=value, label=label))
                 right.append(Binding(keys=(_RIGHT_HAND[way],), axis=axis, value=value, label=label))
         if axis >= len(_AXES):
             for code, value in zip(_FURTHER[axis - len(_AXES)], ends, strict=True):
-                left.append(Binding(keys=(code,), axis=axis, value=value, label=f"axis {axis + 1}: {value:g}"))
+                left.append(Binding(keys=(code,), axis=axis, value=value, label=_push(axis, value)))
     return KeyMap(space, tuple(left), tuple(right), _rest_of(space))
+
+
+def _push(axis: int, value: float) -> str:
+    return f"axis {axis + 1} {value:+g}".replace("-", "−")
 
 
 def _reach(space: spaces.Box) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

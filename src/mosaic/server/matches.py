@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import threading
@@ -12,14 +13,18 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import PolicyID
+from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.record import load_episode, save_episode
 from mosaic.server.match import IDLE_S, Match
 from mosaic.server.match_request import MatchRequest
 from mosaic.server.programs import ForbiddenProgramsError, forbidden_in_match, forbidden_policies
 from mosaic.server.replays import Replay
+from mosaic.store.errors import StorageError
+from mosaic.store.shows import begin_show, end_show, sweep_shows
 
 MOST_MATCHES, MOST_REPLAYS = 32, 16
 _END = ".episode.json"
+_log = logging.getLogger(__name__)
 _PATIENCE_S = 5.0  # for one that is in the middle of a step when the server ends
 
 
@@ -33,6 +38,7 @@ class Matches:
         self._lock = threading.Lock()
         self._matches: dict[str, Match] = {}
         self._replays: dict[str, Replay] = {}
+        sweep_shows(home)  # a server that was killed leaves those of its matches
 
     def open(self, request: MatchRequest) -> Match:
         """Begins to play; raises if the env or a policy cannot be made or must not be named."""
@@ -41,7 +47,8 @@ class Matches:
             if len(self._matches) >= MOST_MATCHES:
                 raise TooManyError(f"{MOST_MATCHES} matches are being played; end one first.")
             match_id = secrets.token_hex(4)
-            match = Match(match_id, request, idle_s=self._idle_s, keep=self.keep, ended=self._forget)
+            screen = self._screen(match_id, request)
+            match = Match(match_id, request, idle_s=self._idle_s, keep=self.keep, ended=self._forget, screen=screen)
             self._matches[match_id] = match
         match.open()  # a failure makes it forget itself
         return match
@@ -122,9 +129,19 @@ class Matches:
     def _folder(self) -> Path:
         return self._home / "episodes"
 
+    def _screen(self, match_id: str, request: MatchRequest) -> LiveScreen | None:
+        """For those who look from a terminal. A full disk does not keep people from playing."""
+        try:
+            show = begin_show(self._home, "match", request.environment.id, request.agents, match_id)
+        except StorageError as error:
+            _log.warning("%s", error)
+            return None
+        return LiveScreen(show.path)
+
     def _forget(self, match_id: str) -> None:
         with self._lock:
             self._matches.pop(match_id, None)
+        end_show(self._home, match_id)
 
     def _check(self, request: MatchRequest) -> None:
         if not self._allow_programs:

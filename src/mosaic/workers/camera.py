@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mosaic.runners.screen import Shot, develop
 from mosaic.workers.context import WorkerContext
-
-Draw: TypeAlias = Callable[[], NDArray[np.uint8] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """One env at one moment: how to draw it, and what belongs to the picture."""
-
-    draw: Draw
-    env: int
-    env_steps: int
-    episode: int
-    reward: float  # of the last step, of the first agent
-    returns: Mapping[str, float]  # of the episode so far, per agent
 
 
 class Scene(Protocol):
@@ -57,9 +40,7 @@ class Camera:
         self._thread: threading.Thread | None = None
 
     def glance(self) -> None:
-        if self._failure:
-            self._complain()
-        if self._busy or not self._context.frame_wanted():
+        if not self.wanted():
             return
         wish = self._context.frame_wish()
         first = min(wish.env, self._scene.envs - 1)
@@ -74,6 +55,16 @@ class Camera:
                 self._thread = threading.Thread(target=self._work, name="camera", daemon=True)
                 self._thread.start()
             self._wake.notify()
+
+    def wanted(self) -> bool:
+        """Whether to `show` something now that the scene does not have: an evaluation, whose env is another."""
+        if self._failure:
+            self._complain()
+        return not self._busy and self._context.frame_wanted()
+
+    def show(self, shot: Shot) -> None:
+        """Draws at once, where `wanted` said yes."""
+        self._develop([shot])
 
     def _work(self) -> None:
         while True:
@@ -98,26 +89,9 @@ class Camera:
         self._failure, self._busy = "", True  # for good
 
     def _publish(self, shots: Sequence[Shot]) -> None:
-        from mosaic.telemetry.fastlane_layout import AGENT_BYTES
-        from mosaic.telemetry.pictures.grid import tiled
-        from mosaic.telemetry.pictures.labels import return_labels, to_line
-        from mosaic.telemetry.pictures.shape import as_rgb
-
-        drawn = [picture for picture in (shot.draw() for shot in shots) if picture is not None]
-        if not drawn:
-            return
-        shot = shots[0]
-        several = len(shot.returns) > 1 and len(shots) == 1
-        picture = as_rgb(drawn[0]) if len(drawn) == 1 else tiled([as_rgb(one) for one in drawn])
-        self._context.frame(
-            np.ascontiguousarray(picture),
-            step=shot.env_steps,
-            episode=shot.episode,
-            env=shot.env,
-            agent=to_line(return_labels(shot.returns), AGENT_BYTES) if several else "",
-            reward=shot.reward,
-            ret=next(iter(shot.returns.values()), 0.0),
-        )
+        developed = develop(shots)
+        if developed is not None:
+            self._context.frame(developed.rgb, **developed.facts)
 
     def close(self) -> None:
         with self._wake:

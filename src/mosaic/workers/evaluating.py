@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from statistics import fmean
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from mosaic.config.run import RunConfig
@@ -15,9 +17,12 @@ from mosaic.envs.env import Env, EnvSpec
 from mosaic.evaluation.play import DEFAULT_MAX_STEPS, distinct_seeds
 from mosaic.policies.controller import PolicyController
 from mosaic.runners.local import LocalEnvRunner
+from mosaic.runners.screen import Screen, Shot
 
 MakeController: TypeAlias = Callable[[EnvSpec, AgentID], PolicyController]
 
+OCCASION = "evaluation"  # what viewers of a run read beside its pictures
+ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a twentieth of that
 _LEARNER = "the policy that learns, for {agent}"  # no policy can be called so
 
 
@@ -27,42 +32,69 @@ def is_due(before: int, now: int, every_steps: int | None) -> bool:
 
 
 def evaluate_learners(
-    config: RunConfig, make: MakeController, fixed: Mapping[AgentID, PolicyID] | None = None
+    config: RunConfig,
+    make: MakeController,
+    fixed: Mapping[AgentID, PolicyID] | None = None,
+    screen: Screen | None = None,
 ) -> Iterator[dict[str, Any]]:
     """What to report: one record for each opponent, or one for the learners among themselves where there is none.
 
-    `fixed` are the policies of agents that do not learn.
+    `fixed` are the policies of agents that do not learn. `screen` shows the episodes; their steps and they themselves
+    count from 0 for each opponent.
     """
     fixed = fixed or {}
+    shown = None if screen is None else _AsEvaluation(screen)
     evaluation = config.evaluation
     with closing(make_env(config.environment)) as env:
         agents = tuple(agent for agent in env.spec.possible_agents if agent not in fixed)
         controllers = {_LEARNER.format(agent=agent): make(env.spec, agent) for agent in agents}
         seeds = distinct_seeds(evaluation.episodes, config.seed, "evaluation")
+        numbered = list(enumerate(seeds))
         if len(agents) == 1 or not evaluation.opponents:
-            played = list(_play(env, fixed, agents[0], seeds, controllers))
+            played = list(_play(env, fixed, agents[0], numbered, controllers, shown))
             yield _record(played, env.spec)
         else:
             for opponent in evaluation.opponents:
                 played = []
                 for place, seat in enumerate(agents):  # each seat in turn: who begins has it easier
                     others = {**fixed, **{agent: opponent for agent in agents if agent != seat}}
-                    played += _play(env, others, seat, seeds[place :: len(agents)], controllers)
+                    played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown)
                 yield {**_record(played, env.spec), "opponent": opponent}
+
+
+class _AsEvaluation:
+    """A run's screen, on which the training was shown a moment ago."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen, self._ask_at_s = screen, 0.0
+
+    def wanted(self) -> bool:
+        now_s = perf_counter()
+        if now_s < self._ask_at_s:
+            return False
+        self._ask_at_s = now_s + ASK_EVERY_S
+        return self._screen.wanted()
+
+    def show(self, shot: Shot) -> None:
+        self._screen.show(replace(shot, occasion=OCCASION))
+
+    def close(self) -> None:
+        """The training goes on with it."""
 
 
 def _play(
     env: Env,
     others: Mapping[AgentID, PolicyID],
     seat: AgentID,
-    seeds: list[int],
+    numbered: list[tuple[int, int]],
     controllers: dict[PolicyID, PolicyController],
+    screen: Screen | None,
 ) -> Iterator[tuple[AgentID, Episode]]:
     mapping = {agent: others.get(agent, _LEARNER.format(agent=agent)) for agent in env.spec.possible_agents}
-    runner = LocalEnvRunner(env, mapping, controllers=controllers)
+    runner = LocalEnvRunner(env, mapping, controllers=controllers, screen=screen)
     with closing(runner.cast):
-        for seed in seeds:
-            yield seat, runner.run(seed, max_steps=DEFAULT_MAX_STEPS)
+        for number, seed in numbered:
+            yield seat, runner.run(seed, episode=number, max_steps=DEFAULT_MAX_STEPS)
 
 
 def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> dict[str, Any]:

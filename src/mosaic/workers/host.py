@@ -92,8 +92,8 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     worker = load_worker(config.training.worker)
     algorithm = config.training.algorithm or worker.info.algorithms[0]
     with EventWriter(folder.metrics, attempt) as writer:
-        resume_from = find_checkpoint(folder, "latest", missing_ok=True) if attempt > 1 else None
-        if attempt > 1:
+        resume_from = find_checkpoint(folder, "latest", missing_ok=True)  # a fork has one before its first attempt
+        if attempt > 1 or resume_from:
             writer.report(kind="resumed", from_env_steps=resume_from.env_steps if resume_from else 0)
         for message in resume_from.skipped if resume_from else ():
             writer.report(kind="alert", message=message)

@@ -23,7 +23,7 @@ from mosaic.envs.family import split_version
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint, PolicyEntry
+from mosaic.store.checkpoints import Checkpoint, PolicyEntry, Which
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
@@ -89,15 +89,19 @@ class NativeWorker:
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raises InputError where agents and policies do not fit, before anything is started."""
         from mosaic.learners.casting import read_casting
-        from mosaic.learners.opponents import opponents_of
+        from mosaic.learners.dqn_check import check_dqn
+        from mosaic.learners.equipment import check_ppo
+        from mosaic.learners.opponents import check_players
 
         casting = read_casting(config, spec)
+        others = [*casting.played.values()]
         if isinstance(options, PpoOptions):
-            opponents_of(options, casting, spec)
+            others += check_ppo(config, options, casting, spec).foreign
         if isinstance(options, DqnOptions):
-            from mosaic.learners.dqn_assembly import check_dqn
-
-            check_dqn(casting, spec)
+            check_dqn(casting, spec, options)
+        check_players(others, spec)
+        if config.training.init is not None:
+            _parse_init(config.training.init)
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.native_scene import NativeScene
@@ -146,10 +150,10 @@ class NativeWorker:
             if context.checkpoint_due(learner.env_steps):
                 save()
             if is_due(before, learner.env_steps, context.config.evaluation.every_steps):
-                _evaluate(context, assembled)
+                _evaluate(context, assembled, camera)
                 evaluated_at = learner.env_steps
         if not context.inbox.stop_asked() and evaluated_at != learner.env_steps:
-            _evaluate(context, assembled)
+            _evaluate(context, assembled, camera)
         if context.config.checkpoint.at_end:
             save()
 
@@ -197,7 +201,7 @@ def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyContro
     return EnginePolicyController(engine, rows, actions, scaler)
 
 
-def _evaluate(context: WorkerContext, assembled: Assembled) -> None:
+def _evaluate(context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
     """The likeliest actions of the policies as they are now, on fixed seeds."""
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
         folder = Path(name)
@@ -207,7 +211,7 @@ def _evaluate(context: WorkerContext, assembled: Assembled) -> None:
             number = assembled.learner.plan.policy_of[assembled.casting.learners.index(agent)]
             return _controller(folder, _file(number), PolicyRequest("the policy that learns", spec, (agent,)))
 
-        for record in evaluate_learners(context.config, make, assembled.casting.played):
+        for record in evaluate_learners(context.config, make, assembled.casting.played, camera):
             context.report(kind="evaluation", env_steps=assembled.learner.env_steps, **record)
 
 
@@ -319,17 +323,22 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     return int(counters["iteration"])
 
 
-def _start_from(reference: str, assembled: Assembled) -> None:
-    """Weights of a policy that another run trained; its network must have the same shape."""
-    from mosaic.models.weights_file import load_weights
-    from mosaic.store.checkpoints import find_checkpoint
-    from mosaic.store.home import Store
+def _parse_init(reference: str) -> tuple[str, Which, str | None]:
     from mosaic.store.run_policy import parse_run_reference
 
     prefix, _, text = reference.partition(":")
     if prefix != "run":
         raise InputError(f"training.init '{reference}': the native worker starts from run:RUN[@best][/POLICY].")
-    run, which, policy = parse_run_reference(text)
+    return parse_run_reference(text)
+
+
+def _start_from(reference: str, assembled: Assembled) -> None:
+    """Weights of a policy that another run trained; its network must have the same shape."""
+    from mosaic.models.weights_file import load_weights
+    from mosaic.store.checkpoints import find_checkpoint
+    from mosaic.store.home import Store
+
+    run, which, policy = _parse_init(reference)
     checkpoint = find_checkpoint(Store().resolve(run), which)
     for number, name in enumerate(assembled.learner.plan.names):
         source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.learners.learner import Learner
-from mosaic.workers.camera import Shot
+from mosaic.runners.screen import Shot
 
 
 class NativeScene:

@@ -40,7 +40,8 @@ from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics, TwinTraining
     from mosaic.learners.tabular.value_error import ValueGauge
-    from mosaic.workers.tabular_scene import Advance
+    from mosaic.runners.screen import Screen
+    from mosaic.workers.tabular_scene import Watched
 
 FACTS = "facts.json"
 SEATS = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
@@ -151,13 +152,11 @@ class TabularWorker:
         with (
             ray_of_run(context.folder) as start_ray,
             ended_after(make_training(context.config, options, start_ray)) as training,
-            watched(context, training) as advance,
+            watched(context, training) as seen,
         ):
-            self._train(context, options, training, advance)
+            self._train(context, options, training, seen)
 
-    def _train(
-        self, context: WorkerContext, options: TabularWorkerOptions, training: Training, advance: Advance
-    ) -> None:
+    def _train(self, context: WorkerContext, options: TabularWorkerOptions, training: Training, seen: Watched) -> None:
         gauge = _gauge(training, options)
         standing = _load(context.resume_from, training) if context.resume_from else Standing()
 
@@ -172,7 +171,7 @@ class TabularWorker:
             if context.inbox.stop_asked():
                 break
             started, before = perf_counter(), training.env_steps
-            advance(_ask(context, training, chunk), context.config.training.episodes or 0)
+            seen.advance(_ask(context, training, chunk), context.config.training.episodes or 0)
             elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1
@@ -180,12 +179,12 @@ class TabularWorker:
             speed = (training.env_steps - before) / elapsed_s
             _report(context, training, statistics, standing.iteration, speed, gauge.error() if gauge else None)
             if is_due(before, training.env_steps, context.config.evaluation.every_steps):
-                _evaluate(context, training)
+                _evaluate(context, training, seen.camera)
                 evaluated_at = training.env_steps
             if context.checkpoint_due(training.env_steps):
                 save()
         if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
-            _evaluate(context, training)
+            _evaluate(context, training, seen.camera)
         if context.config.checkpoint.at_end:
             save()
 
@@ -323,7 +322,7 @@ def _returns(training: Training, mean: float | None) -> Mapping[str, float | Non
     return {first: mean, **dict.fromkeys(others, other)}
 
 
-def _evaluate(context: WorkerContext, training: Training) -> None:
+def _evaluate(context: WorkerContext, training: Training, screen: Screen | None) -> None:
     """Plays from files as a checkpoint's, so that what is examined is what `run:` would play."""
     owners = {agent: policy for policy, agents in _policies(training).items() for agent in agents}
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
@@ -334,7 +333,7 @@ def _evaluate(context: WorkerContext, training: Training) -> None:
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             return _controller(folder, owners.get(agent, POLICY), spec, agent)
 
-        for record in evaluate_learners(context.config, make):
+        for record in evaluate_learners(context.config, make, screen=screen):
             context.report(kind="evaluation", env_steps=training.env_steps, **record)
 
 

@@ -28,9 +28,10 @@ from mosaic.learners.tabular.kernels import EPISODES, NOWHERE, RETURN, STATE, ST
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.twin_training import Twin, TwinTraining
+from mosaic.runners.screen import Draw, Shot
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.spread import SpreadTraining
-from mosaic.workers.camera import Camera, Draw, Shot
+from mosaic.workers.camera import Camera
 
 if TYPE_CHECKING:
     from mosaic.workers.context import WorkerContext
@@ -49,20 +50,25 @@ OnTwin: TypeAlias = TwinTraining | HashedTraining
 Together: TypeAlias = ParallelTraining | SpreadTraining
 
 
+class Watched(NamedTuple):
+    advance: Advance  # to the same end as by the training's own, with pictures for those who look
+    camera: Camera | None  # for pictures of something else; None where a run shows none
+
+
 @contextmanager
-def watched(context: WorkerContext, training: Training) -> Iterator[Advance]:
-    """How to go on with a training: to the same end as by its own `advance`, with pictures for those who look."""
+def watched(context: WorkerContext, training: Training) -> Iterator[Watched]:
+    """How to go on with a training that may be looked at."""
     if not context.config.telemetry.frames:
-        yield training.advance
+        yield Watched(training.advance, None)
     elif isinstance(training, PlayedTraining | SeatsTraining):
         env = PlayedScene(training)
         with Camera(context, env) as camera:
             training.watch(env.look_through(camera))
-            yield training.advance
+            yield Watched(training.advance, camera)
     else:
         assert isinstance(training, OnTwin | Together)
         with closing(TwinScene(training, context.config.environment)) as twin, Camera(context, twin) as camera:
-            yield Pieces(training, twin, camera).advance
+            yield Watched(Pieces(training, twin, camera).advance, camera)
 
 
 class PlayedScene:

@@ -1,4 +1,4 @@
-"""A run's pictures as they come, over a WebSocket: the newest one only, and no faster than the viewer asks.
+"""Live pictures over a WebSocket: the newest one only, and no faster than the viewer asks.
 
 Every message of the viewer's, whatever it says, is a credit for one picture; a viewer that falls behind gets fewer and
 never an old one. Without credits nobody looks, so that the run need not draw. How the writer is costs no credit; when
@@ -10,52 +10,67 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
+from mosaic.server.answers import LiveRow
 from mosaic.server.desk import Desk
 from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
 from mosaic.server.frame_feed import FrameFeed, Picture
 from mosaic.server.frame_messages import pack
+from mosaic.server.frame_stages import RunStage, ShowStage, Stage
+from mosaic.server.live_rows import live_rows
 from mosaic.server.sharing import Shared
-from mosaic.store.layout import RunFolder
+from mosaic.store.shows import find_show
 from mosaic.telemetry.fastlane_reader import LaneState
 from mosaic.telemetry.fastlane_wishes import Wish
 
 MOST_CREDITS = 4  # pictures on their way to one viewer
 FASTEST_HZ = 120.0
 
+Rate: TypeAlias = Annotated[float, Query(ge=0.1, le=FASTEST_HZ)]
+Env: TypeAlias = Annotated[int, Query(ge=0, lt=2**31)]
+Grid: TypeAlias = Annotated[int, Query(ge=1, le=64)]
+
 
 def routes(desk: Desk) -> APIRouter:
     router = APIRouter()
-    feeds: Shared[tuple[RunFolder, Wish], FrameFeed] = Shared(FrameFeed)
+    feeds: Shared[tuple[Stage, Wish], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
-    async def frames(
-        socket: WebSocket,
-        ref: str,
-        rate: Annotated[float, Query(ge=0.1, le=FASTEST_HZ)] = 30.0,
-        env: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-        grid: Annotated[int, Query(ge=1, le=64)] = 1,
-    ) -> None:
+    async def frames(socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1) -> None:
         folder = await run_in_threadpool(desk.folder, ref)
-        await socket.accept()
-        with feeds.lend((folder, Wish(rate, env, grid))) as feed:
-            viewer = _Viewer(socket, feed)
-            try:
-                await viewer.attend()
-            except WebSocketDisconnect:
-                pass  # whoever looked has left
-            except MosaicError as error:
-                await socket.close(GONE_CODE, reason(str(error)))
-            finally:
-                viewer.leave()
+        await _show(socket, feeds, (RunStage(folder), Wish(rate, env, grid)))
+
+    @router.websocket("/live/{ref}/frames")
+    async def live_frames(socket: WebSocket, ref: str, rate: Rate = 30.0) -> None:
+        show = await run_in_threadpool(find_show, desk.store.home, ref)
+        await _show(socket, feeds, (ShowStage(show), Wish(rate)))
+
+    @router.get("/live")
+    def live() -> list[LiveRow]:
+        """What is played now and is no run: evaluations, tournaments, games, matches; the newest first."""
+        return live_rows(desk.store.home)
 
     return router
+
+
+async def _show(socket: WebSocket, feeds: Shared[tuple[Stage, Wish], FrameFeed], sight: tuple[Stage, Wish]) -> None:
+    await socket.accept()
+    with feeds.lend(sight) as feed:
+        viewer = _Viewer(socket, feed)
+        try:
+            await viewer.attend()
+        except WebSocketDisconnect:
+            pass  # whoever looked has left
+        except MosaicError as error:
+            await socket.close(GONE_CODE, reason(str(error)))
+        finally:
+            viewer.leave()
 
 
 class _Viewer:

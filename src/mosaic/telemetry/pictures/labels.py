@@ -18,8 +18,11 @@ def return_labels(returns: Mapping[str, float]) -> list[Label]:
 
 
 def to_line(labels: Sequence[Label], most_bytes: int) -> str:
-    """`red_0=1.5, red_1=-2`; where there is no room for all, the last ones are counted: `red_0=1.5, +7 more`."""
-    parts = [f"{label.name}{_IS}{label.value}" for label in labels]
+    """`red_0=1.5, red_1=-2`; where there is no room for all, the last ones are counted: `red_0=1.5, +7 more`.
+
+    A label without a value is its name alone; it needs one with a value behind it to be told from an agent.
+    """
+    parts = [f"{label.name}{_IS}{label.value}" if label.value else label.name for label in labels]
     for kept in range(len(parts), 0, -1):
         left = len(parts) - kept
         line = _BETWEEN.join([*parts[:kept], *([f"+{left} more"] if left else [])])

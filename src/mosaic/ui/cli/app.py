@@ -21,6 +21,7 @@ from mosaic.ui.cli.commands import (
     serve,
     tournament,
     train,
+    tune,
     watch,
     workers,
 )
@@ -59,7 +60,7 @@ def _root(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, envs, workers, policies, doctor, check, probe, schema),
-    *(train, watch, evaluate, tournament, play, replay, serve),
+    *(train, tune, watch, evaluate, tournament, play, replay, serve),
 )
 for command in COMMANDS:
     app.command(name=command.__name__)(command)

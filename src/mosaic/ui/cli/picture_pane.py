@@ -1,4 +1,4 @@
-"""A run's newest picture on the terminal, with who is in it and how its writer is."""
+"""The newest picture on the terminal, with who is in it and how its writer is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.half_blocks import HalfBlocks
 
 WORDS: dict[LaneState, str] = {
-    "waiting": "no picture yet: the run has shown none",
+    "waiting": "no picture yet",
     "live": "live",
-    "stalled": "stalled: the run lives and shows nothing new",
+    "stalled": "stalled: nothing new is shown",
     "finished": "finished: no more pictures will come",
     "writer died": "the process that drew has died",
 }
@@ -23,9 +23,9 @@ _STYLES: dict[LaneState, str] = {"live": "green", "stalled": "yellow", "writer d
 
 
 class PicturePane:
-    def __init__(self, pictures: Pictures) -> None:
-        self._pictures = pictures
-        self._frame: Frame | None = None
+    def __init__(self, pictures: Pictures, frame: Frame | None = None) -> None:
+        """`frame`: one that was taken before."""
+        self._pictures, self._frame = pictures, frame
         self._complaint = ""
 
     @property

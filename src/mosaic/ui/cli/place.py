@@ -1,4 +1,4 @@
-"""Where runs are: in this machine's store, or with a server."""
+"""Where runs, and games that are none, are: in this machine's store, or with a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
-    from mosaic.server.answers import CurvePoints, RunDetails, RunRow
+    from mosaic.server.answers import CurvePoints, LiveRow, RunDetails, RunRow
+    from mosaic.store.shows import Show
     from mosaic.store.state import State
     from mosaic.telemetry.fastlane_wishes import Wish
     from mosaic.telemetry.pictures.live import Pictures
@@ -43,12 +44,24 @@ class PlacedRun(Protocol):
     def pictures(self, wish: Wish) -> Pictures: ...
 
 
+class PlacedShow(Protocol):
+    """What is played now and is no run, wherever that is."""
+
+    id: str
+
+    def pictures(self, wish: Wish) -> Pictures: ...
+
+
 class Place(Protocol):
     def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun: ...
 
     def runs(self) -> list[RunRow]: ...
 
     def run(self, ref: str) -> PlacedRun: ...
+
+    def shows(self) -> list[LiveRow]: ...
+
+    def show(self, show_id: str) -> PlacedShow: ...
 
 
 class _Here:
@@ -74,6 +87,18 @@ class _Here:
 
     def run(self, ref: str) -> PlacedRun:
         return _RunHere(self._trainer.run(ref))
+
+    def shows(self) -> list[LiveRow]:
+        from mosaic.server.live_rows import live_rows
+        from mosaic.store.home import home
+
+        return live_rows(home())
+
+    def show(self, show_id: str) -> PlacedShow:
+        from mosaic.store.home import home
+        from mosaic.store.shows import find_show
+
+        return _ShowHere(find_show(home(), show_id))
 
 
 class _RunHere:
@@ -115,6 +140,16 @@ class _RunHere:
         from mosaic.telemetry.pictures.live import LivePictures
 
         return LivePictures(self._run.folder.path, wish)
+
+
+class _ShowHere:
+    def __init__(self, show: Show) -> None:
+        self._show, self.id = show, show.id
+
+    def pictures(self, wish: Wish) -> Pictures:
+        from mosaic.store.show_pictures import ShowPictures
+
+        return ShowPictures(self._show, wish)
 
 
 @contextmanager

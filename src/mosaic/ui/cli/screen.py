@@ -50,13 +50,13 @@ class Tick(Protocol):
 
 
 @contextmanager
-def progress(what: str, total: int, *, shown: bool = True) -> Iterator[Tick]:
-    """A bar on stderr, gone when the work is done; the yielded function counts one."""
+def progress(what: str, total: int, *, hint: str = "", shown: bool = True) -> Iterator[Tick]:
+    """A bar on stderr, with a hint behind it, gone when the work is done; the yielded function counts one."""
     if not shown or not err.is_terminal:
         yield lambda *_: None
         return
     columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
+    with Progress(*columns, TextColumn(hint, style="dim"), console=err, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda *_: bar.advance(task)
 

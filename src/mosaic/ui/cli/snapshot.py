@@ -1,4 +1,4 @@
-"""One picture of a run that is training, as a PNG file."""
+"""One picture of what is trained or played, as a PNG file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_file(path: Path) -> None:
         raise InputError(f"'{path}' is no PNG file. Type: --picture {path.with_suffix('.png')}")
 
 
-def take(pictures: Pictures, run_id: str, patience_s: float = PATIENCE_S) -> Frame:
+def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = PATIENCE_S) -> Frame:
     """The first picture drawn from now on; where none comes, the last one that is there."""
     asked, deadline_s = time(), monotonic() + patience_s
     last: Frame | None = None
@@ -41,12 +41,12 @@ def take(pictures: Pictures, run_id: str, patience_s: float = PATIENCE_S) -> Fra
         pause.wait(_LOOK_EVERY_S)
     if last is None:
         raise MosaicError(
-            f"The run {run_id} shows no picture (its pictures: {pictures.state}). "
+            f"The {what} {name} shows no picture (its pictures: {pictures.state}). "
             "Its env may have none, or its worker does not draw."
         )
     return last
 
 
-def save(path: Path, frame: Frame, run_id: str) -> None:
-    title = f"{run_id} · env {frame.env} · episode {frame.episode:,} · step {frame.step:,}"
+def save(path: Path, frame: Frame, name: str) -> None:
+    title = f"{name} · env {frame.env} · episode {frame.episode:,} · step {frame.step:,}"
     save_png(path, with_strip(frame.pixels, title, from_line(frame.agent, frame.ret)))

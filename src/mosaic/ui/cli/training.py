@@ -15,22 +15,30 @@ if TYPE_CHECKING:
 def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> RunConfig:
     """The file's settings, then what was typed as options, then `--set`; worker and algorithm filled in."""
     from mosaic.config.documents import read_document
+
+    return resolved_document(asked, read_document(file) if file else {}, settings, quiet=quiet)
+
+
+def resolved_document(
+    asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
+) -> RunConfig:
+    """The same, of settings that are already read."""
     from mosaic.config.loading import parse_run_config
     from mosaic.config.upgrade import upgrade
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.screen import note
     from mosaic.workers.registry import resolve
 
-    document = dict(upgrade(read_document(file))) if file else {}
+    document = dict(upgrade(given)) if given else {}
     if asked["env"] is not None:
         earlier = document.get("environment")
         kept = {k: v for k, v in earlier.items() if k != "family"} if isinstance(earlier, dict) else {}
         document["environment"] = {**kept, "env_id": asked["env"]}
     for section in ("training", "resources"):
-        given = {key: value for key, value in asked[section].items() if value is not None}
-        if given:
+        typed = {key: value for key, value in asked[section].items() if value is not None}
+        if typed:
             below = document.get(section)
-            document[section] = {**(below if isinstance(below, dict) else {}), **given}
+            document[section] = {**(below if isinstance(below, dict) else {}), **typed}
     document.update({key: value for key, value in asked["top"].items() if value is not None})
     if "environment" not in document:
         raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")

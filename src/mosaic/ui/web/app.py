@@ -29,6 +29,7 @@ PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/replay": "replay",
     "/evaluate": "evaluate",
 }
+_RECONNECT_S = 15.0  # a tab that is away for longer is loaded anew, and what was typed into a form is gone
 STATIC = Path(__file__).parent / "static"
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><rect width="9" height="9" rx="2" fill="#888"/>'
@@ -78,6 +79,7 @@ def add_pages(app: FastAPI) -> None:
         language="en-US",
         tailwind=False,
         binding_refresh_interval=None,
+        reconnect_timeout=_RECONNECT_S,
         show_welcome_message=False,
         storage_secret=hashlib.sha256(f"pages {token}".encode()).hexdigest(),
     )

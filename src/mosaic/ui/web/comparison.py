@@ -10,7 +10,7 @@ from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.ui.cli.differences import differences
 from mosaic.ui.web.facts import REWARD, Facts
-from mosaic.ui.web.live import Line, LiveFeed, Source, chart
+from mosaic.ui.web.live import Line, LiveFeed, Source, chart, way_back
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_routes import GROUP
 from mosaic.ui.web.theme import count, number, series_key
@@ -33,6 +33,7 @@ class Comparison:
             feed = self._feed = LiveFeed([])
             self._feed.draw(self._plot, [Line("Return", REWARD)], "Return")
             with end:
+                way_back(feed)
                 Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis").classes("hide-phone")
                 button("CSV", lambda: feed.save_csv(self._plot), glyph="export", kind="ghost small")
                 button("PNG", lambda: feed.save_png(self._plot), glyph="export", kind="ghost small")
@@ -54,7 +55,7 @@ class Comparison:
         lines = [
             ("last return", [number(row.episode_reward_mean) for row in chosen]),
             ("env steps", [count(row.env_steps) for row in chosen]),
-            *((_short(key), [_value(value) for value in values]) for key, values in found.items() if _says(values)),
+            *((short_key(key), [_value(value) for value in values]) for key, values in found.items() if _says(values)),
         ]
         body = "".join(
             f'<tr><td class="muted mono">{escape(key)}</td>'
@@ -78,7 +79,8 @@ def sources_of(chosen: Sequence[RunSummary]) -> list[Source]:
     return single
 
 
-def _short(key: str) -> str:
+def short_key(key: str) -> str:
+    """A setting without the section that most of them stand in."""
     return key.removeprefix("training.params.").removeprefix("training.").removeprefix("environment.")
 
 

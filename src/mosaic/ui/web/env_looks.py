@@ -71,7 +71,7 @@ def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
         try:
             plan = read_casting(config, spec).plan
         except InputError:
-            continue  # the env cannot name its agents ahead: there are no rows to fill
+            continue  # such policies cannot be had in this env: there are no rows to fill
         found[paradigm] = {
             agent: plan.names[place] for agent, place in zip(spec.possible_agents, plan.policy_of, strict=True)
         }

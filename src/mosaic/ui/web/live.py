@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import ui
+from nicegui import events, ui
+
+from mosaic.ui.web.widgets import button
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,10 @@ class LiveFeed(ui.element, component="static/live_feed.js"):
     def set_shown(self, label: str, on: bool) -> None:
         self.run_method("set_shown", label, on)
 
+    def show_everything(self) -> None:
+        """After a part of the curves was chosen, by dragging over them or with keys."""
+        self.run_method("look_at", None)
+
     def reload(self) -> None:
         """After a run began anew."""
         self.run_method("reload")
@@ -87,6 +93,18 @@ class LiveFeed(ui.element, component="static/live_feed.js"):
 
     def save_csv(self, chart: ui.echart) -> None:
         self.run_method("save_csv", chart.id)
+
+
+def way_back(feed: LiveFeed) -> ui.html:
+    """A button that is there while only a part of the curves is shown."""
+    element = button("Whole curve", feed.show_everything, glyph="restart", kind="small")
+    element.set_visibility(False)
+
+    def zoomed(event: events.GenericEventArguments) -> None:
+        element.set_visibility(bool(event.args))
+
+    feed.on("zoomed", zoomed)
+    return element
 
 
 def chart(height: int) -> ui.echart:

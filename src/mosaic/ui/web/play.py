@@ -20,6 +20,11 @@ from mosaic.ui.web.theme import env_title
 from mosaic.ui.web.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
 
 _ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", "hand", "alert", "info")
+_PACES = {
+    "auto": "as the game wants it",
+    "turns": "it waits for me",
+    "real_time": "it goes on while I hold keys",
+}
 _MOST_ROWS = 8  # agents with a row each; of more, the person picks one and the others share a policy
 
 
@@ -88,6 +93,9 @@ class _Setup:
                     names.setdefault(self._env, self._env)
                     select(names, self._env, label="Environment", on_change=self._choose, with_input=True)
                     self._rows = box("stack gap-1")
+                    with box("p-rows"):
+                        raw("Time", "strong")
+                        select(_PACES, self._pace, label="How time passes", on_change=self._choose_pace)
                     with box("row"):
                         self._start = button("Play", self._open, glyph="play", kind="primary")
                 with box("stack gap-4"):
@@ -164,11 +172,15 @@ class _Setup:
         names.setdefault(value, value)
         select(names, value, label=label, on_change=on_change, with_input=True, new_value_mode="add-unique")
 
-    async def _open(self) -> None:
-        await self._begin(self._env, self._seats or {"*": "human"})
+    def _choose_pace(self, pace: str) -> None:
+        self._pace = pace
 
-    async def _begin(self, env: str, agents: dict[str, str]) -> None:
-        reply = await ask_or_complain("/matches", {"environment": {"env_id": env}, "agents": agents})
+    async def _open(self) -> None:
+        await self._begin(self._env, self._seats or {"*": "human"}, self._pace)
+
+    async def _begin(self, env: str, agents: dict[str, str], pace: str = "auto") -> None:
+        asked = {"environment": {"env_id": env}, "agents": agents, "pace": pace}
+        reply = await ask_or_complain("/matches", asked)
         if reply is not None:
             ui.navigate.to(f"/play?{urlencode({'match': reply.document['match_id']})}")
 
@@ -204,7 +216,5 @@ def _setter(seats: dict[str, str], agent: str) -> Callable[[str], None]:
 
 
 def _line(title: str, words: str, href: str) -> None:
-    link = raw(
-        f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>', "m-nav", "a"
-    )
-    link.style("justify-content:space-between;padding:8px 16px").props["href"] = href
+    text = f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>'
+    raw(text, "p-line", "a").props["href"] = href

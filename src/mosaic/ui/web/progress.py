@@ -37,6 +37,11 @@ def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
     return Progress(steps, target, "env steps", speed, left)
 
 
+def wall_s(details: RunDetails, now: float) -> float:
+    """How long it has run in all its attempts; the pauses between them do not count."""
+    return sum((each.ended or now) - each.started for each in details.attempts if each.started is not None)
+
+
 def time_spent(iteration: Mapping[str, Any]) -> dict[str, float]:
     """Seconds since the event before, by what they were spent on; empty where the worker does not say."""
     split = iteration.get("time_split") or {}

@@ -6,41 +6,55 @@ import json
 import time
 from collections.abc import Mapping
 from html import escape
+from itertools import islice
 from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
 from mosaic.ui.cli.differences import differences
+from mosaic.ui.web.comparison import short_key
 from mosaic.ui.web.layout import Frame
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.theme import ago
 from mosaic.ui.web.widgets import box, command, empty, panel, raw, select
 
+_MOST_OFFERED = 200
 
-def about_panel(frame: Frame, folder: RunFolder, details: RunDetails) -> None:
-    with panel("Configuration", classes="r-conf") as end:
-        facts = "".join(f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in _facts(details))
-        raw(facts, "m-kv", "dl")
-        whole = escape(json.dumps(details.config, indent=1, ensure_ascii=False))
-        raw(f"<summary>Whole configuration</summary><pre>{whole}</pre>", "r-whole", "details")
-        raw("The same again from a terminal", "m-note")
-        command(f"mosaic train --config {folder.config}")
-        differing = box()
 
-        def compare(other: str | None) -> None:
-            differing.clear()
-            if other is not None:
-                with differing:
-                    there = frame.facts.details(other)
-                    _difference(details.config, there.config, str(there.config.get("name") or other))
+class AboutPanel:
+    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails) -> None:
+        self._facts, self._config = frame.facts, details.config
+        with panel("Configuration", classes="r-conf") as end:
+            self._list = raw(_list(details), "m-kv", "dl")
+            whole = escape(json.dumps(details.config, indent=1, ensure_ascii=False))
+            raw(f"<summary>Whole configuration</summary><pre>{whole}</pre>", "r-whole", "details")
+            raw("The same again from a terminal", "m-note")
+            command(f"mosaic train --config {folder.config}")
+            self._differing = box()
+            with end:
+                self._choice(details.run_id)
 
-        with end:
-            rows = [row for row in frame.facts.rows() if row.run_id != details.run_id][:200]
-            if rows:
-                options = {row.run_id: title(row) for row in rows}
-                choice = select(options, None, label="Differences from another run", on_change=compare, clearable=True)
-                choice.props('display-value="Differs from…"').style("width:156px")
+    async def update(self, details: RunDetails) -> None:
+        """When it started and how many checkpoints it has changes while one looks."""
+        now = _list(details)
+        if now != self._list.content:
+            self._list.set_content(now)
+
+    def _choice(self, run_id: str) -> None:
+        options = {row.run_id: title(row) for row in self._facts.rows() if row.run_id != run_id}
+        if options:
+            shown = dict(islice(options.items(), _MOST_OFFERED))
+            label = "Differences from another run"
+            choice = select(shown, None, label=label, on_change=self._compare, clearable=True)
+            choice.props('display-value="Differs from…"').style("width:156px")
+
+    def _compare(self, other: str | None) -> None:
+        self._differing.clear()
+        if other is not None:
+            with self._differing:
+                there = self._facts.details(other)
+                _difference(self._config, there.config, str(there.config.get("name") or other))
 
 
 def _difference(own: Mapping[str, Any], other: Mapping[str, Any], name: str) -> None:
@@ -49,11 +63,20 @@ def _difference(own: Mapping[str, Any], other: Mapping[str, Any], name: str) -> 
         empty("Both runs were asked for in the same way.")
         return
     body = "".join(
-        f'<tr><td class="muted mono">{escape(key)}</td><td>{_value(mine)}</td><td>{_value(theirs)}</td></tr>'
+        f'<tr><td class="muted mono">{_breakable(key)}</td><td>{_value(mine)}</td><td>{_value(theirs)}</td></tr>'
         for key, (mine, theirs) in found.items()
     )
     head = f"<tr><th>Only what differs</th><th>this run</th><th>{escape(name)}</th></tr>"
     raw(f'<table class="m-table dense"><thead>{head}</thead><tbody>{body}</tbody></table>', "m-scroll")
+
+
+def _breakable(key: str) -> str:
+    """The column is narrow: a long name goes on in the next line after one of its words."""
+    return escape(short_key(key)).replace("_", "_<wbr>")
+
+
+def _list(details: RunDetails) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in _facts(details))
 
 
 def _facts(details: RunDetails) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from mosaic.store.layout import RunFolder
 from mosaic.store.state import ENDED, LIVE, State
 from mosaic.ui.web.families import Family, families, policies_of
 from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.live import Line, LiveFeed, Source, chart
+from mosaic.ui.web.live import Line, LiveFeed, Source, chart, way_back
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_routes import GROUP
 from mosaic.ui.web.theme import series_key
@@ -89,6 +89,10 @@ class CurvesPanel:
             self._tools(feed)
             with box().style("padding:0 8px 8px 12px"):
                 self._plot = chart(252)
+                raw(
+                    "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again.",
+                    "small faint r-hint",
+                )
             feed.draw(self._plot, self._lines(self._main), self._main)
             self._grid = box("r-charts")
             with box("r-more") as self._more:
@@ -124,6 +128,7 @@ class CurvesPanel:
             if len(members) > 1:
                 toggle(f"mean of {len(members)} seeds", self._seeds, self._choose_seeds)
             self._overlay()
+            way_back(feed)
             with box("r-smooth").style("margin-left:auto"):
                 raw("Smoothing", "", "span")
                 slider = ui.slider(min=0, max=0.95, step=0.05, value=0.6)

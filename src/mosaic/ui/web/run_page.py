@@ -8,7 +8,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.answers import RunDetails
 from mosaic.store.state import LIVE
 from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.run_about import about_panel
+from mosaic.ui.web.run_about import AboutPanel
 from mosaic.ui.web.run_actions import Actions
 from mosaic.ui.web.run_alerts import AlertsPanel
 from mosaic.ui.web.run_curves import CurvesPanel
@@ -36,8 +36,8 @@ def page(frame: Frame, run_id: str) -> None:
             with box("stack gap-4"):
                 picture = PicturePanel(details)
                 alerts = AlertsPanel(frame, folder)
-                about_panel(frame, folder, details)
-    parts = (actions, strip, curves, log, picture, grid, alerts)
+                about = AboutPanel(frame, folder, details)
+    parts = (actions, strip, curves, log, picture, grid, alerts, about)
     shown: list[RunDetails] = []
 
     async def refresh() -> None:
@@ -50,6 +50,7 @@ def page(frame: Frame, run_id: str) -> None:
         if now is None or strip.element.is_deleted:  # the server ends, or the page was left meanwhile
             return
         if shown and shown[-1].state == now.state and now.state not in LIVE and shown[-1].last_seq == now.last_seq:
+            await about.update(now)  # how long ago it started
             return
         if not shown or shown[-1].state != now.state:
             frame.title(("Runs", "/runs"), title, state=now.state)

@@ -9,17 +9,19 @@ from mosaic.store.state import ENDED, State
 from mosaic.ui.web.live import FrameCanvas
 from mosaic.ui.web.widgets import box, button, panel, select
 
-_SLOTS = 8
+_SLOTS = 8  # offered where nobody said how many environments there are
+_MOST_SLOTS = 64
 
 
 class PicturePanel:
-    """There as long as the run lives and offers pictures."""
+    """There as long as the run lives and offers pictures; after its end only with a last picture."""
 
     def __init__(self, details: RunDetails) -> None:
         self._offered = (details.config.get("telemetry") or {}).get("frames", True)
         self._run_id = details.run_id
         self._slots = _slots(details)
         self._frozen = False
+        self._unseen = False
         self._canvas: FrameCanvas | None = None
         self._freeze: ui.html | None = None
         self._box = box("r-pic")
@@ -30,13 +32,20 @@ class PicturePanel:
 
     def _show(self, state: State) -> None:
         wanted = self._offered and state not in ENDED and state is not State.QUEUED
-        if wanted and self._canvas is None:
+        if wanted and (self._canvas is None or self._unseen):  # the first attempt, or one more
             self._draw()
-        self._box.set_visibility(self._canvas is not None)
+        self._box.set_visibility(self._canvas is not None and not self._unseen)
+
+    def _hide(self) -> None:
+        self._unseen = True
+        self._box.set_visibility(False)
 
     def _draw(self) -> None:
+        self._unseen = self._frozen = False
+        self._box.clear()
         with self._box, panel("Live picture", body="m-body tight") as end:
             canvas = self._canvas = FrameCanvas(self._run_id, label=f"Live picture of {self._run_id}")
+            canvas.on("unseen", self._hide, [])
             with end:
                 slots = {number: f"env {number}" for number in range(self._slots)}
                 select(slots, 0, label="Env slot", on_change=canvas.look_at).style("width:100px")
@@ -52,6 +61,5 @@ class PicturePanel:
 
 
 def _slots(details: RunDetails) -> int:
-    params = (details.config.get("training") or {}).get("params") or {}
-    known = next((params[name] for name in ("num_envs", "n_envs") if isinstance(params.get(name), int)), _SLOTS)
-    return max(1, min(64, known))
+    known = (details.config.get("environment") or {}).get("num_envs")
+    return max(1, min(_MOST_SLOTS, known if isinstance(known, int) else _SLOTS))

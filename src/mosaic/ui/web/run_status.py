@@ -10,9 +10,11 @@ from nicegui import ui
 from mosaic.server.answers import RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.facts import Facts
-from mosaic.ui.web.progress import progress_of, time_shares
+from mosaic.ui.web.progress import progress_of, time_shares, wall_s
 from mosaic.ui.web.theme import count, duration, number
 from mosaic.ui.web.widgets import box, raw
+
+_UNKNOWN = '<span class="small faint">Known after the first iteration.</span>'
 
 
 class StatusStrip:
@@ -46,7 +48,7 @@ class StatusStrip:
         _set(self._time, value)
         _set(self._speed, f"{progress.steps_per_s:,.0f}" if progress.steps_per_s else "—")
         _set(self._reward, _reward(iteration))
-        _set(self._split, _split(time_shares(iteration)))
+        _set(self._split, _split(time_shares(iteration)) if iteration else _UNKNOWN)
 
 
 def _tile(name: str) -> tuple[ui.html, ui.html]:
@@ -55,10 +57,10 @@ def _tile(name: str) -> tuple[ui.html, ui.html]:
 
 
 def _time(details: RunDetails, left_s: float | None) -> tuple[str, str]:
-    """What is left while it runs; what it took when it is over. Pauses between attempts do not count."""
+    """What is left while it runs; what it took when it is over."""
     if details.state is State.RUNNING and left_s is not None:
         return "Time left", duration(left_s)
-    spent = sum((each.ended or time.time()) - each.started for each in details.attempts if each.started is not None)
+    spent = wall_s(details, time.time())
     return ("Took" if details.exit is not None else "Runs for"), duration(spent) if spent else "—"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from mosaic.server.desk import Desk
 from mosaic.server.details import last_seq
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import read_state
+from mosaic.telemetry.buckets import Curve
 from mosaic.telemetry.columns import Axis, Curves
 from mosaic.telemetry.groups import group_curves
 
@@ -46,9 +48,12 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
         metric: Annotated[list[str], Query(max_length=50)],
         x: Axis = "env_steps",
         points: Annotated[int, Query(ge=2, le=MOST_POINTS)] = 500,
+        start: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+        stop: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     ) -> ManySeries:
-        """Every metric of every run, or of every seed group (`group:NAME`), that has it."""
-        found = [each for one in ref for each in _series(desk, one, metric, x, points)]
+        """Every metric of every run, or of every seed group (`group:NAME`), that has it, where start ≤ x ≤ stop."""
+        asked = _Asked(metric, x, points, start, stop)
+        found = [each for one in ref for each in _series(desk, one, asked)]
         runs = {one: desk.folder(one) for one in ref if not one.startswith(GROUP)}
         return ManySeries(
             series=found,
@@ -57,31 +62,47 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
         )
 
 
-def _series(desk: Desk, ref: str, metrics: list[str], x: Axis, points: int) -> Iterator[Series]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    metrics: list[str]
+    x: Axis
+    points: int
+    start: float | None
+    stop: float | None
+
+
+class _Member:
+    """The curves of one run; x counts from its own beginning where it is time."""
+
+    def __init__(self, folder: RunFolder, asked: _Asked) -> None:
+        self._asked = asked
+        self._curves = Curves(folder.path)
+        self._zero = _started(folder) if asked.x == "timestamp" else 0.0
+        self.known = set(self._curves.names())
+
+    def curve(self, metric: str) -> Curve:
+        asked = self._asked
+        start, stop = (None if edge is None else edge + self._zero for edge in (asked.start, asked.stop))
+        found = self._curves.query(metric, asked.x, asked.points, start, stop)
+        return found._replace(x=found.x - self._zero)
+
+
+def _series(desk: Desk, ref: str, asked: _Asked) -> Iterator[Series]:
     if ref.startswith(GROUP):
         members = desk.store.index.list(group=ref.removeprefix(GROUP))
-        yield from _of_group(ref, [desk.store.folder(member.run_id) for member in members], metrics, x, points)
+        yield from _of_group(ref, [_Member(desk.store.folder(member.run_id), asked) for member in members], asked)
         return
-    folder = desk.folder(ref)
-    curves = Curves(folder.path)
-    known = set(curves.names())
-    start = _started(folder) if x == "timestamp" else 0.0
-    for metric in metrics:
-        if metric in known:
-            found = curves.query(metric, x, points)
-            yield _answer(ref, metric, found.x - start, found.low, found.high, found.mean)
+    run = _Member(desk.folder(ref), asked)
+    for metric in asked.metrics:
+        if metric in run.known:
+            yield _answer(ref, metric, *run.curve(metric))
 
 
-def _of_group(ref: str, folders: list[RunFolder], metrics: list[str], x: Axis, points: int) -> Iterator[Series]:
-    members = [(curves := Curves(folder.path), set(curves.names()), _started(folder)) for folder in folders]
-    for metric in metrics:
-        single = []
-        for curves, known, started in members:
-            if metric in known:
-                found = curves.query(metric, x, points)
-                single.append((found.x - (started if x == "timestamp" else 0.0), found.mean))
+def _of_group(ref: str, members: list[_Member], asked: _Asked) -> Iterator[Series]:
+    for metric in asked.metrics:
+        single = [member.curve(metric) for member in members if metric in member.known]
         if single:
-            group = group_curves(single, points)
+            group = group_curves([(curve.x, curve.mean) for curve in single], asked.points)
             yield _answer(ref, metric, group.x, group.low, group.high, group.mean)
 
 

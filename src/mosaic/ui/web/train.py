@@ -80,7 +80,9 @@ class _TrainPage:
                         Segmented(names, self._section, self._choose_section, "Settings")
                     self._settings = {key: box("stack") for key in _SECTIONS}
             with box("t-sum stack gap-4"):
-                self._summary = Summary(self._draft, self._method_changed, self._changed, self._problems)
+                self._summary = Summary(
+                    self._frame.facts, self._draft, self._method_changed, self._changed, self._problems
+                )
         await self._load_env()
 
     async def _choose_env(self, env: EnvID) -> None:

@@ -49,7 +49,8 @@ def in_order(entries: tuple[EnvEntry, ...]) -> list[EnvEntry]:
 
 class EnvPicker:
     def __init__(self, chosen: EnvID, on_choose: Callable[[EnvID], Awaitable[None]]) -> None:
-        self._chosen, self._on_choose = chosen, on_choose
+        self._chosen = self._reachable = chosen
+        self._on_choose = on_choose
         self._family, self._text = _ALL, ""
         self._cards: dict[EnvID, ui.html] = {}
         self._entries = {entry.id: entry for entry in in_order(catalog())}
@@ -59,7 +60,7 @@ class EnvPicker:
                 Segmented([_ALL, *families], _ALL, self._filter_family, "Family").classes("hide-phone")
                 label = f"Search {len(self._entries)} environments"
                 text_input(label, self._filter_text, glyph="search").style("width:220px")
-            self._grid = box("t-grid").props('role=group aria-label="Environments"')
+            self._grid = box("t-grid").props('role=group aria-label="Environments" data-arrows')
             self._missing = box("stack")
             with self._grid:
                 for entry in self._entries.values():
@@ -73,6 +74,7 @@ class EnvPicker:
     def _card(self, entry: EnvEntry) -> ui.html:
         card = raw(_face(entry), "t-env" + ("" if entry.installed else " off"), "button").props("type=button")
         card.props["aria-pressed"] = str(entry.id == self._chosen).lower()
+        card.props["tabindex"] = "0" if entry.id == self._reachable else "-1"
         card.props["title"] = entry.id
         card.on("click", lambda: self.choose(entry.id), [])
         return card
@@ -87,6 +89,7 @@ class EnvPicker:
             return
         self._cards[self._chosen].props["aria-pressed"] = "false"
         self._cards[env].props["aria-pressed"] = "true"
+        self._reach(env)
         self._chosen = env
         await self._on_choose(env)
 
@@ -99,13 +102,22 @@ class EnvPicker:
         self._filter()
 
     def _filter(self) -> None:
-        found = 0
+        found = [env for env in self._cards if self._fits(env)]
         for env, card in self._cards.items():
-            words = f"{env} {env_title(env)}".lower()
-            hit = self._family in (_ALL, env.partition("/")[0]) and all(word in words for word in self._text.split())
-            card.set_visibility(hit)
-            found += hit
+            card.set_visibility(env in found)
         self._none.set_visibility(not found)
+        self._reach(self._chosen if self._chosen in found or not found else found[0])
+
+    def _fits(self, env: EnvID) -> bool:
+        words = f"{env} {env_title(env)}".lower()
+        return self._family in (_ALL, env.partition("/")[0]) and all(word in words for word in self._text.split())
+
+    def _reach(self, env: EnvID) -> None:
+        """Tab leads to one card, arrows to the others: nobody wants to press Tab for each of them."""
+        if env != self._reachable:
+            self._cards[self._reachable].props["tabindex"] = "-1"
+            self._cards[env].props["tabindex"] = "0"
+            self._reachable = env
 
     async def _tell_agents(self) -> None:
         """How many agents each env has; the first page of a server has to make them all, one by one."""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from nicegui import run, ui
 
-from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
+from mosaic.core.seeding import SEED_LIMIT
 from mosaic.ui.web.asking import ask
 from mosaic.ui.web.env_looks import EnvLook
+from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.icons import icon
-from mosaic.ui.web.theme import count, env_title
+from mosaic.ui.web.theme import env_title
 from mosaic.ui.web.train_check import Checked, check, group_documents, workers
 from mosaic.ui.web.train_command import train_command
 from mosaic.ui.web.train_draft import Draft
+from mosaic.ui.web.train_plan import Pace, find_pace, plan_html
 from mosaic.ui.web.widgets import box, button, command, complain, enable, panel, picture, raw, select
 from mosaic.workers.presets import find_preset
 
@@ -29,11 +31,13 @@ class Summary:
 
     def __init__(
         self,
+        facts: Facts,
         draft: Draft,
         on_method: Callable[[], Any],
         on_change: Callable[[], Any],
         problems: Callable[[], list[str]],
     ) -> None:
+        self._past = facts
         self._draft, self._on_method, self._on_change, self._problems = draft, on_method, on_change, problems
         self._workers = workers()
         self._stale, self._quiet = True, False
@@ -46,12 +50,16 @@ class Summary:
                 self._steps = self._number("Env steps", self._take_steps).style("flex:1.4")
                 self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
             self._steps.props["suffix"] = "env steps"
-            self._name = ui.input(placeholder="Name (optional)", on_change=lambda event: self._take_name(event.value))
-            self._name.props('outlined dense hide-bottom-space debounce=250 aria-label="Name of the run"')
-            self._facts = raw("", "m-kv", "dl")
+            with box("row top"):
+                self._text("Name (optional)", "Name of the run", self._take_name).style("flex:1.4")
+                self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
+                self._seed.props["prefix"] = "seed"
+            self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+            self._plan = raw("", "m-kv", "dl")
             self._problem = raw("", "t-problem")
             self._problem.props("role=status")
             self._start = button("Start training", self._begin, glyph="train", kind="primary big")
+            self._start.props('title="Ctrl+Enter" aria-keyshortcuts="Control+Enter Meta+Enter"')
         with panel("Same thing in a terminal"):
             self._command = command(train_command(draft.document()), multi=True)
         ui.timer(_LOOK_S, self._refresh)
@@ -87,6 +95,16 @@ class Summary:
         element.props["aria-label"] = label
         return element
 
+    def _text(self, placeholder: str, label: str, take: Callable[[str], None]) -> ui.input:
+        def typed(event: Any) -> None:
+            take((event.value or "").strip())
+            self._on_change()
+
+        element = ui.input(placeholder=placeholder, on_change=typed)
+        element.props("outlined dense hide-bottom-space debounce=250")
+        element.props["aria-label"] = label
+        return element
+
     def _judge(self, element: ui.input, take: Callable[[str], str], event: Any) -> None:
         if not self._quiet:
             element.error = take((event.value or "").strip().replace(",", "").replace("_", "")) or None
@@ -112,9 +130,17 @@ class Summary:
         self._draft.seeds = int(text or 1)
         return ""
 
-    def _take_name(self, text: str | None) -> None:
-        self._draft.name = (text or "").strip()
-        self._on_change()
+    def _take_seed(self, text: str) -> str:
+        if text and not (text.isdigit() and int(text) < SEED_LIMIT):
+            return f"It should be 0 to {SEED_LIMIT - 1:,}."
+        self._draft.seed = int(text or 0)
+        return ""
+
+    def _take_name(self, text: str) -> None:
+        self._draft.name = text
+
+    def _take_tags(self, text: str) -> None:
+        self._draft.tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
 
     def _choose_worker(self, name: str) -> None:
         if not self._quiet and name:
@@ -130,20 +156,20 @@ class Summary:
         if not self._stale:
             return
         self._stale = False
-        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error}
+        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error, "Seed": self._seed.error}
         typed = [*self._problems(), *(f"{name}: {error}" for name, error in numbers.items() if error)]
-        checked = None if typed else await run.io_bound(check, self._draft.document())
+        found = None if typed else await run.io_bound(_examine, self._draft.document(), self._past)
         if self._problem.is_deleted or self._stale:
             return  # left, or changed again meanwhile
-        if checked is None:
-            checked = Checked(None, typed[0] if typed else "The server is ending.")
-        self._show(checked)
+        if found is None:
+            found = Checked(None, typed[0] if typed else "The server is ending."), None
+        self._show(*found)
 
-    def _show(self, checked: Checked) -> None:
+    def _show(self, checked: Checked, pace: Pace | None) -> None:
         enable(self._start, checked.config is not None)
         words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
         self._problem.set_content(words)
-        self._facts.set_content(_facts(checked.config, self._draft.seeds) if checked.config else "")
+        self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
 
     async def _begin(self) -> None:
         enable(self._start, False)
@@ -167,19 +193,6 @@ class Summary:
         ui.navigate.to(f"/runs/{quote(first, safe='')}")
 
 
-def _facts(config: RunConfig, seeds: int) -> str:
-    training = config.training
-    ends = [
-        f"{count(training.total_timesteps)} env steps" if training.total_timesteps else "",
-        f"{count(training.episodes)} episodes" if training.episodes else "",
-        f"a mean return of {training.stop_reward:g}" if training.stop_reward is not None else "",
-    ]
-    preset = find_preset(config.environment.id, training.worker or "", training.algorithm or "")
-    rows = {
-        "Method": f"{training.worker} · {training.algorithm}",
-        "Policies": (config.policy_configuration or "the worker's own").replace("_", " "),
-        "Ends after": " or ".join(end for end in ends if end) or "the worker's own limit",
-        "Runs": f"{seeds} with different seeds" if seeds > 1 else "",
-        "Options": f"tuned for {env_title(preset.env)}" if training.preset and preset else "",
-    }
-    return "".join(f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in rows.items() if words)
+def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, Pace | None]:
+    checked = check(document)
+    return checked, find_pace(checked.config, facts) if checked.config else None

@@ -173,13 +173,13 @@ def _copy(code: ui.html) -> None:
 
 
 def say(text: str) -> None:
-    """A short note at the bottom of the screen."""
-    ui.notify(text, position="bottom")
+    """A short note over the top bar: at the bottom it would lie on the controls of a match and on the tab bar."""
+    ui.notify(text, position="top")
 
 
 def complain(text: str) -> None:
     """An error that says what to do: it stays until it is read."""
-    ui.notify(text, position="bottom", timeout=0, close_button="Close", multi_line=True, classes="m-complaint")
+    ui.notify(text, position="top", timeout=0, close_button="Close", multi_line=True, classes="m-complaint")
 
 
 def problem(text: str) -> None:

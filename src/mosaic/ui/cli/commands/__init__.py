@@ -13,6 +13,7 @@ from mosaic.ui.cli.commands.schema import schema
 from mosaic.ui.cli.commands.serve import serve
 from mosaic.ui.cli.commands.tournament import tournament
 from mosaic.ui.cli.commands.train import train
+from mosaic.ui.cli.commands.tune import tune
 from mosaic.ui.cli.commands.watch import watch
 from mosaic.ui.cli.commands.workers import workers
 
@@ -30,6 +31,7 @@ __all__ = [
     "serve",
     "tournament",
     "train",
+    "tune",
     "watch",
     "workers",
 ]

@@ -31,9 +31,7 @@ def envs(
     for name in dict.fromkeys(row["id"].split("/")[0] for row in rows):
         mine = [row for row in rows if row["id"].startswith(f"{name}/")]
         here = [row for row in mine if row["installed"]]
-        print_table(
-            f"{name}: {len(here)} environments", ["id", "agents", "observation", "action"], [_cells(r) for r in here]
-        )
+        print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], [_cells(r) for r in here])
         for line in dict.fromkeys(row["install"] for row in mine if not row["installed"]):
             note(f"  {', '.join(row['id'] for row in mine if row['install'] == line)}: {line}\n")
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")

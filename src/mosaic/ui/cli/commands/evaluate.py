@@ -52,12 +52,17 @@ def evaluate(
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
     from mosaic.ui.cli.filming import camera_for
+    from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import note, print_json, progress
 
     give_trust(trust)
     camera = camera_for(video, fps, min(episodes, video_episodes))
-    with camera or nullcontext(), progress(f"evaluating on {env}", episodes, shown=not json) as tick:
+    with (
+        camera or nullcontext(),
+        watchable("evaluate", env, by_pattern(agent)) as screen,
+        progress(f"evaluating on {env}", episodes, hint=how_to_watch(screen), shown=not json) as tick,
+    ):
         result = run(
             environment(env, settings),
             parse_mapping(agent),
@@ -69,6 +74,7 @@ def evaluate(
             on_episode=tick,
             record_dir=record,
             camera=camera,
+            screen=screen,
         )
     if json:
         print_json(result.to_json())

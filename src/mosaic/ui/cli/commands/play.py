@@ -31,12 +31,18 @@ def play(
     from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.record import save_episode
     from mosaic.ui.cli.board import draw
+    from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
     from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.screen import note, out
 
     give_trust(trust)
-    with LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed) as runner:
+    with (
+        watchable("play", env, by_pattern(agent)) as screen,
+        LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed, screen=screen) as runner,
+    ):
+        if screen is not None and out.is_terminal:
+            note(f"Others can look on: {how_to_watch(screen)}")
         before: Turn | None = None
         for step, turn in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):
             if before is not None:

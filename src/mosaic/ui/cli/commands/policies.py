@@ -29,6 +29,9 @@ def policies(json: JsonOption = False) -> None:
     if json:
         print_json(rows)
         return
-    cells = [[row["usage"], row["help"], row["install"] or ""] for row in rows]
-    print_table(f"{len(rows)} policies", ["policy", "what it does", "to install"], cells)
+    cells = [
+        [row["usage"], f"{row['help']} Not installed: {row['install']}" if row["install"] else row["help"]]
+        for row in rows
+    ]
+    print_table(f"{len(rows)} policies", ["policy", "what it does"], cells, whole=0)
     note("Give one to an agent: --agent player_0=random, or to all: --agent '*=random'")

@@ -20,17 +20,21 @@ PatienceOption = Annotated[
 @app.callback()
 def _default(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        list_(server=None, json=False)
+        list_(tag=None, server=None, json=False)
 
 
 @app.command(name="list")
-def list_(server: ServerOption = None, json: JsonOption = False) -> None:
+def list_(
+    tag: Annotated[str | None, typer.Option("--tag", help="Only those with this tag, or of this group.")] = None,
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
     """List runs, the newest first."""
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import note, out, print_json, print_table
 
     with place(server) as runs:
-        rows = runs.runs()
+        rows = [row for row in runs.runs() if tag is None or tag in (*row.tags, row.group)]
     named = any(row.name for row in rows)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])

@@ -33,14 +33,20 @@ def tournament(
     If it is interrupted, the same command goes on where it stopped.
     """
     from mosaic.evaluation.tournament import tournament as run
+    from mosaic.ui.cli.live import how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.screen import print_json, progress
 
     give_trust(trust)
     config, total = environment(env, settings), games * len(policy) * (len(policy) - 1)
     kept = store or _unfinished(config, policy, games, seed)
-    with progress(f"playing {env}", total, shown=not json) as tick:
-        result = run(config, policy, games=games, seed=seed, num_workers=num_workers, store=kept, on_game=tick)
+    with (
+        watchable("tournament", env, {str(place): name for place, name in enumerate(policy)}) as screen,
+        progress(f"playing {env}", total, hint=how_to_watch(screen), shown=not json) as tick,
+    ):
+        result = run(
+            config, policy, games=games, seed=seed, num_workers=num_workers, store=kept, on_game=tick, screen=screen
+        )
     if store is None:
         kept.unlink(missing_ok=True)
     if json:

@@ -1,4 +1,4 @@
-"""`mosaic watch`: a run's curve and pictures on the terminal, live."""
+"""`mosaic watch`: a run's curve and pictures, or those of a game, on the terminal, live."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mosaic.ui.cli.options import RunArgument, ServerOption
+from mosaic.ui.cli.options import ServerOption
 
 if TYPE_CHECKING:
+    from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.fastlane_wishes import Wish
-    from mosaic.ui.cli.place import PlacedRun
+    from mosaic.ui.cli.place import Place, PlacedRun, PlacedShow
 
 _ENDED = ("finished", "stopped", "failed", "lost")
 
 
 def watch(
-    run: RunArgument,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="An id, a unique beginning of one, a name, or latest; or the id of an evaluation, a game or a match.",
+        ),
+    ],
     server: ServerOption = None,
     once: Annotated[bool, typer.Option("--once", help="Draw what there is and leave.")] = False,
     picture: Annotated[
@@ -27,13 +34,23 @@ def watch(
     env: Annotated[int, typer.Option("--env", min=0, help="Which of the run's envs to see; they count from 0.")] = 0,
     rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures a second.")] = 10.0,
 ) -> None:
-    """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running."""
+    """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running.
+
+    Evaluations, tournaments, games and matches that are played now can be watched too, by their id.
+    """
+    from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.fastlane_wishes import Wish
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import out
 
-    with place(server) as runs:
-        watched = runs.run(run)
+    with place(server) as there:
+        try:
+            watched = there.run(run)
+        except UnknownNameError as error:
+            from mosaic.ui.cli.show_watching import watch_show
+
+            watch_show(_show_instead(there, run, error), Wish(rate), once=once, picture=picture)
+            return
         if picture is not None:
             _save(watched, picture, Wish(rate, env))
             return
@@ -43,6 +60,21 @@ def watch(
             _follow(watched, Wish(rate, env))
         shown = watched.show()
         out.print(f"{shown.run_id} is {shown.state}" + (f": {shown.reason}" if shown.reason else "."))
+
+
+def _show_instead(there: Place, asked: str, error: UnknownNameError) -> PlacedShow:
+    """What is played now under this name, or a beginning of its own."""
+    rows = there.shows()
+    exact = [row for row in rows if row.id == asked]
+    begun = exact or [row for row in rows if row.id.startswith(asked)]
+    if len(begun) == 1:
+        return there.show(begun[0].id)
+    if not rows:
+        raise error
+    from mosaic.core.errors import UnknownNameError
+
+    played = ", ".join(f"{row.id} ({row.env})" for row in begun or rows)
+    raise UnknownNameError(f"{str(error).rstrip('.')}. Played now, and watched by id: {played}.") from error
 
 
 def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:

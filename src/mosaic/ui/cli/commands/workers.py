@@ -26,4 +26,4 @@ def workers(json: JsonOption = False) -> None:
         ]
         for info in infos
     ]
-    print_table(f"{len(rows)} workers", ["worker", "algorithms", "envs", "agents", "can"], rows)
+    print_table(f"{len(rows)} workers", ["worker", "algorithms", "envs", "agents", "can"], rows, whole=1)

@@ -9,11 +9,12 @@ const WORDS = {
 
 export default {
   template: `
-    <div class="m-canvas">
+    <div class="m-canvas" :class="{ blank }">
       <canvas ref="canvas" :aria-label="label" role="img" width="768" height="432"></canvas>
       <div class="hud"><span ref="stats">waiting for the first picture</span></div>
     </div>`,
   props: { url: String, label: String },
+  data: () => ({ blank: true }), // a black box says less than a line of text
   mounted() {
     this.times = [];
     this.context = this.$refs.canvas.getContext("2d");
@@ -36,6 +37,7 @@ export default {
       socket.onmessage = ({ data }) => this.message(socket, data);
       socket.onclose = ({ code, reason }) => {
         if (this.closed || this.socket !== socket) return;
+        if (code === 1000 && !this.drawn) this.$emit("unseen"); // there is nothing to look at, nor will there be
         if (code === 1000) this.$refs.stats.textContent = this.drawn ? `the run is ${reason}; this was its last picture` : `the run is ${reason} and showed no picture`;
         else if (reason) this.$refs.stats.textContent = reason;
         if (code !== 1000 && code < 4000) setTimeout(() => this.closed || this.socket !== socket || this.open(), 1500);
@@ -59,6 +61,7 @@ export default {
       this.context.drawImage(bitmap, 0, 0);
       bitmap.close();
       this.drawn = true;
+      this.blank = false;
       this.credit(socket);
       this.count(facts);
     },

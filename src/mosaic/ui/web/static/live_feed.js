@@ -1,5 +1,7 @@
 // Owns the curves of one page: history over HTTP, new points over the run's event socket, drawn into ui.echart elements.
-// Smoothing, toggles and theme are answered from the arrays in memory; another axis is asked for again.
+// Smoothing, toggles and theme are answered from the arrays in memory; another axis or part of it is asked for again.
+import { pickRange } from "/static/range_picker.js";
+
 const DASH = ["solid", [6, 3], [2, 3], [8, 3, 2, 3], [4, 4], [1, 4]];
 const POINTS = 500;
 const APPENDED = 500; // so many new points at full detail, then the server thins the whole curve again
@@ -35,7 +37,7 @@ export default {
   template: "<span hidden></span>",
   props: { sources: Array, charts: Array, first_axis: { type: String, default: "env_steps" } },
   async mounted() {
-    Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0 });
+    Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
     this.watcher = new MutationObserver(() => this.redraw()); // dark <-> light
     this.watcher.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     this.onShown = () => document.hidden || this.redraw();
@@ -64,11 +66,12 @@ export default {
       this.data = new Map(answers.flatMap((answer) => answer.series).map((series) => [series.ref + "\n" + series.metric, series]));
       this.started = answers[0].started;
       await this.ready();
+      this.attend();
       this.redraw();
       this.listen(answers[0].last_seq);
     },
     async fetch(metrics, axis) {
-      const query = new URLSearchParams([...this.sources.map((s) => ["ref", s.ref]), ...metrics.map((m) => ["metric", m]), ["x", axis], ["points", POINTS]]);
+      const query = new URLSearchParams([...this.sources.map((s) => ["ref", s.ref]), ...metrics.map((m) => ["metric", m]), ["x", axis], ["points", POINTS], ...(this.zoom ? [["start", this.zoom[0]], ["stop", this.zoom[1]]] : [])]);
       try {
         const answer = await fetch(`/series?${query}`);
         return answer.ok ? await answer.json() : null;
@@ -79,6 +82,30 @@ export default {
     async ready() {
       const all = () => this.charts.every(({ id }) => getElement(id)?.chart);
       while (!all() && !this.closed) await new Promise(requestAnimationFrame);
+    },
+    attend() {
+      for (const { id } of this.charts) {
+        const chart = getElement(id)?.chart;
+        if (!chart || this.picked.has(chart)) continue;
+        this.picked.add(chart);
+        pickRange(chart, () => this.zoom ?? this.extent(), (range) => this.look_at(range));
+      }
+    },
+    extent() {
+      const ends = [...this.data.values()].filter(({ x }) => x.length).flatMap(({ x }) => [x[0], x[x.length - 1]]);
+      return ends.length ? [Math.min(...ends), Math.max(...ends)] : null;
+    },
+    look_at(range) {
+      if (!range && !this.zoom) return;
+      this.whole ??= this.extent();
+      const [low, high] = this.whole;
+      const live = this.sources.some((source) => source.live);
+      this.zoom = range && [Math.max(low, range[0]), live ? range[1] : Math.min(high, range[1])];
+      if (this.zoom && (this.zoom[0] >= this.zoom[1] || (this.zoom[0] <= low && this.zoom[1] >= high))) this.zoom = null;
+      if (!this.zoom) this.whole = null;
+      this.$emit("zoomed", Boolean(this.zoom));
+      this.redraw();
+      this.reload();
     },
     listen(seqs) {
       const live = new Set(this.sources.filter((s) => s.live && s.ref in seqs).map((s) => s.ref));
@@ -109,7 +136,7 @@ export default {
     append(ref, event) {
       if (event.kind === "resumed") return void (this.appended = Infinity); // earlier points may be void now
       const x = this.axis === "timestamp" ? event.timestamp - (this.started[ref] ?? 0) : event[this.axis];
-      if (typeof x !== "number") return;
+      if (typeof x !== "number" || (this.zoom && x > this.zoom[1])) return;
       const values = flatten(event, event.kind === "iteration" ? "" : event.kind, {});
       const drawn = new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)));
       for (const metric in values) {
@@ -124,7 +151,11 @@ export default {
     soon() {
       if (!this.waiting && !document.hidden) this.waiting = requestAnimationFrame(() => ((this.waiting = 0), this.redraw()));
     },
-    set_axis(axis) { this.axis = axis; this.reload(); },
+    set_axis(axis) {
+      Object.assign(this, { axis, zoom: null, whole: null });
+      this.$emit("zoomed", false);
+      this.reload();
+    },
     set_smoothing(weight) { this.weight = weight; this.redraw(); },
     set_bands(on) { this.bands = on; this.redraw(); },
     set_shown(label, on) { on ? this.hidden.delete(label) : this.hidden.add(label); this.redraw(); },
@@ -175,14 +206,18 @@ export default {
         animation: false, aria: { enabled: true, label: { description: `${chart.title}: ${curves.map((c) => c.name).join(", ") || "no points yet"}` } },
         textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
         grid: compact ? { left: 40, right: 10, top: 10, bottom: 22 } : { left: 48, right: width > 520 ? 16 + 7.4 * longest : 14, top: 14, bottom: 26 },
-        xAxis: { type: "value", min: "dataMin", max: "dataMax", splitNumber: compact ? 3 : 6, axisLine: { onZero: false, lineStyle: { color: line } }, axisTick: { show: false }, splitLine: { show: false },
+        xAxis: { type: "value", min: this.zoom?.[0] ?? "dataMin", max: this.zoom?.[1] ?? "dataMax", splitNumber: compact ? 3 : 6, axisLine: { onZero: false, lineStyle: { color: line } }, axisTick: { show: false }, splitLine: { show: false },
           axisLabel: { ...label, formatter: axis.format, showMaxLabel: false, showMinLabel: false } },
         yAxis: { type: "value", scale: true, splitNumber: compact ? 2 : 5, splitLine: { lineStyle: { color: line } }, axisLabel: { ...label, formatter: short } },
         tooltip: { trigger: "axis", confine: true, backgroundColor: raised, borderColor: line, padding: [8, 10], textStyle: { color: text, fontSize: 12 }, axisPointer: { lineStyle: { color: faint, type: "solid" } },
-          formatter: (items) => `<div style="color:${faint}">${axis.format(items[0].value[0])} ${axis.name}</div>` + items.filter((s) => s.seriesType === "line" && typeof s.value[1] === "number").map((s) =>
-            `<div style="display:flex;gap:16px;justify-content:space-between"><span>${s.marker}${escape(s.seriesName)}</span><b>${short(s.value[1])}</b></div>`).join("") },
+          formatter: (items) => this.words(items.filter((item) => item.seriesType === "line" && typeof item.value?.[1] === "number"), axis, faint) },
         series,
       };
+    },
+    words(items, axis, faint) { // none where the curve was replaced under the pointer
+      if (!items.length) return "";
+      const rows = items.map((item) => `<div style="display:flex;gap:16px;justify-content:space-between"><span>${item.marker}${escape(item.seriesName)}</span><b>${short(item.value[1])}</b></div>`);
+      return `<div style="color:${faint}">${axis.format(items[0].value[0])} ${axis.name}</div>` + rows.join("");
     },
     file_name(id, ending) {
       const chart = this.charts.find((each) => each.id === id);

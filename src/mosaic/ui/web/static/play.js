@@ -211,7 +211,8 @@ export default {
     },
     pad() {
       const pad = this.s && [...(navigator.getGamepads?.() ?? [])].find(Boolean);
-      if (!pad) return;
+      if (!pad) return this.unplug();
+      this.plugged = true;
       const dead = (v) => (Math.abs(v) < 0.12 ? 0 : v);
       if (this.s.axes) {
         const values = pad.axes.map((v, i) => dead(i % 2 ? -v : v));
@@ -223,6 +224,13 @@ export default {
       this.hold("ArrowLeft", x < -0.5 || down(14)); this.hold("ArrowRight", x > 0.5 || down(15));
       this.hold("ArrowUp", y < -0.5 || down(12)); this.hold("ArrowDown", y > 0.5 || down(13));
       this.hold("Space", down(0));
+    },
+    unplug() { // what it held must not stay held
+      if (!this.plugged) return;
+      this.plugged = false;
+      this.lastPad = null;
+      if (this.s?.axes) this.steer([]);
+      for (const id of [...this.held]) if (id.startsWith("pad ")) this.hold(id.slice(4), false);
     },
     hold(code, on) {
       const id = "pad " + code;

@@ -1,11 +1,16 @@
-// Keys of the frame: ⌘K or Ctrl+K opens the palette, `g` and a letter opens a page. Answered here, so that keys pressed
-// in a game never travel to the server twice.
+// Keys of the frame: ⌘K or Ctrl+K opens the palette, ⌘Enter or Ctrl+Enter presses the page's one filled button, `g` and a
+// letter opens a page, arrows move within a group of many. Answered here, so that keys pressed in a game never travel to
+// the server twice.
 let waiting = 0;
 window.addEventListener("keydown", (event) => {
   if (event.repeat) return;
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
     document.querySelector(".m-search")?.click();
+    return;
+  }
+  if ((event.metaKey || event.ctrlKey) && event.key === "Enter" && !event.target.closest?.("[role=dialog]")) {
+    document.querySelector(".m-page .m-btn.primary:not([disabled])")?.click();
     return;
   }
   if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.("input, textarea, select, [role=dialog]")) return;
@@ -15,4 +20,13 @@ window.addEventListener("keydown", (event) => {
     waiting = 0;
     document.querySelector(`.m-side a[data-key="${CSS.escape(event.key)}"]`)?.click();
   }
+});
+
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+window.addEventListener("keydown", (event) => {
+  const group = STEPS[event.key] && event.target.closest?.("[data-arrows]");
+  if (!group) return;
+  const members = [...group.querySelectorAll("button")].filter((each) => each.offsetParent);
+  event.preventDefault();
+  members[members.indexOf(event.target) + STEPS[event.key]]?.focus();
 });

@@ -20,7 +20,7 @@ LAST_PICTURE_S = 1.0  # an end that is gone at once is not seen
 _FPS, _FPS_OF_TURNS = 30.0, 2.0
 
 
-class Camera:
+class FilmCamera:
     """Films the first `episodes` that it is shown, one after another in one file."""
 
     def __init__(self, path: Path, *, episodes: int = 1, fps: float | None = None) -> None:

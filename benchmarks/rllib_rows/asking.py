@@ -1,0 +1,34 @@
+"""Each measurement in a process of its own, which says its figures in one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from ppo_rows.measure import Outcome, PeerMissing
+
+_HERE = Path(__file__).parent
+
+
+def ask(script: str, question: dict[str, Any], cores: set[int] | None = None) -> dict[str, Any]:
+    """`cores`: the only ones that the process and all it starts may use."""
+    command = [sys.executable, "-W", "ignore", str(_HERE / script), json.dumps(question)]
+    keep = (lambda: os.sched_setaffinity(0, cores)) if cores else None
+    with TemporaryFile("w+") as errors:
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=keep)
+        errors.seek(0)
+        said = errors.read().strip().splitlines()
+    answers = [line for line in ended.stdout.splitlines() if line.startswith("{")]
+    if not answers:
+        raise PeerMissing(f"{script} ended with {ended.returncode}: {' '.join(said[-3:])}")
+    answer: dict[str, Any] = json.loads(answers[-1])
+    return answer
+
+
+def ask_speed(script: str, question: dict[str, Any], cores: set[int] | None = None) -> Outcome:
+    return Outcome(**ask(script, question, cores))

@@ -1,0 +1,142 @@
+"""Whether RLlib's algorithms learn through Mosaic: goals, budgets, and what scripted policies reach."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ppo_rows.measure import Plan, gate
+from rllib_rows.asking import ask
+
+CARTPOLE = "gym/CartPole-v1"
+SPREAD = "mpe/simple_spread_v3"
+FOUR = "classic/connect_four_v3"
+TEN_MINUTES_S = 600.0
+SMALL: dict[str, Any] = {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False}
+
+
+def ppo(plan: Plan) -> None:
+    training = {"train_batch_size_per_learner": 2000, "minibatch_size": 250, "num_epochs": 10, "lr": 1e-3}
+    _reach(plan, "ppo", 450, 8, training | {"lambda_": 0.95, "vf_clip_param": 1e4})
+
+
+def dqn(plan: Plan) -> None:
+    training = {"lr": 5e-4, "target_network_update_freq": 500, "training_intensity": 16.0, "n_step": 3}
+    schedule = {"epsilon": [[0, 1.0], [10_000, 0.02]], "rollout_fragment_length": 4}
+    _reach(plan, "dqn", 400, 8, training | schedule)
+
+
+def a2c(plan: Plan) -> None:
+    _reach(plan, "a2c", 400, 8, {"lr": 1e-3, "lambda_": 0.95})
+
+
+def impala(plan: Plan) -> None:
+    _reach(plan, "impala", 400, 8, {"lr": 1e-3, "entropy_coeff": 0.005, "vf_loss_coeff": 0.05})
+
+
+def appo(plan: Plan) -> None:
+    _reach(plan, "appo", 400, 8, {"lr": 1e-3, "entropy_coeff": 0.005, "vf_loss_coeff": 0.05})
+
+
+def sac(plan: Plan) -> None:
+    training = {"actor_lr": 3e-4, "critic_lr": 6e-4, "alpha_lr": 3e-4, "training_intensity": 64.0}
+    _reach(plan, "sac", -400, 4, training | {"rollout_fragment_length": 1}, env="gym/Pendulum-v1")
+
+
+def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any], env: str = CARTPOLE) -> None:
+    """The mean return of the last 100 episodes, within ten minutes."""
+    aim = goal if not plan.quick else (0.4 * goal if goal > 0 else 2.0 * goal)
+    question = {
+        "env": env, "envs": envs, "algorithm": algorithm, "training": training, "model": SMALL, "seed": 0,
+        "goal": aim, "most_s": TEN_MINUTES_S, "whole": True,
+    }  # fmt: skip
+    answer = ask("through_mosaic.py", question)
+    _show(f"{algorithm} {env.partition('/')[2]} to {aim:g}", answer)
+    gate(answer["reward"] >= aim, f"{algorithm} reaches {answer['reward']:.1f} of {aim:g} in {answer['wall_s']:.0f} s")
+
+
+def spread(plan: Plan) -> None:
+    _spread(plan, "parameter_sharing")
+
+
+def spread_central(plan: Plan) -> None:
+    _spread(plan, "shared_value_function")
+
+
+def _spread(plan: Plan, policies: str) -> None:
+    """How much of the way from random actions to the scripted policy the likeliest actions go."""
+    question = {
+        "env": SPREAD, "envs": 32, "policies": policies, "seed": 0, "whole": True,
+        "training": {
+            "train_batch_size_per_learner": 3200, "minibatch_size": 2400, "num_epochs": 8, "lr": 1e-3, "gamma": 0.95,
+            "lambda_": 0.95, "entropy_coeff": 0.01, "clip_param": 0.2, "use_kl_loss": False, "vf_clip_param": 1e4,
+        },
+        "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "vf_share_layers": False},
+    }  # fmt: skip
+    with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
+        answer = ask("through_mosaic.py", question | {"most_s": _time_s(plan), "home": home})
+        ours = _mean_return(SPREAD, f"run:{answer['run']}", home)
+    low, high = _mean_return(SPREAD, "random", home), _mean_return(SPREAD, "nearest_landmark", home)
+    share = (ours - low) / (high - low)
+    _show(f"simple_spread, {policies}", answer)
+    print(f"{'':54}random {low:.1f}, ours {ours:.1f}, nearest_landmark {high:.1f}: {share:.0%} of the way", flush=True)
+    least = 0.1 if plan.quick else 1 / 3
+    gate(share >= least, f"{policies} goes {share:.0%} of the way from random to nearest_landmark, {least:.0%} needed")
+
+
+def connect_four(plan: Plan) -> None:
+    question = {
+        "env": FOUR, "envs": 32, "policies": "self_play", "seed": 0, "whole": True,
+        "training": {
+            "train_batch_size_per_learner": 4000, "minibatch_size": 1000, "num_epochs": 4, "lr": 5e-4, "lambda_": 0.95,
+            "entropy_coeff": 0.02, "clip_param": 0.2, "use_kl_loss": False,
+        },
+        "model": {"fcnet_hiddens": [128, 128], "fcnet_activation": "relu", "vf_share_layers": True},
+        "params": {"snapshot_every_steps": 20_000},
+    }  # fmt: skip
+    with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
+        answer = ask("through_mosaic.py", question | {"most_s": _time_s(plan), "home": home})
+        won = _share_won(f"run:{answer['run']}", home)
+    _show("connect four, self-play", answer)
+    print(f"{'':54}{won:.0%} of 200 games won against random, from both seats", flush=True)
+    least = 0.7 if plan.quick else 0.9
+    gate(won >= least, f"{won:.0%} of the games won against random, {least:.0%} needed")
+
+
+def _mean_return(env: str, policy: str, home: str) -> float:
+    from mosaic import evaluate
+
+    _use(home)
+    agents = evaluate(env, {"*": policy}, episodes=200, seed=1).agents
+    return mean(float(summary.returns.mean or 0.0) for summary in agents.values())
+
+
+def _share_won(policy: str, home: str) -> float:
+    from mosaic import evaluate
+
+    _use(home)
+    first, second = "player_0", "player_1"
+    won = 0
+    for seat, other in ((first, second), (second, first)):
+        games = evaluate(FOUR, {seat: policy, other: "random"}, episodes=100, seed=1).episode_results
+        won += sum(game.winner == seat for game in games)
+    return won / 200
+
+
+def _use(home: str) -> None:
+    os.environ["MOSAIC_HOME"] = str(Path(home))
+
+
+def _time_s(plan: Plan) -> float:
+    return TEN_MINUTES_S / 6 if plan.quick else TEN_MINUTES_S - 20  # the last iteration and checkpoint take a while
+
+
+def _show(what: str, answer: dict[str, Any]) -> None:
+    speed = answer["steps"] / answer["wall_s"]
+    text = (
+        f"{answer['reward']:10.1f} after {answer['steps']:,} env steps, {answer['wall_s']:.0f} s ({speed:,.0f} steps/s)"
+    )
+    print(f"{what:54}{text}  [load {os.getloadavg()[0]:.1f}]", flush=True)

@@ -1,0 +1,55 @@
+"""What DQN cannot do, known before anything is made."""
+
+from __future__ import annotations
+
+import os
+
+from mosaic.core.errors import InputError
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.rows import action_code, row_code
+from mosaic.learners.casting import Casting
+from mosaic.learners.dqn_options import DqnOptions
+
+_GIGABYTE = 1e9
+
+
+def check_dqn(casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+    """Raises InputError where only PPO will do, or a machine with more memory."""
+    plan = casting.plan
+    if plan.self_play or plan.central:
+        asked = "self_play" if plan.self_play else "shared_value_function"
+        raise InputError(f"DQN knows no {asked}. Use --policies parameter_sharing, or PPO: --algo ppo.")
+    if len(plan.names) > 1:
+        raise InputError(
+            f"DQN trains one policy, but here learn {len(plan.names)}: {', '.join(plan.names)}. Give the other agents "
+            "fixed policies (--agent NAME=random), or use PPO: --algo ppo."
+        )
+    for agent in casting.learners:
+        head = action_code(spec.action_spaces[agent]).head
+        if head.kind != "categorical" or head.parts != 1:
+            raise InputError(
+                f"DQN picks one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
+                "PPO can do that: --algo ppo."
+            )
+        if any(part.picture for part in row_code(spec.observation_spaces[agent]).parts):
+            raise InputError(f"DQN cannot see pictures, and {agent} does. PPO can: --algo ppo.")
+    first = casting.learners[0]
+    _check_memory(row_code(spec.observation_spaces[first]).width, options.buffer_size)
+
+
+def ring_bytes(width: int, size: int) -> int:
+    """What `make_ring` takes for so many decisions of so many numbers each, masks apart.
+
+    Only an env that has begun can tell whether it has masks; they are the smaller part.
+    """
+    return size * (2 * 4 * width + 8 + 4 + 4)
+
+
+def _check_memory(width: int, size: int) -> None:
+    needed = ring_bytes(width, size)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise InputError(
+            f"A buffer of {size} decisions takes {needed / _GIGABYTE:.1f} GB here, and this machine has "
+            f"{there / _GIGABYTE:.1f} GB. Set buffer_size to {size * there // needed // 2} or less."
+        )

@@ -1,0 +1,90 @@
+"""How episodes that belong to no run are shown to whoever looks, from whichever process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from mosaic.runners.screen import Shot, develop
+from mosaic.telemetry.fastlane_doorbell import bell_rang
+
+if TYPE_CHECKING:  # it brings numba along
+    from mosaic.telemetry.fastlane import FrameWriter
+
+LISTEN_EVERY_S = 0.2
+_log = logging.getLogger(__name__)
+
+
+class LiveScreen:
+    """A frame ring for a folder, made when somebody rings there; until then a step costs a look at the clock.
+
+    It can be sent to another process, which then writes in the place of the one that made it.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = monotonic) -> None:
+        self.folder, self._clock = folder, clock
+        self._listen_at_s = 0.0
+        self._writer: FrameWriter | None = None
+        self._off = False
+
+    def wanted(self) -> bool:
+        return self._is_open() and self._writer is not None and self._writer.wanted()
+
+    def is_watched(self) -> bool:
+        """Whether somebody looked within the last two seconds, new picture or not."""
+        return self._is_open() and self._writer is not None and self._writer.wish() is not None
+
+    def show(self, shot: Shot) -> None:
+        if self._writer is None:
+            return
+        try:
+            developed = develop([shot])
+            if developed is not None:
+                self._writer.publish(developed.rgb, **developed.facts)
+        except Exception as error:  # noqa: BLE001 — whatever a stranger's render() raises
+            self._give_up(f"drawing raised {type(error).__name__}: {error}")
+
+    def close(self, finished: bool = True) -> None:
+        """Viewers learn that no more pictures come, or that they break off."""
+        writer, self._writer, self._off = self._writer, None, True
+        if writer is not None:
+            writer.close(finished)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(finished=kind is None)
+
+    def __reduce__(self) -> tuple[type[LiveScreen], tuple[Path]]:
+        return LiveScreen, (self.folder,)
+
+    def _is_open(self) -> bool:
+        if self._writer is not None:
+            return True
+        if self._off:
+            return False
+        now_s = self._clock()
+        if now_s < self._listen_at_s:
+            return False
+        self._listen_at_s = now_s + LISTEN_EVERY_S
+        if bell_rang(self.folder):
+            self._open()
+        return self._writer is not None
+
+    def _open(self) -> None:
+        from mosaic.core.errors import MosaicError
+        from mosaic.telemetry.fastlane import FrameWriter
+
+        try:
+            self._writer = FrameWriter(self.folder)
+        except MosaicError as error:
+            self._give_up(str(error))
+
+    def _give_up(self, why: str) -> None:
+        """Without pictures everything goes on; the viewer sees it, and whoever plays is told."""
+        _log.warning("No more pictures: %s", why)
+        self.close(finished=False)

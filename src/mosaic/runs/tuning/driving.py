@@ -1,0 +1,252 @@
+"""How Ray Tune is set up and driven for a search. Imports Ray: only a search that begins may import it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, assert_never
+
+from ray import tune
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining, TrialScheduler
+from ray.tune.search.basic_variant import BasicVariantGenerator
+
+from mosaic.runs.tuning.folder import SearchFolder
+from mosaic.runs.tuning.plan import SearchPlan
+from mosaic.runs.tuning.space import Between, Domain, OneOf, Space, clamp
+from mosaic.runs.tuning.standing import Standing, TrialState
+from mosaic.runs.tuning.trainable import ENDED, FOLDER, OPTIONS, RUN, SCORE, STEPS, TrialFollower, number_of
+
+Watch = Callable[[Sequence[Standing]], None]
+
+_KEPT_CHECKPOINTS = 4  # of each trial: another one may just be about to copy an older one
+_REDUCTION = 3  # asha: one trial out of so many goes on
+_SETTINGS = {
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs keep their own metrics
+    "TUNE_GLOBAL_CHECKPOINT_S": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+_STATES: dict[str, TrialState] = {
+    Trial.PENDING: "waiting",
+    Trial.RUNNING: "running",
+    Trial.PAUSED: "paused",
+    Trial.TERMINATED: "done",
+    Trial.ERROR: "failed",
+}
+
+
+def drive(folder: SearchFolder, plan: SearchPlan, watch: Watch) -> list[Standing]:
+    """Until every trial has ended, or Ctrl-C was pressed; answers how they stand then."""
+    board = _Board(watch)
+    with _settings(), _own_signals(), _quiet():
+        tuner = _restored(folder, plan, board) or _fresh(folder, plan, board)
+        tuner.fit()
+    return board.standings
+
+
+def _fresh(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner:
+    space = plan.space()
+    return tune.Tuner(
+        _resourced(plan),
+        param_space={
+            FOLDER: str(folder.path),
+            OPTIONS: {name: domain_of(domain) for name, domain in space.items()},
+        },
+        tune_config=tune.TuneConfig(
+            num_samples=plan.settings.trials,
+            metric=SCORE,
+            mode=plan.settings.mode,
+            scheduler=scheduler_of(plan, space),
+            search_alg=BasicVariantGenerator(random_state=plan.config.seed),
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(
+            name=folder.tune.name,
+            storage_path=str(folder.path),
+            verbose=0,
+            callbacks=[board],
+            checkpoint_config=tune.CheckpointConfig(num_to_keep=_KEPT_CHECKPOINTS, checkpoint_at_end=False),
+        ),
+    )
+
+
+def _restored(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner | None:
+    """Where an earlier session stopped. None: it did not come far enough, and its runs are found again by their ids."""
+    _drop_torn(folder)
+    if not tune.Tuner.can_restore(str(folder.tune)) or not list(folder.tune.glob("experiment_state-*.json")):
+        return None
+    tuner = tune.Tuner.restore(str(folder.tune), trainable=_resourced(plan), resume_errored=True)
+    run_config = tuner._local_tuner.get_run_config()  # type: ignore[union-attr]  # there is no public way to it
+    run_config.callbacks = [board]
+    return tuner
+
+
+def _drop_torn(folder: SearchFolder) -> None:
+    """Ray Tune copies its record into place piece by piece: a kill may leave half of the newest one."""
+    for record in folder.tune.glob("experiment_state-*.json"):
+        try:
+            json.loads(record.read_text())
+        except ValueError:
+            record.unlink()
+
+
+def _resourced(plan: SearchPlan) -> Any:
+    """Ray has one CPU to give away, which so many trials share: what they really use belongs to their runs."""
+    return tune.with_resources(TrialFollower, {"cpu": math.floor(10_000 / plan.concurrent) / 10_000})
+
+
+def domain_of(domain: Domain) -> Any:
+    """As Ray Tune draws from it."""
+    match domain:
+        case OneOf(values):
+            return tune.choice(list(values))
+        case Between(low, high, log=True, whole=True):
+            return tune.lograndint(int(low), int(high) + 1)
+        case Between(low, high, log=False, whole=True):
+            return tune.randint(int(low), int(high) + 1)
+        case Between(low, high, log=True):
+            return tune.loguniform(low, high)
+        case Between(low, high):
+            return tune.uniform(low, high)
+        case _:
+            assert_never(domain)
+
+
+def scheduler_of(plan: SearchPlan, space: Space) -> TrialScheduler:
+    match plan.settings.scheduler:
+        case "none":
+            return FIFOScheduler()  # type: ignore[no-untyped-call]
+        case "asha":
+            return ASHAScheduler(
+                time_attr=STEPS,
+                max_t=max(plan.steps, plan.decision_steps + 1),
+                grace_period=plan.decision_steps,
+                reduction_factor=_REDUCTION,
+            )
+        case "pbt":
+            return PopulationBasedTraining(
+                time_attr=STEPS,
+                perturbation_interval=plan.decision_steps,
+                hyperparam_mutations={
+                    OPTIONS: {
+                        name: list(domain.values) if isinstance(domain, OneOf) else domain_of(domain)
+                        for name, domain in space.items()
+                    }
+                },
+                custom_explore_fn=_Within(space),
+                log_config=False,
+            )
+        case other:
+            assert_never(other)
+
+
+class _Within:
+    """Perturbed options, back inside the search."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
+        options = {name: clamp(self._space[name], value) for name, value in config[OPTIONS].items()}
+        return {**config, OPTIONS: options}
+
+
+class _Board(tune.Callback):
+    """Knows how all trials stand, and tells when something changed."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.standings: list[Standing] = []
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._look(trials)
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Only of a search that had nothing left to do: after Ctrl-C, trials that were cut short look ended here."""
+        if not self.standings:
+            self._look(trials)
+
+    def _look(self, trials: list[Trial]) -> None:
+        standings = sorted((_standing(trial) for trial in trials), key=lambda standing: standing.trial)
+        if standings != self.standings:
+            self.standings = standings
+            self._watch(standings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Ray Tune stores it with the search; a screen cannot be stored, and the next session brings its own."""
+        return {"_watch": None, "standings": []}
+
+
+def _standing(trial: Trial) -> Standing:
+    result: Mapping[str, Any] = trial.last_result or {}
+    return Standing(
+        number_of(trial.trial_id),
+        "stopped" if trial.status == Trial.TERMINATED and not result.get(ENDED) else _STATES[trial.status],
+        trial.config.get(OPTIONS, {}),
+        result.get(SCORE),
+        int(result.get(STEPS, 0)),
+        result.get(RUN),
+        _reason(trial) if trial.status == Trial.ERROR else "",
+    )
+
+
+def _reason(trial: Trial) -> str:
+    """The last line of what Ray tells, without the name of the exception's class.
+
+    It is written in the session's folder first, and later copied to where `get_error` looks.
+    """
+    fresh = Path(trial.error_file) if trial.error_file else None
+    told = fresh.read_text() if fresh and fresh.exists() else str(trial.get_error() or "its actor died")
+    last = told.strip().splitlines()[-1]
+    name, colon, rest = last.partition(": ")
+    return rest if colon and "." in name and " " not in name else last
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _SETTINGS}
+    os.environ.update(_SETTINGS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray Tune takes Ctrl-C to end in order, and keeps it afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What it would warn about, our own screen says better."""
+    loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray.air")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,42 @@
+"""The process that clears up after a search whose driver was killed: `python -m mosaic.runs.tuning.keeper FOLDER`.
+
+Its standard input is a pipe whose other end only the driver holds: when that ends without a word, the driver is dead.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mosaic.runs.tuning.clearing import clear_search
+from mosaic.runs.tuning.folder import SearchFolder
+
+_DONE = b"done"
+
+
+@contextmanager
+def kept(folder: SearchFolder) -> Iterator[None]:
+    """While the block runs, somebody waits for our death; after it everything is cleared by ourselves."""
+    command = [sys.executable, "-P", "-m", "mosaic.runs.tuning.keeper", str(folder.path)]
+    with folder.keeper_log.open("ab") as log:
+        keeper = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    try:
+        yield
+    finally:
+        clear_search(folder)
+        keeper.communicate(_DONE)
+
+
+def main() -> None:
+    folder = SearchFolder(Path(sys.argv[1]))
+    if sys.stdin.buffer.read() != _DONE:
+        clear_search(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The runs of one trial: started or gone on with, followed, saved, ended. Knows nothing of Ray."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mosaic.config.loading import dump_run_config, parse_run_config
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import MosaicError, unknown
+from mosaic.runs.run import Run
+from mosaic.runs.trainer import Trainer
+from mosaic.runs.tuning.fork import fork
+from mosaic.runs.tuning.plan import SearchPlan
+from mosaic.store.checkpoint_record import damage, read_checkpoint
+from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.state import LIVE, State
+from mosaic.workers.registry import load_worker
+
+_SOURCE, _CHECKPOINT = "source.json", "checkpoint"
+_SAVE_WITHIN_S = 600.0  # a worker saves at the end of its iteration
+
+
+class TrialError(MosaicError):
+    """A trial that has no result."""
+
+
+class Report(NamedTuple):
+    score: float
+    env_steps: int
+    run_id: str
+    done: bool
+
+
+class TrialRuns:
+    """One run, or one after the other where the trial goes on from another one's checkpoint with other options."""
+
+    def __init__(self, trainer: Trainer, plan: SearchPlan, number: int, options: Mapping[str, Any]) -> None:
+        self._trainer, self._plan, self._number = trainer, plan, number
+        self._params = {**plan.config.training.params, **options}
+        self._run: Run | None = None
+        self._events: Iterator[Mapping[str, Any]] = iter(())
+        self._known = 0  # env steps up to which everything was told in an earlier session or turn
+        self._due = plan.report_every_steps
+        self._last: tuple[float, int] | None = None
+        self._names: set[str] = set()  # of what the run reported instead of the metric
+
+    def next(self) -> Report:
+        """Waits until there is something new to tell. The first time, the run is started, or gone on with."""
+        run = self._run or self._follow(self._adopt(self._run_id(1)) or self._new(None))
+        for event in self._events:
+            if event["kind"] == "resumed":
+                start = max(self._known, int(event.get("from_env_steps") or 0))
+                self._due = start + self._plan.report_every_steps
+            if event["kind"] != "iteration" or not self._take(event):
+                continue
+            score, env_steps = self._last or (math.nan, 0)
+            if self._due <= env_steps < self._plan.steps:  # the last word is the run's end, which may take a while
+                self._due = env_steps + self._plan.report_every_steps
+                return Report(score, env_steps, run.id, done=False)
+        return self._final(run)
+
+    def save(self, folder: Path) -> None:
+        """The newest state of the run, whole, so that the run's own housekeeping cannot take it away."""
+        assert self._run is not None, "a trial is saved after it has reported"
+        run = self._run
+        if run.state in LIVE:
+            try:
+                run.checkpoint(_SAVE_WITHIN_S)
+            except MosaicError:
+                if run.state in LIVE:
+                    raise  # else it ended meanwhile, and saved at its end
+        checkpoint = find_checkpoint(run.folder)
+        shutil.copytree(checkpoint.path, folder / _CHECKPOINT)
+        problem = damage(read_checkpoint(folder / _CHECKPOINT))
+        if problem:
+            raise TrialError(f"The checkpoint of the run {run.id} could not be copied: {problem}.")
+        (folder / _SOURCE).write_text(json.dumps({"run_id": run.id, "env_steps": checkpoint.env_steps}))
+
+    def restore(self, folder: Path) -> None:
+        """Go on from what `save` of this or of another trial wrote. Needs the folder only until it returns."""
+        source = json.loads((folder / _SOURCE).read_text())
+        self._known = int(source["env_steps"])
+        self._due = self._known + self._plan.report_every_steps
+        self._follow(self._adopt(source["run_id"]) or self._new(folder / _CHECKPOINT))
+
+    def end(self, reason: str) -> None:
+        """The run, if it is alive, is stopped and saved."""
+        if self._run is not None and self._run.state in LIVE:
+            self._run.stop(reason=reason)
+
+    # How
+
+    def _take(self, event: Mapping[str, Any]) -> bool:
+        """Whether the event says how good the policies are."""
+        value, env_steps = value_at(event, self._plan.settings.metric), event.get("env_steps")
+        if value is None or env_steps is None:
+            self._names |= set(numbers_in(event))
+            return False
+        self._last = value, int(env_steps)
+        return True
+
+    def _final(self, run: Run) -> Report:
+        state = run.wait()
+        if state in (State.FAILED, State.LOST):
+            raise TrialError(f"The run {run.id} {state}: {run.reason or 'see its log'}")
+        if self._last is None and not self._names:
+            raise TrialError(f"The run {run.id} ended before it had trained at all: see its log, {run.folder.log}")
+        if self._last is None:
+            raise TrialError(
+                f"The run {run.id} ended without a value. {unknown('metric', self._plan.settings.metric, self._names)}"
+            )
+        return Report(*self._last, run.id, done=True)
+
+    def _follow(self, run: Run) -> Run:
+        self._run, self._events = run, run.events(follow=True)
+        return run
+
+    def _adopt(self, run_id: str) -> Run | None:
+        """A run of this very trial that an earlier session left, if it can go on."""
+        folder = self._trainer.store.folder(run_id)
+        if not self._is_own(run_id) or not folder.exists():
+            return None
+        run = self._trainer.run(run_id)
+        if run.config.training.params != self._params:
+            return None
+        match run.state:
+            case State.QUEUED:
+                run.start()
+            case State.STOPPED | State.FAILED | State.LOST:
+                if not load_worker(str(run.config.training.worker)).info.resume:
+                    return None
+                run.resume()
+            case _:
+                pass
+        return run
+
+    def _new(self, checkpoint: Path | None) -> Run:
+        part = 1
+        while self._trainer.store.folder(self._run_id(part)).exists():
+            part += 1
+        config, group = self._config(self._run_id(part)), self._plan.search_id
+        if checkpoint is None:
+            run = self._trainer.submit(config, start=False, group=group)
+        else:
+            run = fork(self._trainer, config, checkpoint, group)
+        run.start()
+        return run
+
+    def _run_id(self, part: int) -> str:
+        first = f"{self._plan.search_id}-{self._number:02}"
+        return first if part == 1 else f"{first}-{part}"
+
+    def _is_own(self, run_id: str) -> bool:
+        first = self._run_id(1)
+        return run_id == first or run_id.startswith(f"{first}-")
+
+    def _config(self, run_id: str) -> RunConfig:
+        document = dump_run_config(self._plan.config)
+        document["training"]["params"] = self._params
+        tags = [*document["tags"], self._plan.search_id]
+        return parse_run_config({**document, "run_id": run_id, "name": "", "tags": tags})
+
+
+def value_at(event: Mapping[str, Any], path: str) -> float | None:
+    """A number inside an event, such as `policies.red.reward_mean`. None: there is none yet."""
+    value: Any = event
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def numbers_in(event: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The paths of every number that an event holds."""
+    for name, value in event.items():
+        path = f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from numbers_in(value, f"{path}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield path

@@ -1,0 +1,91 @@
+"""What those see who look at a match: a picture for its pages, and one for whoever looks from elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import math
+from time import time
+
+from mosaic.envs.env import Env
+from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
+from mosaic.runners.local import LocalEnvRunner
+from mosaic.server.match_pictures import Picture, encode_picture
+from mosaic.server.match_table import Frame, Table
+
+_log = logging.getLogger(__name__)
+
+
+class MatchScreen:
+    """For the match's own thread: drawing touches the env. `live` is for those who look from elsewhere."""
+
+    def __init__(self, table: Table, live: LiveScreen | None) -> None:
+        self._table, self._live = table, live
+        self._shown = self._shown_live = (-1, -1)  # episode and step of the newest picture
+
+    @property
+    def is_watched_live(self) -> bool:
+        return self._live is not None and self._live.is_watched()
+
+    @property
+    def listen_every_s(self) -> float:
+        """How long nobody from elsewhere may be overlooked."""
+        return math.inf if self._live is None else LISTEN_EVERY_S
+
+    def owes(self) -> tuple[bool, bool]:
+        """Whether pages, and whether others, wait for a picture of this step. The table must be held."""
+        now = self._now
+        page = self._shown != now and bool(self._table.viewers)
+        return page, self._live is not None and self._shown_live != now and self._live.wanted()
+
+    def show(self, runner: LocalEnvRunner, page: bool, live: bool) -> None:
+        if live:
+            self._show_live(runner)
+        if page:
+            self._draw(runner.env)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.close()
+
+    @property
+    def _now(self) -> tuple[int, int]:
+        return self._table.episode, self._table.step
+
+    def _show_live(self, runner: LocalEnvRunner) -> None:
+        assert self._live is not None
+        if self._table.turn is not None:
+            self._live.show(runner.shot(self._table.turn, self._table.episode))
+        self._shown_live = self._now
+
+    def _draw(self, env: Env) -> None:
+        table = self._table
+        picture, problem = None, ""
+        try:
+            pixels = env.render()
+            picture = None if pixels is None else encode_picture(pixels)
+        except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
+            problem = f"{table.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
+            _log.exception("Match %s cannot be drawn", table.id)
+        with table.changed:
+            self._shown = self._now
+            if problem and not table.note:
+                table.note = problem
+                table.tell()
+            if picture is not None:
+                table.frame = self._framed(picture)
+                for viewer in table.viewers:
+                    viewer.notify()
+
+    def _framed(self, picture: Picture) -> Frame:
+        table = self._table
+        header = {
+            "type": "frame",
+            "episode": table.episode,
+            "step": table.step,
+            "kind": picture.kind,
+            "width": picture.width,
+            "height": picture.height,
+            "returns": table.returns,
+            "time": time(),
+        }
+        return Frame(table.frame.number + 1 if table.frame else 1, header, picture.data)

@@ -1,0 +1,166 @@
+"""What is played now and is no run: evaluations, tournaments, games on a terminal, matches.
+
+Each has a folder `live/<id>` for as long as it lasts, where others find out about it and ask for its pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mosaic.core.errors import InputError, unknown
+from mosaic.runners.live_screen import LiveScreen
+from mosaic.store.errors import StorageError, reason
+from mosaic.telemetry.fastlane_doorbell import ring_bell
+from mosaic.telemetry.fastlane_life import started_at
+from mosaic.telemetry.fastlane_place import remove_lane
+
+_FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    kind: str  # evaluate, tournament, play, match
+    env: str
+    policies: Mapping[str, str]  # agent or pattern → policy
+    began: float  # in seconds since 1970
+    pid: int  # whose end is the show's
+    started: int  # of that process, in ticks since boot: a later one with the same number is another
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def about(self) -> About | None:
+        """None where it is over and gone, or where a power cut left a part of it."""
+        try:
+            return About(**json.loads((self.path / _ABOUT).read_bytes()))
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
+
+    def is_on(self) -> bool:
+        about = self.about()
+        return about is not None and _is_alive(about.pid, about.started)
+
+    def ask(self) -> None:
+        """For pictures; whoever plays notices within a fraction of a second."""
+        ring_bell(self.path)
+
+    def end(self) -> None:
+        """Nothing is left. May be done again, and by others where its process has died."""
+        remove_lane(self.path)
+        trash = self.path.with_name(_passing_name())  # whoever asks for pictures now finds no folder to do it in
+        with suppress(FileNotFoundError):
+            os.rename(self.path, trash)
+            _remove(trash)
+
+
+def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None) -> Show:
+    """Appears whole; whoever begins one ends it. What dead ones have left is cleared away first."""
+    folder, pid = home / _FOLDER, os.getpid()
+    about = About(kind, env, dict(policies), time.time(), pid, started_at(pid) or 0)
+    show = Show(folder / (show_id or f"{kind}-{secrets.token_hex(2)}"))
+    new = folder / _passing_name()
+    try:
+        sweep_shows(home)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new.mkdir(mode=0o700)
+        (new / _ABOUT).write_text(json.dumps(asdict(about)))
+        os.rename(new, show.path)
+    except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)  # why it failed is what is told; the rest is swept
+        raise StorageError(f"Nobody can watch this: '{show.path}' could not be made: {reason(error)}.") from error
+    return show
+
+
+def end_show(home: Path, show_id: str) -> None:
+    """By whoever knows that its process has died, or will not end it."""
+    Show(home / _FOLDER / show_id).end()
+
+
+@contextmanager
+def live_screen(
+    home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None
+) -> Iterator[LiveScreen]:
+    """A screen that `mosaic watch` finds under the name of its folder, until the block is left."""
+    show = begin_show(home, kind, env, policies, show_id)
+    try:
+        with LiveScreen(show.path) as screen:
+            yield screen
+    finally:
+        show.end()
+
+
+def shows(home: Path) -> list[Show]:
+    """Those that are on, the newest first."""
+    found = [(about.began, show) for show in _all(home) if (about := show.about()) is not None and show.is_on()]
+    return [show for _, show in sorted(found, key=lambda each: each[0], reverse=True)]
+
+
+def find_show(home: Path, reference: str) -> Show:
+    """By its id or a unique beginning of it."""
+    known = shows(home)
+    for show in known:
+        if show.id == reference:
+            return show
+    begun = [show for show in known if reference and show.id.startswith(reference)]
+    if len(begun) > 1:
+        names = ", ".join(show.id for show in begun)
+        raise InputError(f"{len(begun)} games that are played now begin with '{reference}': {names}. Type more.")
+    if not begun:
+        raise unknown("game that is played now", reference, [show.id for show in known])
+    return begun[0]
+
+
+def sweep_shows(home: Path) -> None:
+    """Removes what processes that died have left."""
+    for path in _folders(home):
+        if path.name.startswith(_PASSING):
+            pid, started = path.name.split("-")[1:3]
+            if not _is_alive(int(pid), int(started)):
+                _remove(path)
+        elif not Show(path).is_on():
+            Show(path).end()
+
+
+def _all(home: Path) -> list[Show]:
+    return [Show(path) for path in _folders(home) if not path.name.startswith(_PASSING)]
+
+
+def _folders(home: Path) -> list[Path]:
+    try:
+        return list((home / _FOLDER).iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _passing_name() -> str:
+    """Of a folder that comes or goes. It says whose it is: what it left when it died is swept."""
+    pid = os.getpid()
+    return f"{_PASSING}{pid}-{started_at(pid) or 0}-{secrets.token_hex(4)}"
+
+
+def _is_alive(pid: int, started: int) -> bool:
+    return started_at(pid) == started
+
+
+def _remove(path: Path) -> None:
+    """Two processes may be at the same one."""
+    shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
+
+
+def _ignore_gone(error: BaseException) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

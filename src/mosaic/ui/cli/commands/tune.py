@@ -1,0 +1,164 @@
+"""`mosaic tune`: a search for good options, each trial a run of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mosaic.ui.cli.options import JsonOption, SetOption
+
+if TYPE_CHECKING:
+    from mosaic.runs.tuning.folder import SearchFolder
+    from mosaic.runs.tuning.plan import TuneSettings
+
+_FILES = (".json", ".yaml", ".yml", ".toml")
+
+
+def tune(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[ENV|FILE]", help="Environment, or a JSON, YAML or TOML file, [tune] included."),
+    ] = None,
+    worker: Annotated[str | None, typer.Option("--worker", help="Who trains: mosaic workers.")] = None,
+    algo: Annotated[str | None, typer.Option("--algo", "--algorithm", help="One of the worker's algorithms.")] = None,
+    search: Annotated[
+        list[str],
+        typer.Option(
+            "--search",
+            metavar="NAME=VALUES",
+            help="An option of the worker and what it may be: gamma=0.9..0.999 (between), "
+            "learning_rate=log:1e-5..1e-2 (every order of magnitude equally likely), n_epochs=int:1..20 (whole), "
+            "n_steps=32|64|128 or n_steps=choice:32,64,128, hidden=[64,64]|[128,128] (one of these).",
+        ),
+    ] = [],  # noqa: B006 - Typer copies it
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="asha (stops weak trials early), pbt (weak ones copy strong ones) or none."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many trials; 8 if unsaid.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="What is compared, such as episode_reward_mean or policies.red.reward_mean."),
+    ] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="max or min of it.")] = None,
+    concurrent: Annotated[
+        int | None, typer.Option("--concurrent", min=1, help="Trials at the same time; unsaid, one for each core.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Env steps of a whole trial.")] = None,
+    decision_steps: Annotated[
+        int | None,
+        typer.Option("--decision-steps", min=1, help="asha: env steps that every trial gets; pbt: between exchanges."),
+    ] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of every trial and of the draws.")] = None,
+    tag: Annotated[list[str], typer.Option("--tag", help="A word to find its runs by.")] = [],  # noqa: B006
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="SEARCH", help="Go on with one: its id, or latest.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Search for good options with Ray Tune; Ctrl-C saves, --resume goes on."""
+    from mosaic.core.errors import InputError
+
+    given = {
+        "search": search or None,
+        "scheduler": scheduler,
+        "trials": trials,
+        "metric": metric,
+        "mode": mode,
+        "concurrent": concurrent,
+        "decision_steps": decision_steps,
+    }
+    asked: dict[str, Any] = {
+        "training": {"worker": worker, "algorithm": algo, "total_timesteps": steps},
+        "resources": {},
+        "top": {"seed": seed, "tags": tag or None},
+    }
+    if resume is not None:
+        typed = [target, *given.values(), *asked["training"].values(), seed, settings or None, tag or None]
+        if any(value is not None for value in typed):
+            raise InputError(f"--resume goes on as the search was asked for. Type: mosaic tune --resume {resume}")
+        _run(_found(resume), json)
+        return
+    _run(_created(target, asked, given, settings, json), json)
+
+
+def _found(reference: str) -> SearchFolder:
+    from mosaic.runs.tuning.folder import find_search
+    from mosaic.store.home import Store
+
+    return find_search(Store(), reference)
+
+
+def _created(
+    target: str | None, asked: dict[str, Any], given: dict[str, Any], settings: list[str], json: bool
+) -> SearchFolder:
+    """Everything is checked before anything is made."""
+    import os
+
+    from mosaic.config.documents import read_document
+    from mosaic.core.errors import InputError
+    from mosaic.runs.tuning.folder import create_search
+    from mosaic.runs.tuning.plan import make_plan
+    from mosaic.runtimes.ray import check_installed
+    from mosaic.store.home import Store
+    from mosaic.ui.cli.training import resolved_document
+
+    if target is None:
+        raise InputError("Say what to train in: mosaic tune ENV --search NAME=VALUES, or a file. Type: mosaic envs")
+    is_file = target.lower().endswith(_FILES)
+    document = read_document(Path(target)) if is_file else {}
+    section = document.pop("tune", None)
+    config = resolved_document({"env": None if is_file else target, **asked}, document, settings, quiet=json)
+    plan = make_plan(config, _settings(section, given), len(os.sched_getaffinity(0)), os.getcwd())
+    check_installed()
+    return create_search(Store(), plan)
+
+
+def _settings(section: Any, given: dict[str, Any]) -> TuneSettings:
+    """[tune] of the file, and what was typed, which counts more."""
+    from pydantic import ValidationError
+
+    from mosaic.core.errors import InputError
+    from mosaic.core.reference import explain
+    from mosaic.runs.tuning.plan import TuneSettings
+    from mosaic.runs.tuning.space import split_specs
+
+    typed = {key: value for key, value in given.items() if value is not None}
+    if "search" in typed:
+        typed["search"] = split_specs(typed["search"])
+    try:
+        below = TuneSettings.model_validate(section).model_dump(exclude_unset=True)
+        if "search" in typed:
+            typed["search"] = {**below.get("search", {}), **typed["search"]}
+        return TuneSettings.model_validate({**below, **typed})
+    except ValidationError as error:
+        raise InputError(f"tune: {explain(error, TuneSettings)}") from error
+
+
+def _run(folder: SearchFolder, json: bool) -> None:
+    from mosaic.core.errors import MosaicError
+    from mosaic.runs.tuning.search import InterruptedSearchError, run_search
+    from mosaic.ui.cli.screen import note, print_json
+    from mosaic.ui.cli.tuning_view import SearchView, show_outcome, shown_live
+
+    view = SearchView(folder.read_plan())
+    if not json:
+        note(f"Search {folder.search_id}. Its runs: mosaic runs list --tag {folder.search_id}")
+    try:
+        with shown_live(view, shown=not json):
+            document = run_search(folder, view.show)
+    except (InterruptedSearchError, KeyboardInterrupt) as error:
+        if not json:
+            note(f"Go on with it: mosaic tune --resume {folder.search_id}")
+        raise KeyboardInterrupt from error
+    if json:
+        print_json(document)
+    else:
+        show_outcome(document)
+    if document["best"] is None:
+        reasons = [trial["reason"] for trial in document["trials"] if trial["reason"]]
+        first = f" The first: {reasons[0]}" if reasons else ""
+        raise MosaicError(f"No trial of the search {folder.search_id} has a result.{first}")

@@ -1,0 +1,88 @@
+"""What the episodes of env runners say, per agent and per policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
+
+from mosaic.core.episode import outcomes
+from mosaic.core.ids import AgentID
+
+EPISODES = "mosaic_episodes"  # where in a result of RLlib, below "env_runners", the records of ended episodes are
+ALERTS = "mosaic_alerts"  # and there what the run shall say
+
+
+class EpisodeRecord(TypedDict):
+    """One episode that ended. Plain data: it travels from an env runner to the driver as a metric."""
+
+    length: int  # env steps
+    returns: dict[AgentID, float]  # of agents that learn
+    played: dict[AgentID, float]  # returns of those that fixed policies play inside the env
+    policies: dict[AgentID, str]  # who answered for the agents that learn; in self-play also frozen snapshots
+
+
+class Tally(TypedDict):
+    """How often somebody won. What is not played to the end by others' loss is a draw."""
+
+    won: int
+    drawn: int
+    lost: int
+
+
+def records_of(result: Mapping[str, Any]) -> list[EpisodeRecord]:
+    """Of the episodes that ended in this iteration; none where none did, which RLlib says by NaN or by leaving out."""
+    found = result.get("env_runners", {}).get(EPISODES)
+    return list(found) if isinstance(found, list) else []
+
+
+def alerts_of(result: Mapping[str, Any]) -> list[str]:
+    found = result.get("env_runners", {}).get(ALERTS)
+    return list(found) if isinstance(found, list) else []
+
+
+def returns_by_agent(records: Iterable[EpisodeRecord]) -> dict[AgentID, list[float]]:
+    found: dict[AgentID, list[float]] = {}
+    for record in records:
+        for agent, value in record["returns"].items():
+            found.setdefault(agent, []).append(value)
+    return found
+
+
+def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]]:
+    """One return per agent and episode: its mean is an agent's, however many agents share the policy."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for agent, value in record["returns"].items():
+            found.setdefault(record["policies"][agent], []).append(value)
+    return found
+
+
+def tallies_by_policy(records: Iterable[EpisodeRecord], win_above: float) -> dict[str, Tally]:
+    """For competitive envs. A policy that plays itself wins and loses in the same episode."""
+    found: dict[str, Tally] = {}
+    for record in records:
+        ends = outcomes({**record["played"], **record["returns"]}, win_above)
+        for agent, policy in record["policies"].items():
+            tally = found.setdefault(policy, Tally(won=0, drawn=0, lost=0))
+            match ends[agent]:
+                case "win":
+                    tally["won"] += 1
+                case "draw":
+                    tally["drawn"] += 1
+                case "loss":
+                    tally["lost"] += 1
+    return found
+
+
+def joined(
+    returns: Sequence[Mapping[AgentID, float]],
+    lengths: Sequence[int],
+    policies: Mapping[AgentID, str],
+    played: Mapping[AgentID, float],
+) -> EpisodeRecord:
+    """The record of an episode that RLlib cut into pieces."""
+    total: dict[AgentID, float] = {}
+    for piece in returns:
+        for agent, value in piece.items():
+            total[agent] = total.get(agent, 0.0) + float(value)
+    return EpisodeRecord(length=sum(lengths), returns=total, played=dict(played), policies=dict(policies))

@@ -1,0 +1,217 @@
+"""The life of one attempt: RLlib is built, asked for iterations, reported, saved, evaluated, and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.casting import read_casting
+from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.store.checkpoints import PolicyEntry
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluating import evaluate_learners, is_due
+from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.rllib.episodes import alerts_of, records_of
+from mosaic.workers.rllib.metrics import Progress, fields, split
+from mosaic.workers.rllib.options import ASYNCHRONOUS, RllibOptions
+from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
+from mosaic.workers.rllib.saving import load_state, save_state
+from mosaic.workers.rllib.setup import Setup
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+    from mosaic.workers.rllib.selfplay import LeagueKeeper
+
+DEFAULT_TIMESTEPS = 1_000_000
+_REPORTS = 200
+_BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
+
+
+@dataclass(slots=True)
+class Training:
+    """RLlib at work, and how far it is."""
+
+    setup: Setup
+    algo: Algorithm
+    keeper: LeagueKeeper | None
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def learned(self) -> dict[str, str]:
+        """The policies that are the run's own, with RLlib's names for them."""
+        return dict(self.setup.modules)
+
+    @property
+    def reward(self) -> float | None:
+        return self.progress.reward(self.learned)
+
+
+def train(context: WorkerContext) -> None:
+    _with_a_limit(context)
+    with ray_of_run(context.folder) as start_ray:
+        setup = prepare(context, start_ray)
+        for line in setup.placement.said:
+            context.report(kind="alert", message=line)
+        with built(setup, context) as training:
+            iterate(context, training)
+
+
+def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
+    """Everything that is decided before RLlib is asked; Ray is up afterwards."""
+    config, options = context.config, context.options
+    assert isinstance(options, RllibOptions)
+    with closing(make_env(config.environment)) as env:
+        spec, masked = env.spec, bool(env.reset(0).action_masks)
+    apart = config.training.algorithm in ASYNCHRONOUS
+    asked = asked_for(config.resources, options, apart=apart, stored=True)
+    machine = _join(config, asked, start_ray)
+    return Setup(config, options, spec, masked, read_casting(config, spec), place(asked, machine), context.folder.path)
+
+
+def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
+    """Ray on this machine gets all of it: what the placement leaves free is used to replace what fails."""
+    address = config.resources.ray_address
+    if address is None:
+        machine = this_machine(asked)
+        place(asked, machine)
+        start_ray(machine.cpus, None)
+        return machine
+    import ray
+
+    start_ray(1, address)
+    free = ray.available_resources()  # type: ignore[no-untyped-call]
+    return Machine(int(free.get("CPU", 0)), float(free.get("GPU", 0)), f"the Ray cluster at {address}")
+
+
+@contextmanager
+def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
+    import torch
+
+    from mosaic.workers.rllib.callbacks import close_frames
+    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.selfplay import LeagueKeeper
+
+    torch.set_num_threads(1)  # small products on several threads spin more than they compute
+    keeper = LeagueKeeper(setup) if setup.casting.plan.self_play else None
+    config = configure(setup, keeper.mapping() if keeper else None)
+    try:
+        config.validate()
+    except ValueError as error:
+        raise InputError(f"RLlib refuses these options: {str(error).partition(_BACK_DOOR)[0].strip()}") from error
+    algo = config.build_algo()
+    finished = False
+    try:
+        training = Training(setup, algo, keeper)
+        if context.resume_from is not None:
+            training.progress = load_state(context.resume_from.path, algo, keeper)
+        elif keeper is not None:
+            keeper.begin(algo)
+        yield training
+        finished = True  # also where a stop was asked for: nothing broke off
+    finally:
+        close_frames(algo, finished=finished)
+        algo.stop()  # type: ignore[no-untyped-call]
+
+
+def _with_a_limit(context: WorkerContext) -> None:
+    training = context.config.training
+    if not (training.total_timesteps or training.episodes or training.stop_reward):
+        limited = training.model_copy(update={"total_timesteps": DEFAULT_TIMESTEPS})
+        context.config = context.config.model_copy(update={"training": limited})
+
+
+def iterate(context: WorkerContext, training: Training) -> None:
+    options, progress = training.setup.options, training.progress
+    total = context.config.training.total_timesteps or DEFAULT_TIMESTEPS
+    pace = options.report_every_steps or max(1, total // _REPORTS)
+    reported, since, spent = progress.env_steps, perf_counter(), dict[str, float]()
+    evaluated_at: int | None = None
+
+    def save() -> None:
+        _save(context, training)
+
+    while not context.done(progress.env_steps, progress.episodes, training.reward):
+        context.inbox.wait_while_paused(save)
+        if context.inbox.stop_asked():
+            break
+        before = progress.env_steps
+        result = training.algo.train()  # type: ignore[no-untyped-call]
+        progress.add(result, records_of(result))
+        for part, seconds in split(result, training.setup.envs_per_runner).items():
+            spent[part] = spent.get(part, 0.0) + seconds
+        league = training.keeper.after_iteration(training.algo, result) if training.keeper else {}
+        for alert in alerts_of(result):
+            context.report(kind="alert", message=alert, env_steps=progress.env_steps)
+        over = context.done(progress.env_steps, progress.episodes, training.reward)
+        if is_due(before, progress.env_steps, pace) or over:
+            now = perf_counter()
+            found = fields(result, progress, training.learned, spent)
+            _report(context, training, found, league, (progress.env_steps - reported) / (now - since))
+            reported, since, spent = progress.env_steps, now, {}
+        if context.checkpoint_due(progress.env_steps):
+            save()
+        if is_due(before, progress.env_steps, context.config.evaluation.every_steps):
+            _evaluate(context, training)
+            evaluated_at = progress.env_steps
+    if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
+        _evaluate(context, training)
+    if context.config.checkpoint.at_end:
+        save()
+
+
+def _report(
+    context: WorkerContext, training: Training, found: dict[str, Any], league: dict[str, Any], per_second: float
+) -> None:
+    learner = training.setup.casting.plan.names[0]
+    told = {name: value for name, value in league.items() if name != f"rating/{learner}"}
+    if len(told) < len(league):
+        found["policies"][learner]["rating"] = league[f"rating/{learner}"]
+    context.report(**found | {"custom_metrics": found["custom_metrics"] | told}, env_steps_per_s=per_second)
+
+
+def _save(context: WorkerContext, training: Training) -> None:
+    from mosaic.workers.rllib.exporting import export_policies, policy_files
+
+    setup = training.setup
+
+    def save(folder: Path) -> None:
+        export_policies(folder, setup, training.algo)
+        save_state(folder, training.algo, training.progress, training.keeper)
+
+    context.checkpoint(
+        save,
+        env_steps=training.progress.env_steps,
+        policies={
+            name: PolicyEntry(files=policy_files(setup, name), agents=setup.agents_of(name)) for name in setup.modules
+        },
+        reward=training.reward,
+    )
+
+
+def _evaluate(context: WorkerContext, training: Training) -> None:
+    """The likeliest actions of the policies as they are now, on fixed seeds, played as from a checkpoint."""
+    from mosaic.workers.rllib.exporting import export_policies
+    from mosaic.workers.rllib.playing import load_policy
+
+    setup = training.setup
+    with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+        folder = Path(name)
+        export_policies(folder, setup, training.algo)
+
+        def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+            request = PolicyRequest("the policy that learns", spec, (agent,))
+            return load_policy(folder, setup.policy_of[agent], request)
+
+        for record in evaluate_learners(context.config, make, setup.casting.played):
+            context.report(kind="evaluation", env_steps=training.progress.env_steps, **record)

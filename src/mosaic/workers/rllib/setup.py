@@ -1,0 +1,75 @@
+"""What one RLlib run is made of, as plain data that every part reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mosaic.config.run import RunConfig
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.casting import Casting
+from mosaic.workers.rllib.options import RllibOptions
+from mosaic.workers.rllib.resources import Placement
+
+DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    config: RunConfig
+    options: RllibOptions
+    spec: EnvSpec
+    masked: bool  # whether actions may be illegal, which only a Turn can tell
+    casting: Casting
+    placement: Placement
+    folder: Path  # the run's
+
+    @property
+    def algorithm(self) -> str:
+        return self.config.training.algorithm or "ppo"
+
+    @property
+    def single(self) -> bool:
+        """One agent learns and nothing else has a network: RLlib's much faster single-agent runner steps the env."""
+        return len(self.casting.learners) == 1 and not self.casting.plan.self_play
+
+    @property
+    def modules(self) -> Mapping[PolicyID, str]:
+        """The name that RLlib knows each policy by."""
+        names = self.casting.plan.names
+        return {names[0]: DEFAULT_MODULE} if self.single else {name: name for name in names}
+
+    @property
+    def policy_of(self) -> Mapping[AgentID, PolicyID]:
+        plan = self.casting.plan
+        return {agent: plan.names[k] for agent, k in zip(self.casting.learners, plan.policy_of, strict=True)}
+
+    @property
+    def trained(self) -> list[PolicyID]:
+        plan = self.casting.plan
+        return [name for name, learns in zip(plan.names, plan.trained, strict=True) if learns]
+
+    def agents_of(self, policy: PolicyID) -> tuple[AgentID, ...]:
+        plan = self.casting.plan
+        return plan.agents_of(plan.names.index(policy), self.casting.learners)
+
+    @property
+    def envs_per_runner(self) -> int:
+        """`environment.num_envs` are all envs together."""
+        envs = self.config.environment.num_envs
+        return self.options.num_envs_per_env_runner if envs is None else -(-envs // max(1, self.placement.runners))
+
+    @property
+    def env_config(self) -> dict[str, Any]:
+        """From which `make_seats` makes an env in any process."""
+        return {
+            "environment": self.config.environment.model_dump(mode="json"),
+            "learners": list(self.casting.learners),
+            "played": dict(self.casting.played),
+            "state": self.casting.plan.central,
+            "seed": self.config.seed,
+            "picture_size": self.options.picture_size,
+        }

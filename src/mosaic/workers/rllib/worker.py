@@ -1,0 +1,128 @@
+"""Training by RLlib on Ray, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mosaic.core.errors import InputError
+from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.rllib.options import ASYNCHRONOUS, OPTIONS, RllibOptions
+
+if TYPE_CHECKING:  # what brings numba or ray along is imported when a run begins
+    from mosaic.config.run import RunConfig
+    from mosaic.core.ids import AgentID
+    from mosaic.envs.env import EnvSpec
+    from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoints import Checkpoint
+    from mosaic.workers.context import WorkerContext
+
+PICTURE_SIZES = (10, 42, 64, 84, 96)  # for which RLlib has default convolutions
+
+
+def _upstream() -> str | None:
+    try:
+        return f"ray {version('ray')}"
+    except PackageNotFoundError:
+        return None
+
+
+class RllibWorker:
+    info = WorkerCapabilities(
+        name="rllib",
+        version=version("mosaic-rl"),
+        upstream=_upstream(),
+        algorithms=tuple(OPTIONS),
+        paradigms=("parameter_sharing", "independent", "self_play", "shared_value_function"),
+        action_kinds=("discrete", "multi_discrete", "multi_binary", "box"),
+        observation_kinds=("discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"),
+        self_play=True,
+        pause=True,
+        resume=True,
+        checkpoints=True,
+        gpu=True,
+    )
+    loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on
+
+    def options(self, algorithm: str) -> type[BaseModel]:
+        return OPTIONS[algorithm]
+
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
+        """Raises InputError where the run would fail at its beginning, before anything is started."""
+        from mosaic.learners.casting import read_casting
+        from mosaic.learners.opponents import check_players
+        from mosaic.runtimes.ray import check_installed, find_cluster
+        from mosaic.workers.rllib.resources import asked_for, place, this_machine
+        from mosaic.workers.rllib.support import check_support
+
+        assert isinstance(options, RllibOptions)
+        check_installed()
+        algorithm = config.training.algorithm or self.info.algorithms[0]
+        _check_runtime(config)
+        casting = read_casting(config, spec)
+        if not any(casting.plan.trained):
+            raise InputError(
+                f"policies_to_train leaves nothing to learn. Policies here: {', '.join(casting.plan.names)}."
+            )
+        asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS, stored=False)
+        learners = options.num_learners or 1
+        if config.resources.ray_address is not None:
+            find_cluster(config.resources.ray_address)  # what it has is known once it is joined
+        else:
+            learners = place(asked, this_machine(asked)).learners
+        check_support(algorithm, options, casting, spec, learners=learners)
+        check_players(casting.played.values(), spec)
+        for agent in casting.learners:
+            _check_spaces(algorithm, options, agent, spec)
+
+    def run(self, context: WorkerContext) -> None:
+        from mosaic.workers.rllib.loop import train
+
+        train(context)
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
+        from mosaic.workers.rllib.playing import controller
+
+        return controller(checkpoint, policy, request)
+
+
+def _check_runtime(config: RunConfig) -> None:
+    runtime, init = config.resources.runtime, config.training.init
+    if runtime not in (None, "ray"):
+        raise InputError(f"RLlib runs on Ray, not on the runtime '{runtime}'. Leave --runtime out.")
+    if init is not None:
+        raise InputError(
+            f"The worker rllib starts every network anew and cannot take over '{init}'. "
+            "Leave --init out, or train with --worker native."
+        )
+
+
+def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec) -> None:
+    """RLlib finds out while it builds networks, and says it in its own words."""
+    from gymnasium.spaces import Box, Discrete
+
+    from mosaic.workers.rllib.seat_code import seat_code
+
+    space = spec.action_spaces[agent]
+    if algorithm == "dqn" and not isinstance(space, Discrete):
+        raise InputError(
+            f"RLlib's dqn chooses among single actions, and the action of '{agent}' is {space}. "
+            "Use --algo ppo, appo, impala or a2c."
+        )
+    if algorithm == "sac" and not isinstance(space, Box | Discrete):
+        raise InputError(
+            f"RLlib's sac knows numbers or one choice as actions, and the action of '{agent}' is {space}. "
+            "Use --algo ppo, appo, impala or a2c."
+        )
+    size = options.picture_size
+    seen = seat_code(spec.observation_spaces[agent], space, size)
+    if seen.is_picture and options.conv_filters is None and size not in PICTURE_SIZES:
+        raise InputError(
+            f"RLlib has networks of its own for pictures of {', '.join(map(str, PICTURE_SIZES))} pixels, and "
+            f"picture_size is {size}. Take one of them, or say conv_filters."
+        )
+
+
+worker = RllibWorker()

@@ -1,0 +1,110 @@
+"""What is played now and is no run: found while it lasts, gone afterwards, also when its process was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mosaic.core.errors import InputError, UnknownNameError
+from mosaic.store.errors import StorageError
+from mosaic.store.show_pictures import ShowPictures
+from mosaic.store.shows import begin_show, end_show, find_show, live_screen, shows, sweep_shows
+from mosaic.telemetry.fastlane_place import lane_paths
+from mosaic.telemetry.fastlane_wishes import Wish
+
+ENV, POLICIES = "gym/CartPole-v1", {"*": "random"}
+PROGRAM = """
+import sys
+from pathlib import Path
+from mosaic.store.shows import live_screen
+with live_screen(Path(sys.argv[1]), "evaluate", "gym/CartPole-v1", {}, "theirs") as screen:
+    print("begun", flush=True)
+    while True:
+        screen.wanted()
+"""
+
+
+def left(home):
+    return [path.name for path in (home / "live").iterdir()]
+
+
+def test_it_is_found_by_id_and_by_a_beginning_while_it_lasts(tmp_path):
+    with live_screen(tmp_path, "evaluate", ENV, POLICIES) as screen:
+        (show,) = shows(tmp_path)
+        assert show.path == screen.folder
+        assert show.id.startswith("evaluate-")
+        assert (show.about().kind, show.about().env, show.about().policies) == ("evaluate", ENV, POLICIES)
+        assert find_show(tmp_path, show.id) == find_show(tmp_path, "eval") == show
+    assert shows(tmp_path) == []
+    assert not show.is_on()
+    assert left(tmp_path) == []
+
+
+def test_two_at_once_are_told_apart_and_the_newest_comes_first(tmp_path):
+    first, second = (begin_show(tmp_path, "play", ENV, {}, name) for name in ("play-1", "play-2"))
+    assert shows(tmp_path) == [second, first]
+    with pytest.raises(
+        InputError, match=r"2 games that are played now begin with 'play': play-2, play-1\. Type more\."
+    ):
+        find_show(tmp_path, "play")
+    with pytest.raises(UnknownNameError, match=r"no game that is played now named 'play-3'.*Known: play-1, play-2\."):
+        find_show(tmp_path, "play-3")
+    first.end()
+    assert find_show(tmp_path, "play") == second
+    second.end()
+    second.end()
+    end_show(tmp_path, "play-1")
+    assert left(tmp_path) == []
+
+
+def test_a_killed_one_is_over_at_once_and_swept_with_its_ring_at_the_next_start(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        (show,) = shows(tmp_path)
+        pictures = ShowPictures(show, Wish(1000))
+        while not any(path.exists() for path in lane_paths(show.path)):
+            assert process.poll() is None
+            pictures.newest()  # rings
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert shows(tmp_path) == []
+    assert pictures.state == "writer died"
+    assert show.path.exists()
+    with live_screen(tmp_path, "play", ENV, {}, "next"):
+        assert left(tmp_path) == ["next"]
+        assert not any(path.exists() for path in lane_paths(show.path))
+    pictures.close()
+
+
+def test_what_a_process_left_that_died_while_it_began_is_swept_and_what_lives_is_not(tmp_path):
+    mine = begin_show(tmp_path, "play", ENV, {}, "mine")
+    (tmp_path / "live" / ".passing-4194305-7-abcd").mkdir()  # no process has such a number
+    (tmp_path / "live" / "half").mkdir()
+    (tmp_path / "live" / "half" / "about.json").write_text("{")
+    assert shows(tmp_path) == [mine]
+    sweep_shows(tmp_path)
+    assert left(tmp_path) == ["mine"]
+    mine.end()
+
+
+def test_writers_may_follow_one_another_the_end_is_the_shows(tmp_path):
+    with live_screen(tmp_path, "evaluate", ENV, {}, "relay") as screen:
+        (show,) = shows(tmp_path)
+        pictures = ShowPictures(show, Wish(1000))
+        pictures.newest()
+        screen.wanted()
+        pictures.newest()
+        screen.close()
+        assert pictures.state == "waiting"
+    assert pictures.state == "finished"
+    pictures.newest()  # asks a folder that is gone
+    pictures.close()
+    assert left(tmp_path) == []
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "live").write_text("")
+    with pytest.raises(StorageError, match=r"Nobody can watch this: '.*live.*' could not be made: Not a directory\."):
+        begin_show(tmp_path, "play", ENV, {})

@@ -1,0 +1,98 @@
+"""`mosaic tune`: what is typed, what a file says, and what is refused before anything starts."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from mosaic.runs.tuning import search
+from mosaic.runs.tuning.standing import Standing
+from mosaic.ui.cli.tuning_view import SearchView
+
+TOY = ("tune", "gym/CartPole-v1", "--worker", "toy", "--steps", "900")
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """What searches were asked for; none is run."""
+    seen = []
+
+    def run_search(folder, watch):
+        plan = folder.read_plan()
+        seen.append(plan)
+        options = {"noise": 0.25}
+        row = Standing(1, "done", options, 7.5, 900, "run-1").document(plan.settings.metric)
+        facts = {"search_id": folder.search_id, "metric": plan.settings.metric}
+        return {**facts, "trials": [row], "best": {**row, "config": str(folder.best)}}
+
+    monkeypatch.setattr(search, "run_search", run_search)
+    return seen
+
+
+def test_the_table_and_the_command_that_trains_with_the_best(mosaic, plans):
+    answer = mosaic(*TOY, "--search", "noise=0..2", "--trials", "3", "--mode", "min", "--seed", "4")
+    assert answer.code == 0
+    (plan,) = plans
+    assert f"Search {plan.search_id}" in answer.out
+    assert "0.25" in answer.out
+    assert "run-1" in answer.out
+    assert "mosaic train --config" in answer.out
+    assert f"mosaic runs list --tag {plan.search_id}" in answer.err
+    assert (plan.settings.trials, plan.settings.mode, plan.config.seed) == (3, "min", 4)
+
+
+def test_a_file_may_hold_the_search_and_what_is_typed_counts_more(mosaic, plans, tmp_path):
+    (tmp_path / "search.toml").write_text(
+        '[environment]\nenv_id = "gym/CartPole-v1"\n[training]\nworker = "toy"\ntotal_timesteps = 900\n'
+        '[tune]\nscheduler = "pbt"\ntrials = 5\n[tune.search]\nnoise = "0..2"\niteration_s = "0..0.1"\n'
+    )
+    assert mosaic("tune", "search.toml", "--trials", "6", "--search", "noise=1|2").code == 0
+    settings = plans[0].settings
+    assert (settings.scheduler, settings.trials) == ("pbt", 6)
+    assert settings.search == {"noise": "1|2", "iteration_s": "0..0.1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("tune",), "Say what to train in: mosaic tune ENV --search NAME=VALUES"),
+        (TOY, "Say what to search: --search learning_rate=log:1e-5..1e-2"),
+        ((*TOY, "--search", "noize=0..2"), "there is no option 'noize'. Did you mean 'noise'?"),
+        ((*TOY, "--search", "noise=-1..2"), "noise: it should be at least 0.0 (got -1.0)."),
+        ((*TOY, "--search", "noise=0..2", "--scheduler", "pbd"), "it should be 'asha', 'pbt' or 'none'"),
+        ((*TOY, "--search", "noise=0..2", "--mode", "most"), "it should be 'max' or 'min'"),
+        (("tune", "--resume", "x"), "There are no searches yet."),
+        (("tune", "--resume", "x", "--trials", "9"), "--resume goes on as the search was asked for."),
+        (("tune", "nosuch.toml"), "There is no file 'nosuch.toml'."),
+    ],
+)
+def test_what_is_refused_with_exit_code_2(mosaic, tmp_path, words, text):
+    answer = mosaic(*words)
+    assert answer.code == 2
+    assert text in answer.err.replace("\n", " ")
+    assert not (tmp_path / "home" / "searches").exists()
+
+
+def test_the_screen_shows_those_that_move_first_and_the_best(mosaic, plans):
+    mosaic(*TOY, "--search", "noise=0..2", "--trials", "40")
+    view = SearchView(plans[0])
+    view.show(
+        [
+            *(Standing(number, "done", {"noise": 0.5}, float(number), 900, "r") for number in range(1, 30)),
+            Standing(30, "running", {"noise": 0.125}, 3.5, 450, "r"),
+        ]
+    )
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(view.render())
+    lines = console.export_text().splitlines()
+    assert "29 of 40 trials ended   best episode_reward_mean 29 (trial 29)" in lines[1]
+    assert lines[3].split() == ["30", "running", "50%", "3.5", "noise=0.125"]
+    assert any("6 more" in line for line in lines)
+
+
+def test_runs_are_listed_by_tag_and_by_group(mosaic):
+    for number in ("1", "2"):
+        words = ("train", "gym/CartPole-v1", "--worker", "toy", "--steps", "100", "--tag", f"t{number}")
+        assert mosaic(*words).code == 0
+    assert mosaic("runs", "list", "--tag", "t1").out.count("finished") == 1
+    assert mosaic("runs", "list", "--tag", "t3").out.count("finished") == 0

@@ -1,0 +1,64 @@
+"""Setups of RLlib runs that are as small as a run can be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mosaic.config.run import RunConfig
+from mosaic.envs.catalog import make_env
+from mosaic.learners.casting import read_casting
+from mosaic.workers.rllib.options import OPTIONS
+from mosaic.workers.rllib.resources import Placement
+from mosaic.workers.rllib.setup import Setup
+
+SMALL: dict[str, dict[str, Any]] = {
+    "ppo": {"train_batch_size_per_learner": 100, "minibatch_size": 50, "num_epochs": 2, "lr": 1e-3},
+    "a2c": {"train_batch_size_per_learner": 100, "min_sample_timesteps_per_iteration": 0},
+    "appo": {
+        "train_batch_size_per_learner": 50,
+        "rollout_fragment_length": 25,
+        "min_sample_timesteps_per_iteration": 0,
+        "circular_buffer_num_batches": 1,
+        "circular_buffer_iterations_per_batch": 1,
+        "vf_share_layers": False,
+    },
+    "impala": {
+        "train_batch_size_per_learner": 50,
+        "rollout_fragment_length": 25,
+        "min_sample_timesteps_per_iteration": 0,
+        "vf_share_layers": False,
+    },
+    "dqn": {
+        "train_batch_size_per_learner": 60,
+        "num_steps_sampled_before_learning_starts": 60,
+        "min_sample_timesteps_per_iteration": 100,
+        "rollout_fragment_length": 4,
+    },
+    "sac": {
+        "train_batch_size_per_learner": 16,
+        "num_steps_sampled_before_learning_starts": 60,
+        "min_sample_timesteps_per_iteration": 40,
+        "rollout_fragment_length": 4,
+    },
+}
+
+
+def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0, **said: Any) -> Setup:
+    """`said`: fields of the run; `params` are added to small ones and `env_options` are its env's."""
+    params = {"fcnet_hiddens": [16], "num_envs_per_env_runner": 2, **SMALL[algorithm], **said.pop("params", {})}
+    family, _, name = env.partition("/")
+    config = RunConfig.model_validate(
+        {
+            "environment": {"family": family, "env_id": name, "options": said.pop("env_options", {})},
+            "training": {"worker": "rllib", "algorithm": algorithm, "total_timesteps": 2000, "params": params},
+            "telemetry": {"frames": False},
+            **said,
+        }
+    )
+    made = make_env(config.environment)
+    masked = bool(made.reset(0).action_masks)
+    made.close()
+    placement = Placement(runners, 1, 0.0, 0, 1, 0.0, 0)
+    options = OPTIONS[algorithm].model_validate(params)
+    return Setup(config, options, made.spec, masked, read_casting(config, made.spec), placement, folder)

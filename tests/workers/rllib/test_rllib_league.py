@@ -1,0 +1,115 @@
+"""When snapshots are taken, who sits where, and what games say: without Ray."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rllib_setups import make_setup
+
+from mosaic.core.errors import MosaicError
+from mosaic.workers.rllib.league_seats import Seats, checksum
+from mosaic.workers.rllib.selfplay import LeagueKeeper
+
+AGENTS = ("player_1", "player_2")
+NOTHING = np.zeros(0, np.float32)
+
+
+def keeper_of(tmp_path, **said):
+    keeper = LeagueKeeper(make_setup(tmp_path, "classic/tictactoe_v3", policy_configuration="self_play", **said))
+    keeper.league.add(0, np.zeros(4, np.float32), NOTHING, NOTHING)
+    return keeper
+
+
+def game(winner, chair="player_1", rival="learner@0"):
+    returns = {agent: 0.0 if winner is None else 1.0 if agent == winner else -1.0 for agent in AGENTS}
+    policies = {agent: "learner" if agent == chair else rival for agent in AGENTS}
+    return {"length": 7, "returns": returns, "played": {}, "policies": policies}
+
+
+def episode():
+    return SimpleNamespace(_custom_data={})
+
+
+def test_without_rivals_the_learner_sits_everywhere():
+    seats = Seats("learner", AGENTS, (), share=0.0)
+    assert {seats(agent, episode()) for agent in AGENTS} == {"learner"}
+
+
+def test_the_learner_plays_itself_in_its_share_and_else_changes_chairs():
+    seats = Seats("learner", AGENTS, ("learner@0", "learner@9"), share=0.25, seed=3)
+    seen = Counter()
+    for _ in range(2000):
+        one = episode()
+        seen[tuple(seats(agent, one) for agent in AGENTS)] += 1
+    assert seen.keys() == {
+        ("learner", "learner"),
+        *((("learner"), rival) for rival in ("learner@0", "learner@9")),
+        *((rival, "learner") for rival in ("learner@0", "learner@9")),
+    }
+    assert 400 < seen["learner", "learner"] < 600
+    assert all(300 < count < 450 for pair, count in seen.items() if pair != ("learner", "learner"))
+
+
+def test_an_episode_keeps_its_seats():
+    seats = Seats("learner", AGENTS, ("learner@0",), share=0.0)
+    one = episode()
+    first = [seats(agent, one) for agent in AGENTS]
+    seats("player_1", episode())
+    assert [seats(agent, one) for agent in AGENTS] == first
+
+
+def test_the_same_seed_draws_the_same_seats():
+    def drawn(seed):
+        seats = Seats("learner", AGENTS, ("learner@0", "learner@9"), share=0.5, seed=seed)
+        return [seats("player_1", episode()) for _ in range(50)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_games_against_a_snapshot_are_booked_from_either_chair(tmp_path):
+    keeper = keeper_of(tmp_path)
+    keeper.book([game("player_1"), game("player_2", chair="player_2"), game(None), game("player_2")])
+    assert keeper.league.snapshots[0].score.tolist() == [2.0, 1.0, 1.0]
+    assert keeper.league.rating > 1500
+
+
+def test_games_against_itself_and_against_those_who_left_say_nothing(tmp_path):
+    keeper = keeper_of(tmp_path)
+    keeper.book([game("player_1", rival="learner"), game("player_1", rival="learner@77")])
+    assert keeper.league.snapshots[0].games == 0
+    assert keeper.league.rating == 1500
+
+
+def test_a_snapshot_is_due_after_a_twentieth_of_the_run(tmp_path):
+    keeper = keeper_of(tmp_path)
+    assert not keeper.is_due(99)
+    assert keeper.is_due(100)
+
+
+def test_a_snapshot_is_due_when_the_learner_wins_often_enough(tmp_path):
+    keeper = keeper_of(tmp_path, params={"snapshot_win_rate": 0.75})
+    keeper.book([game("player_1")] * 19)
+    assert not keeper.is_due(10_000), "nineteen games are too few, and steps do not count where a rate is asked"
+    keeper.book([game("player_2")] * 11)
+    assert not keeper.is_due(10_000), "19 of 30"
+    keeper.book([game("player_1")] * 14)
+    assert keeper.is_due(10_000), "33 of 44"
+
+
+def test_ages_of_opponents_come_from_the_agents(tmp_path):
+    agents = {"player_1": "self@-100", "player_2": "self@-1000"}
+    keeper = keeper_of(tmp_path, agents=agents, params={"league_size": 100})
+    for now in range(100, 2001, 100):
+        keeper.league.add(now, np.zeros(4, np.float32), NOTHING, NOTHING)
+    drawn = keeper.league.draw(2, 2000, np.random.default_rng(0))
+    assert [snapshot.env_steps for snapshot in drawn] == [1900, 1000]
+
+
+def test_a_snapshot_that_changed_is_an_error(tmp_path):
+    keeper = keeper_of(tmp_path)
+    keeper._shapes = {"weight": (2, 2)}
+    kept = checksum({"weight": np.zeros((2, 2), np.float32)})
+    keeper._check_frozen({"learner@0": kept})
+    with pytest.raises(MosaicError, match="The snapshot learner@0 has changed in an env runner"):
+        keeper._check_frozen({"learner@0": kept + 1})

@@ -1,0 +1,208 @@
+"""A run's life in one process, with Ray up already: trained, reported, saved, gone on from, evaluated."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from rllib_setups import SMALL
+
+from mosaic.config.loading import parse_run_config
+from mosaic.core.errors import InputError
+from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.home import Store
+from mosaic.telemetry.reader import read_events
+from mosaic.telemetry.writer import EventWriter
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.inbox import Inbox
+from mosaic.workers.rllib.loop import Training, built, iterate, prepare
+from mosaic.workers.rllib.options import OPTIONS
+
+pytestmark = pytest.mark.usefixtures("ray")
+
+TINY: dict[str, Any] = {"fcnet_hiddens": [8], "num_envs_per_env_runner": 2, "num_env_runners": 0, "num_learners": 0}
+
+
+class Life:
+    """One run in a store of its own; every `attempt` is a new algorithm."""
+
+    def __init__(self, home, env: str, algorithm: str, steps: int, **said: Any) -> None:
+        params = {**TINY, **SMALL[algorithm], "report_every_steps": 1, **said.pop("params", {})}
+        training = {"worker": "rllib", "algorithm": algorithm, "params": params, **said.pop("training", {})}
+        document = {
+            "environment": {"env_id": env},
+            "training": {"total_timesteps": steps} | training,
+            "telemetry": {"frames": False},
+            "evaluation": {"episodes": 1},
+            "policy_configuration": "parameter_sharing",
+            **said,
+        }
+        self.config = parse_run_config(document)
+        self.folder = Store(home).create(self.config)
+        self.inbox = Inbox()
+
+    @contextmanager
+    def attempt(self, number: int = 1, steps: int | None = None, **params: Any):
+        config = self.config
+        changes: dict[str, Any] = {"params": {**config.training.params, **params}}
+        changes |= {} if steps is None else {"total_timesteps": steps}
+        config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
+        options = OPTIONS[config.training.algorithm or ""].model_validate(config.training.params)
+        found = find_checkpoint(self.folder, "latest", missing_ok=True)
+        with EventWriter(self.folder.metrics, number) as writer:
+            context = WorkerContext(config, options, self.folder, writer, self.inbox, found)
+            setup = prepare(context, lambda cpus, address: None)
+            with built(setup, context) as training:
+                yield context, training
+
+    def run(self, number: int = 1, steps: int | None = None, **params: Any) -> Training:
+        with self.attempt(number, steps, **params) as (context, training):
+            iterate(context, training)
+            return training
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in read_events(self.folder.metrics) if event["kind"] == kind]
+
+
+def _weights(training: Training) -> dict[str, Any]:
+    state: Any = training.algo.learner_group.get_state(components="learner/rl_module")
+    return state["learner"]["rl_module"]
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(np.array_equal(one[module][name], other[module][name]) for module in one for name in one[module])
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS if name != "ppo")]
+)
+def test_every_algorithm_trains_saves_and_goes_on(tmp_path, algorithm):
+    env = "gym/Pendulum-v1" if algorithm == "sac" else "gym/CartPole-v1"
+    life = Life(tmp_path, env, algorithm, steps=200)
+    with life.attempt() as (context, training):
+        begun = _weights(training)
+        begun = {module: {name: array.copy() for name, array in begun[module].items()} for module in begun}
+        iterate(context, training)
+        learned = _weights(training)
+        assert not _same(begun, learned)
+        learned = {module: {name: np.copy(array) for name, array in learned[module].items()} for module in learned}
+    checkpoint = find_checkpoint(life.folder)
+    assert checkpoint.env_steps >= 200
+    assert set(checkpoint.manifest.policies) == {"shared"}
+    assert [event["env_steps"] for event in life.events("evaluation")] == [checkpoint.env_steps]
+    with life.attempt(2, steps=checkpoint.env_steps + 100) as (context, training):
+        assert training.progress.env_steps == checkpoint.env_steps
+        assert _same(learned, _weights(training))
+        iterate(context, training)
+    steps = [event["env_steps"] for event in life.events("iteration")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= checkpoint.env_steps + 100
+    json.dumps(life.events("iteration"), allow_nan=False)
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_a_run_goes_on_with_another_number_of_runners(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100, params={"observation_filter": "MeanStdFilter"})
+    life.run()
+    saved = find_checkpoint(life.folder)
+    with life.attempt(2, steps=300, num_env_runners=1) as (context, training):
+        assert training.algo.env_runner_group.num_remote_env_runners() == 1
+        iterate(context, training)
+        lifetime = training.algo.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime"))
+        assert lifetime == training.progress.env_steps
+    life.run(3, steps=400, lr=1e-4)  # what a fork changes counts, although the optimizer's state is restored
+    assert life.events("iteration")[-1]["policies"]["shared"]["learner"]["default_optimizer_learning_rate"] == 1e-4
+    steps = [event["env_steps"] for event in life.events("iteration")]
+    assert steps == sorted(set(steps))
+    assert steps[0] <= saved.env_steps < steps[-1]
+
+
+def test_no_folder_is_left_in_ray_results(tmp_path, monkeypatch):
+    results = tmp_path / "ray_results"
+    monkeypatch.setattr("ray.tune.trainable.trainable.DEFAULT_STORAGE_PATH", str(results))
+    with Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100).attempt():
+        assert not results.exists()
+
+
+def test_stop_reward_ends_a_run_and_the_event_says_it(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=10**6, training={"stop_reward": 1.0})
+    with life.attempt() as (context, training):
+        iterate(context, training)
+        assert context.stop_reward_reached_at is not None
+    assert life.events("iteration")[-1]["episode_reward_mean"] >= 1.0
+
+
+def test_a_stop_is_heard_after_an_iteration_and_saves(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=10**6)
+    with life.attempt() as (context, training):
+        train = training.algo.train
+
+        def once() -> Any:
+            life.inbox.put("stop")
+            return train()
+
+        training.algo.train = once
+        iterate(context, training)
+    (event,) = life.events("iteration")
+    assert find_checkpoint(life.folder).env_steps == event["env_steps"]
+    assert life.events("evaluation") == []  # who stops does not want to wait
+
+
+def test_checkpoints_and_evaluations_come_when_they_are_due(tmp_path):
+    every = {"checkpoint": {"every_steps": 100, "keep_last": 10}, "evaluation": {"every_steps": 200, "episodes": 1}}
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=400, **every)
+    life.run()
+    told = [event["env_steps"] for event in life.events("iteration")]
+    assert {event["env_steps"] for event in life.events("checkpoint")} == set(told)
+    due = {now for before, now in zip([0, *told], told, strict=False) if now // 200 > before // 200}
+    assert {event["env_steps"] for event in life.events("evaluation")} == due | {told[-1]}
+
+
+def test_about_two_hundred_events_however_short_the_iterations_are(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=600, params={"report_every_steps": 300})
+    life.run()
+    assert len(life.events("iteration")) == 2
+
+
+def test_what_rllib_refuses_is_told_as_what_was_asked(tmp_path):
+    params = {"rollout_fragment_length": 33, "train_batch_size_per_learner": 100}
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100, params=params)
+    with pytest.raises(InputError, match=r"RLlib refuses these options: .*rollout_fragment_length") as refused:
+        life.run()
+    assert "suppress" not in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_self_play_goes_on_with_its_league(tmp_path):
+    params = {"snapshot_every_steps": 100}
+    life = Life(tmp_path, "classic/tictactoe_v3", "ppo", 300, policy_configuration="self_play", params=params)
+    first = life.run()
+    assert first.keeper is not None
+    known = [snapshot.env_steps for snapshot in first.keeper.league.snapshots]
+    assert len(known) > 1
+    with life.attempt(2, steps=400) as (_, training):
+        assert [snapshot.env_steps for snapshot in training.keeper.league.snapshots] == known
+    event = life.events("iteration")[-1]
+    assert event["policies"]["learner"]["rating"] == pytest.approx(first.keeper.league.rating)
+    assert event["custom_metrics"]["league_size"] == len(known)
+
+
+@pytest.mark.slow
+def test_agents_that_do_not_learn_are_played_while_others_train(tmp_path):
+    agents = {"player_2": "random"}
+    life = Life(tmp_path, "classic/tictactoe_v3", "dqn", 200, agents=agents)
+    assert life.run().setup.single
+    assert life.events("evaluation")
+
+
+@pytest.mark.slow
+def test_several_policies_learn_side_by_side(tmp_path):
+    life = Life(tmp_path, "mpe/simple_tag_v3", "sac", 200, params={}, policy_configuration="parameter_sharing")
+    training = life.run()
+    assert set(training.setup.modules) == {"adversary", "agent"}
+    assert set(find_checkpoint(life.folder).manifest.policies) == {"adversary", "agent"}

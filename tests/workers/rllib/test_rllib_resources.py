@@ -1,0 +1,135 @@
+"""What is asked against what there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mosaic.config.loading import dump_run_config, parse_run_config
+from mosaic.config.resources import ResourcesConfig
+from mosaic.core.errors import InputError
+from mosaic.workers.rllib.options import ImpalaOptions, PpoOptions
+from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
+
+USUAL = Asked(2, 1, 0.0, None, None, 0.0, 0, apart=False, firm=False)
+
+
+@pytest.mark.parametrize(("cpus", "runners"), [(1, 0), (2, 1), (3, 2), (64, 2)])
+def test_what_nobody_asked_for_is_cut_to_the_machine(cpus, runners):
+    placed = place(USUAL, Machine(cpus, 0))
+    assert (placed.runners, placed.learners) == (runners, 0)
+    assert bool(placed.said) == (runners < 2)
+
+
+def test_what_was_reduced_is_said():
+    assert place(USUAL, Machine(1, 0)).said == (
+        "Envs are stepped in the main process: this machine has 1 CPU, learning takes 1 CPU.",
+    )
+    assert place(USUAL, Machine(2, 0)).said == (
+        "Envs are stepped by 1 env runner instead of 2: this machine has 2 CPUs, learning takes 1 CPU.",
+    )
+
+
+@pytest.mark.parametrize(("cpus", "learners", "runners"), [(1, 0, 0), (2, 1, 1), (8, 1, 2)])
+def test_a_learner_apart_takes_a_cpu_where_there_is_one(cpus, learners, runners):
+    placed = place(replace(USUAL, apart=True), Machine(cpus, 0))
+    assert (placed.learners, placed.runners) == (learners, runners)
+
+
+def test_an_explicit_demand_that_cannot_be_met_is_refused():
+    with pytest.raises(
+        InputError, match=r"8 env runners cannot be placed: this machine has 2 CPUs\. Type --num-workers 2"
+    ):
+        place(replace(USUAL, runners=8, firm=True), Machine(2, 0))
+    with pytest.raises(InputError, match=r"2 env runners with 4 CPUs each cannot .* Leave --num-workers out"):
+        place(replace(USUAL, cpus_per_runner=4, firm=True), Machine(2, 0))
+    with pytest.raises(
+        InputError, match="3 learners with 3 CPUs in all cannot be placed: the Ray cluster at a:1 has 2"
+    ):
+        place(replace(USUAL, learners=3), Machine(2, 0, "the Ray cluster at a:1"))
+
+
+def test_an_explicit_demand_that_fits_is_met_to_the_last_cpu():
+    assert place(replace(USUAL, firm=True), Machine(2, 0)).runners == 2
+
+
+@pytest.mark.parametrize(("gpus", "learners", "each"), [(0.5, 1, 0.5), (1, 1, 1.0), (2, 2, 1.0), (1.5, 2, 0.75)])
+def test_gpus_are_shared_out_among_learners(gpus, learners, each):
+    placed = place(replace(USUAL, gpus=gpus), Machine(8, 4))
+    assert (placed.learners, placed.gpus_per_learner, placed.cpus_per_learner) == (learners, each, 0)
+    assert placed.gpus == pytest.approx(gpus)
+
+
+def test_two_learners_may_share_one_gpu():
+    assert place(replace(USUAL, gpus=1, learners=2), Machine(8, 1)).gpus_per_learner == 0.5
+
+
+def test_gpus_that_are_not_there_are_refused():
+    with pytest.raises(InputError, match="asks for 2 GPUs and this machine has 0"):
+        place(replace(USUAL, gpus=2), Machine(8, 0))
+    with pytest.raises(InputError, match="num_learners=0 learns in the main process"):
+        place(replace(USUAL, gpus=1, learners=0), Machine(8, 1))
+    with pytest.raises(InputError, match=r"asks for 1\.5 GPUs and this machine has 1"):
+        place(replace(USUAL, gpus=1, gpus_per_runner=0.25), Machine(8, 1))
+
+
+@given(
+    cpus=st.integers(1, 40),
+    runners=st.integers(0, 20),
+    each=st.integers(1, 8),
+    learners=st.none() | st.integers(0, 6),
+    aggregators=st.integers(0, 2),
+    apart=st.booleans(),
+    firm=st.booleans(),
+)
+def test_what_is_placed_always_fits(cpus, runners, each, learners, aggregators, apart, firm):
+    """Ray would wait for missing CPUs for ever."""
+    asked = Asked(runners, each, 0.0, learners, None, 0.0, aggregators, apart, firm)
+    try:
+        placed = place(asked, Machine(cpus, 0))
+    except InputError:
+        return
+    assert placed.cpus <= cpus
+    assert placed.runners == runners if firm else placed.runners <= runners
+
+
+def _resources(**said):
+    return ResourcesConfig.model_validate(said)
+
+
+def test_before_a_run_exists_every_field_tells_whether_it_was_said():
+    assert not asked_for(_resources(), PpoOptions(), apart=False, stored=False).firm
+    assert asked_for(_resources(num_workers=2), PpoOptions(), apart=False, stored=False).firm
+
+
+def test_in_a_run_folder_only_what_differs_from_the_defaults_was_surely_said():
+    document = {"environment": {"env_id": "gym/CartPole-v1"}, "resources": {"num_gpus": 1}}
+    stored = parse_run_config(dump_run_config(parse_run_config(document))).resources
+    assert "num_workers" in stored.model_fields_set
+    assert not asked_for(stored, PpoOptions(), apart=False, stored=True).firm
+    larger = stored.model_copy(update={"num_workers": 3})
+    assert asked_for(larger, PpoOptions(), apart=False, stored=True).firm
+
+
+def test_overrides_say_as_much_as_a_file():
+    config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}}, ["resources.num_workers=2"])
+    assert asked_for(config.resources, PpoOptions(), apart=False, stored=False).firm
+
+
+def test_rllibs_own_name_for_runners_goes_first_and_is_firm():
+    asked = asked_for(_resources(), PpoOptions(num_env_runners=0), apart=False, stored=True)
+    assert (asked.runners, asked.firm) == (0, True)
+
+
+def test_aggregators_are_counted():
+    asked = asked_for(_resources(), ImpalaOptions(num_aggregator_actors_per_learner=2), apart=True, stored=False)
+    placed = place(asked, Machine(8, 0))
+    assert placed.cpus == placed.runners + 1 + 2
+
+
+def test_the_machine_is_asked_for_gpus_only_where_they_are_wanted(monkeypatch):
+    monkeypatch.setattr("mosaic.workers.rllib.resources._gpus_here", lambda: pytest.fail("asked"))
+    assert this_machine(USUAL).cpus >= 1
