@@ -16,7 +16,7 @@ from server_kit import app_client, end_runs, eventually, toy
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.server import event_feed, frame_feed
+from mosaic.server import event_feed, frame_stages
 from mosaic.server.frame_messages import unpack
 from mosaic.server.sharing import Shared
 from mosaic.telemetry.fastlane import FrameWriter
@@ -96,7 +96,7 @@ def test_what_the_feed_forgot_is_read_from_the_file(api: TestClient, run: Run, m
 def test_viewers_of_the_same_sight_share_its_reader_and_each_has_its_own_credits(
     api: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readers = counted(monkeypatch, frame_feed, "LivePictures", LivePictures)
+    readers = counted(monkeypatch, frame_stages, "LivePictures", LivePictures)
     with FrameWriter(run.folder.path) as lane, ExitStack() as open_sockets:
         first, second = (open_sockets.enter_context(connect(api, run, "frames?rate=100")) for _ in range(2))
         for socket in (first, second):

@@ -190,7 +190,7 @@ except KeyboardInterrupt:
         host.say("stop")
         host.hear("stopped")
         assert host.wait() == 3
-    assert host.events()[-1]["env_steps"] == 777777
+    assert host.events("iteration")[-1]["env_steps"] == 777777
 
 
 def test_a_stop_reaches_what_the_program_started(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.logbook import Logbook
 from mosaic.runs.start import start_attempt
 from mosaic.runs.waiting import doze, has_ended, wait_until
+from mosaic.store.errors import DamagedError
 from mosaic.store.home import Store
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock, held
@@ -115,7 +117,6 @@ class Run:
 
     def checkpoint(self, timeout_s: float = _ANSWER_WITHIN_S) -> Checkpoint:
         """Saves now, at the end of the worker's iteration."""
-        from mosaic.store.checkpoint_record import read_checkpoint
         from mosaic.telemetry.reader import EventTail
         from mosaic.workers.registry import load_worker
 
@@ -129,12 +130,24 @@ class Run:
                 record = self.record()
                 for event in tail.read():
                     if event["kind"] == "checkpoint":
-                        return read_checkpoint(self.folder.checkpoints / event["path"])
+                        return self._saved(self.folder.checkpoints / event["path"])
                 if record.state in ENDED:
                     raise MosaicError(f"The run {self.id} ended before it saved: it is {record.state}.")
                 if monotonic() >= deadline_s:
                     raise self._too_long("save", timeout_s)
                 doze(record)
+
+    def _saved(self, path: Path) -> Checkpoint:
+        """A worker that saves very often may have dropped it by now, for newer ones."""
+        from mosaic.store.checkpoint_record import read_checkpoint
+        from mosaic.store.checkpoints import find_checkpoint
+
+        try:
+            return read_checkpoint(path)
+        except DamagedError:
+            if path.exists():
+                raise
+            return find_checkpoint(self.folder)
 
     def wait(self, timeout_s: float | None = None) -> State:
         """Until the run has ended; answers how."""

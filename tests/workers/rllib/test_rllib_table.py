@@ -52,7 +52,7 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
     assert changed == set(setup.modules)
 
 
-@pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning")  # by Ray Train
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray's own, about its own defaults
 def test_two_learners_train_alike_and_in_balance(tmp_path):
     from mosaic.workers.rllib.configuring import configure
 

@@ -17,7 +17,8 @@ from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.fork import fork
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.store.checkpoint_record import damage, read_checkpoint
-from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.checkpoints import Checkpoint, find_checkpoint
+from mosaic.store.layout import RunFolder
 from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker
 
@@ -74,8 +75,7 @@ class TrialRuns:
             except MosaicError:
                 if run.state in LIVE:
                     raise  # else it ended meanwhile, and saved at its end
-        checkpoint = find_checkpoint(run.folder)
-        shutil.copytree(checkpoint.path, folder / _CHECKPOINT)
+        checkpoint = _copy_newest(run.folder, folder / _CHECKPOINT)
         problem = damage(read_checkpoint(folder / _CHECKPOINT))
         if problem:
             raise TrialError(f"The checkpoint of the run {run.id} could not be copied: {problem}.")
@@ -164,6 +164,20 @@ class TrialRuns:
         document["training"]["params"] = self._params
         tags = [*document["tags"], self._plan.search_id]
         return parse_run_config({**document, "run_id": run_id, "name": "", "tags": tags})
+
+
+def _copy_newest(run: RunFolder, target: Path) -> Checkpoint:
+    """A run that saves often may drop a checkpoint while it is copied; then there is a newer one."""
+    while True:
+        checkpoint = find_checkpoint(run)
+        try:
+            shutil.copytree(checkpoint.path, target)
+        except (shutil.Error, FileNotFoundError):
+            if checkpoint.path.exists():
+                raise
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            return checkpoint
 
 
 def value_at(event: Mapping[str, Any], path: str) -> float | None:
