@@ -63,12 +63,46 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
             {"scheduler": "pbt", "search": {"command": "[a]|[b]"}},
             "The worker script cannot go on from a checkpoint",
         ),
+        *(
+            (
+                {
+                    "environment": {"env_id": "gym/FrozenLake-v1"},
+                    "training": {"worker": worker, "algorithm": algorithm, "total_timesteps": 1000},
+                },
+                {"scheduler": "pbt", "search": {name: spec}},
+                (
+                    f"--search {name}={spec}: in population-based training a trial goes on from another one's "
+                    f"checkpoint, which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
+                    f"--set training.params.{name}=VALUE"
+                ),
+            )
+            for worker, algorithm, name, spec in (
+                ("native", "ppo", "hidden", "[64,64]|[128,128]"),
+                ("native", "a2c", "share_layers", "true|false"),
+                ("native", "dqn", "hidden", "[64]|[32]"),
+                ("native", "ppo", "threads", "1|2"),
+                ("rllib", "ppo", "fcnet_hiddens", "[64]|[32]"),
+                ("rllib", "impala", "vf_share_layers", "true|false"),
+                ("rllib", "dqn", "num_atoms", "1..5"),
+                ("tabular", "q_learning", "table", "dense|hashed"),
+            )
+        ),
     ],
 )
 def test_what_is_refused(document, settings, text):
     with pytest.raises(InputError) as refused:
         plan(document, **settings)
     assert text in str(refused.value)
+
+
+def test_shapes_may_be_searched_where_no_trial_goes_on_from_anothers_checkpoint():
+    document = {
+        "environment": {"env_id": "gym/CartPole-v1"},
+        "training": {"worker": "native", "algorithm": "ppo", "total_timesteps": 1000},
+    }
+    shapes = {"hidden": "[64,64]|[128,128]"}
+    assert plan(document, search=shapes).settings.search == shapes
+    assert plan(document, scheduler="pbt", search={"gamma": "0.9..0.99"}).settings.scheduler == "pbt"
 
 
 def test_a_search_is_found_by_the_beginning_of_its_id_and_read_back(trainer):

@@ -60,6 +60,18 @@ def test_a_trial_goes_on_from_anothers_checkpoint_with_other_options(trainer, tm
     assert trainer.run(source.run_id).config.training.params["noise"] == 0.0
 
 
+def test_a_copy_of_a_trial_that_was_at_its_end_has_that_ones_score(trainer, tmp_path):
+    asked = plan()
+    strong = TrialRuns(trainer, asked, 1, {"noise": 0.0})
+    source = to_the_end(strong)[-1]
+    strong.save(tmp_path / "saved")
+    weak = TrialRuns(trainer, asked, 2, {"noise": 1.0})
+    weak.restore(tmp_path / "saved")
+    (last,) = to_the_end(weak)
+    assert (last.score, last.env_steps, last.run_id) == (source.score, STEPS, f"{asked.search_id}-02")
+    assert trainer.run(last.run_id).state is State.FINISHED
+
+
 def test_the_same_trial_with_the_same_options_goes_on_with_its_own_run(trainer, tmp_path):
     asked = plan(toy(10**9, iteration_s=0.001), decision_steps=1000)
     asked = asked.model_copy(update={"config": _longer(asked, 20_000)})

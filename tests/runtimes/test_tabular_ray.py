@@ -75,7 +75,7 @@ def test_actors_learn_what_threads_learn_to_the_last_bit(training, tmp_path):
     assert training.episodes == threads.episodes
     assert same(training, threads)
     wrong = RayTraining(GAME, "q_learning", OPTIONS, 7, actors=ACTORS + 1, merge_every=EVERY)
-    with pytest.raises(InputError, match=f"written by {ACTORS} learners.*num_workers={ACTORS}"):
+    with pytest.raises(InputError, match=f"written by {ACTORS} learners.*--num-workers {ACTORS}"):
         wrong.restore(tmp_path, 0)
     wrong.close()
 

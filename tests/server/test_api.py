@@ -153,9 +153,31 @@ def test_verbs_that_do_not_fit_the_state_conflict(api: TestClient) -> None:
         answer = api.post(f"/runs/{run_id}/{verb}")
         assert answer.status_code == 409
         assert "queued" in answer.json()["error"]
+    assert api.post(f"/runs/{run_id}/resume", json={"resources": {"num_workers": 2}}).status_code == 409
     assert api.post(f"/runs/{run_id}/stop").json()["state"] == "stopped"
     assert api.delete(f"/runs/{run_id}").status_code == 204
     assert api.get(f"/runs/{run_id}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("resources", "status", "text"),
+    [
+        ({"num_worker": 2}, 400, "Did you mean 'resources.num_workers'?"),
+        ({"num_workers": 0}, 400, "resources.num_workers"),
+        ({"num_gpus": 99}, 400, "This run could never start: it asks for 99 GPUs"),
+        ({"ray_address": "elsewhere:6379"}, 403, "resources.ray_address: elsewhere:6379"),
+        ([], 422, "resources"),
+    ],
+)
+def test_resources_that_a_run_cannot_go_on_with_are_refused(
+    api: TestClient, resources: object, status: int, text: str
+) -> None:
+    run_id = api.post("/runs", json=toy()).json()["run_id"]
+    api.post(f"/runs/{run_id}/stop")
+    before = api.get(f"/runs/{run_id}").json()
+    answer = api.post(f"/runs/{run_id}/resume", json={"resources": resources})
+    assert (answer.status_code, text in answer.json()["error"]) == (status, True), answer.text
+    assert api.get(f"/runs/{run_id}").json() == before
 
 
 def test_the_life_of_a_run(working: TestClient) -> None:
@@ -177,6 +199,10 @@ def test_the_life_of_a_run(working: TestClient) -> None:
     shown = working.get(f"/runs/{run_id}").json()
     assert shown["reason"] == "asked to stop"
     assert shown["checkpoints"][-1]["env_steps"] == shown["env_steps"]
+    resumed = working.post(f"/runs/{run_id}/resume", json={"resources": {"num_workers": 2}}).json()
+    assert (len(resumed["attempts"]), resumed["config"]["resources"]["num_workers"]) == (2, 2)
+    working.post(f"/runs/{run_id}/stop", params={"patience_s": 5})
+    eventually(lambda: state() == "stopped", "the second stop")
 
     part = working.get(f"/runs/{run_id}/metrics", params={"after_seq": 3, "limit": 5}).json()
     assert [event["seq"] for event in part["events"]] == [4, 5, 6, 7, 8]

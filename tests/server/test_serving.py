@@ -157,8 +157,9 @@ def test_a_run_that_others_started_is_left_alone(home: Path) -> None:
     run = trainer.submit(toy(iterations=100_000, iteration_s=0.01))
     dispatcher = Dispatcher(trainer, LIMITS)
     assert dispatcher.dispatch() == []
+    other = trainer.submit(toy(), start=False)
     with pytest.raises(NoRoomError, match="does not fit beside the 1 that run now"):
-        Dispatcher(trainer, ONE_AT_A_TIME).check_room(trainer.submit(toy(), start=False).folder)
+        Dispatcher(trainer, ONE_AT_A_TIME).check_room(other.folder, other.config)
     run.stop()
 
 

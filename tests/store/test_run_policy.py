@@ -185,7 +185,7 @@ def test_a_damaged_checkpoint_is_passed_over_aloud(run, caplog):
 @pytest.fixture
 def imported(store, run, tmp_path):
     """A run of ours that went out and came back: nobody knows what happened to it there."""
-    write(run, 100, pickles=True)
+    write(run, 100, worker="unpickler", pickles=True)
     return import_run(store, archive_run(run, tmp_path / "a.tar.gz"))
 
 
@@ -248,7 +248,8 @@ def test_a_manifest_that_denies_its_pickles_is_not_believed(store, run, tmp_path
         load(f"run:{gift.run_id}")
 
 
-def test_imported_checkpoints_of_a_worker_that_never_unpickles_need_no_trust(store, run, tmp_path):
-    write(run, 100, pickles=False)
+@pytest.mark.parametrize("pickles", [False, True])  # True: beside what plays, in files that only going on reads
+def test_imported_checkpoints_of_a_worker_that_plays_without_pickles_need_no_trust(store, run, tmp_path, pickles):
+    write(run, 100, pickles=pickles)
     gift = import_run(store, archive_run(run, tmp_path / "a.tar.gz"))
     assert load(f"run:{gift.run_id}").made_from[0] == 100

@@ -76,6 +76,13 @@ def test_a_detached_run_is_paused_resumed_saved_and_stopped(mosaic, tmp_path):
     refused = mosaic("runs", "pause", run)
     assert refused.code == 2
     assert "stopped" in refused.err
+    assert mosaic("runs", "resume", run, "--num-workers", "0").code == 2
+    assert mosaic("runs", "resume", run, "--num-workers", "3").code == 0
+    assert json.loads(mosaic("runs", "show", run, "--json").out)["config"]["resources"]["num_workers"] == 3
+    refused = mosaic("runs", "resume", run, "--num-workers", "4")
+    assert refused.code == 2
+    assert "keeps its resources for as long as it lives" in " ".join(refused.err.split())
+    mosaic("runs", "stop", run)
 
 
 def test_ctrl_c_stops_and_saves(tmp_path):

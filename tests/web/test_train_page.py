@@ -134,6 +134,7 @@ def test_every_option_of_every_worker_has_a_field_that_keeps_its_default() -> No
 def test_fields_say_their_bounds_units_and_choices() -> None:
     fields = {field.name: field for field in fields_of(ResourcesConfig)}
     assert (fields["num_workers"].bounds, fields["num_workers"].widget) == ("1 to 10,000", "text")
+    assert (fields["num_workers"].nothing, from_text(fields["num_workers"], "")) == ("auto", None)
     assert (fields["max_wall_s"].unit, fields["max_wall_s"].title) == ("s", "Max wall")
     assert fields["runtime"].choices == ("single", "parallel", "ray", "mpi")
     assert fields["runtime"].nothing == "auto"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -10,10 +10,15 @@ from mosaic.config.section import Section
 from mosaic.config.values import MosaicPicks, Reference
 
 Runtime = Literal["single", "parallel", "ray", "mpi"]
+WorkerCount: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
+
+USUAL_WORKERS = 2
 
 
 class ResourcesConfig(Section):
-    num_workers: int = Field(2, ge=1, le=10_000, description="Env runners that gather experience side by side.")
+    num_workers: Annotated[WorkerCount | None, MosaicPicks] = Field(
+        None, description="Env runners that gather experience side by side; None lets Mosaic pick: 2, or what fits."
+    )
     num_gpus: float = Field(0.0, ge=0.0, le=1024.0, description="GPUs for learning; a part of one is possible.")
     num_cpus: int = Field(1, ge=1, le=10_000, description="CPU cores for each env runner.")
     runtime: Annotated[Runtime | None, MosaicPicks] = Field(
@@ -28,6 +33,11 @@ class ResourcesConfig(Section):
     max_memory_mb: int | None = Field(
         None, ge=1, le=10**9, description="Megabytes of memory of all its processes above which the run is stopped."
     )
+
+    @property
+    def workers(self) -> int:
+        """As many as were asked for, or else as many as fit most machines."""
+        return USUAL_WORKERS if self.num_workers is None else self.num_workers
 
     @model_validator(mode="after")
     def _address_needs_ray(self) -> Self:

@@ -93,4 +93,5 @@ def _auto_is_none(value: object) -> object:
 Steps: TypeAlias = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 FreeOptions: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain)]
+SHAPES_CHECKPOINTS = "shapes checkpoints"  # on an option with another value of which no run goes on from a checkpoint
 MosaicPicks = BeforeValidator(_auto_is_none)  # on a setting whose None means that Mosaic chooses: `auto` says the same

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from mosaic.config.section import Section
+from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.models.architecture import Activation
 
 
@@ -35,7 +36,9 @@ class DqnOptions(Section):
     double_q: bool = Field(
         False, description="Double DQN: the net chooses the next action, the target net says what it is worth."
     )
-    hidden: tuple[int, ...] = Field((64, 64), min_length=1, max_length=8, description="Widths of the hidden layers.")
+    hidden: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
+        (64, 64), min_length=1, max_length=8, description="Widths of the hidden layers."
+    )
     activation: Activation = Field("relu", description="Between the layers.")
     env_processes: int = Field(
         0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: in this process."

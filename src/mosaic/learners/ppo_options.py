@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mosaic.config.section import Section
-from mosaic.config.values import Reference
+from mosaic.config.values import SHAPES_CHECKPOINTS, Reference
 from mosaic.learners.league import Sampling
 from mosaic.models.architecture import Activation, Memory
 
@@ -39,20 +39,30 @@ class PpoOptions(Section):
     normalize_advantage: bool = Field(True, description="Advantages of a minibatch get mean 0 and deviation 1.")
     normalize_observations: bool = Field(False, description="By running mean and deviation; saved with the policy.")
     normalize_rewards: bool = Field(False, description="By the running deviation of the discounted return.")
-    hidden: tuple[int, ...] = Field((64, 64), min_length=1, max_length=8, description="Widths of the hidden layers.")
-    critic_hidden: tuple[int, ...] | None = Field(None, description="Of the value net; None: the same.")
+    hidden: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
+        (64, 64), min_length=1, max_length=8, description="Widths of the hidden layers."
+    )
+    critic_hidden: Annotated[tuple[int, ...] | None, SHAPES_CHECKPOINTS] = Field(
+        None, description="Of the value net; None: the same."
+    )
     activation: Activation = Field("tanh", description="Between the layers.")
-    share_layers: bool = Field(False, description="One net for policy and value (faster), or two.")
+    share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="One net for policy and value (faster), or two."
+    )
     log_std_init: float = Field(0.0, ge=-20, le=2, description="Log of the deviation of continuous actions at first.")
-    engine: Literal["auto", "fused", "torch"] = Field(
+    engine: Annotated[Literal["auto", "fused", "torch"], SHAPES_CHECKPOINTS] = Field(
         "auto", description="fused: compiled, plain nets, fastest on a CPU; torch: pictures, memory, CUDA."
     )
-    threads: int | None = Field(
+    threads: Annotated[int | None, SHAPES_CHECKPOINTS] = Field(
         None, ge=1, le=256, description="Learners side by side that average their weights; None lets Mosaic pick."
     )
-    memory: Memory | None = Field(None, description="Recurrent layer (torch engine).")
-    memory_size: int = Field(64, ge=1, le=4096, description="Width of the recurrent layer.")
-    network: Reference | None = Field(None, description="python:MODULE:FACTORY of an own torch network.")
+    memory: Annotated[Memory | None, SHAPES_CHECKPOINTS] = Field(None, description="Recurrent layer (torch engine).")
+    memory_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        64, ge=1, le=4096, description="Width of the recurrent layer."
+    )
+    network: Annotated[Reference | None, SHAPES_CHECKPOINTS] = Field(
+        None, description="python:MODULE:FACTORY of an own torch network."
+    )
     extra_loss: Reference | None = Field(None, description="python:MODULE:FUNCTION added to the loss (torch engine).")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Of the torch engine.")
     compile: bool = Field(False, description="torch.compile the network (torch engine; takes a while at the start).")
@@ -60,7 +70,9 @@ class PpoOptions(Section):
         0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: in this process."
     )
     league_size: int = Field(20, ge=2, le=1000, description="Self-play: snapshots that are kept.")
-    league_places: int = Field(4, ge=1, le=64, description="Self-play: opponents that play at the same time.")
+    league_places: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        4, ge=1, le=64, description="Self-play: opponents that play at the same time."
+    )
     league_sampling: Sampling = Field(
         "uniform", description="Self-play: which snapshots play: uniform, latest, or prioritised (those who win more)."
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
@@ -75,8 +75,12 @@ class Run:
             raise InputError(f"The run {self.id} is {record.state}, not queued. {_advice(self.id, record.state)}")
         start_attempt(self.folder, 1)
 
-    def stop(self, patience_s: float = DEFAULT_PATIENCE_S, reason: str = "asked to stop", *, wait: bool = True) -> None:
-        """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
+    def stop(self, patience_s: float | None = None, reason: str = "asked to stop", *, wait: bool = True) -> None:
+        """Whatever the run is doing, it ends: saved if it can within the patience, by force if not.
+
+        `patience_s`: None is what the worker says it needs.
+        """
+        patience_s = self._patience_s() if patience_s is None else patience_s
         record = self.record()
         if record.state is State.QUEUED and not self._cancel(reason):  # somebody is starting it right now
             wait_until(self.folder, self._is_decided, _ANSWER_WITHIN_S)
@@ -102,15 +106,26 @@ class Run:
         if wait:
             self._await(lambda record: record.state is State.PAUSED, "pause", timeout_s)
 
-    def resume(self, timeout_s: float = _ANSWER_WITHIN_S) -> None:
-        """Goes on after a pause; after an end, with a new attempt from the last good checkpoint."""
+    def resume(self, timeout_s: float = _ANSWER_WITHIN_S, *, resources: Mapping[str, Any] | None = None) -> None:
+        """Goes on after a pause; after an end, with a new attempt from the last good checkpoint.
+
+        `resources`: settings of that section, such as {"num_workers": 4}, that the new attempt and those after it use.
+        """
         record = self.record()
         match record.state:
+            case state if resources and state in LIVE:
+                raise InputError(
+                    f"The run {self.id} is {state}, and keeps its resources for as long as it lives. "
+                    f"Stop it, then resume it with others: mosaic runs stop {self.id}"
+                )
             case State.PAUSED:
                 self._order("resume")
                 self._await(lambda record: record.state is State.RUNNING, "resume", timeout_s)
             case State.STOPPED | State.FAILED | State.LOST:
                 self._check_resumable()
+                wait_until(self.folder, self._is_let_go, timeout_s)
+                if resources:
+                    self._change_resources(record, resources)
                 start_attempt(self.folder, len(record.attempts) + 1)
             case state:
                 raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
@@ -136,6 +151,15 @@ class Run:
                 if monotonic() >= deadline_s:
                     raise self._too_long("save", timeout_s)
                 doze(record)
+
+    def _patience_s(self) -> float:
+        from mosaic.workers.registry import load_worker
+
+        worker = self.config.training.worker
+        try:
+            return DEFAULT_PATIENCE_S if worker is None else load_worker(worker).info.patience_s
+        except MosaicError:  # a plug-in that is gone or broken: its run must still be stopped
+            return DEFAULT_PATIENCE_S
 
     def _saved(self, path: Path) -> Checkpoint:
         """A worker that saves very often may have dropped it by now, for newer ones."""
@@ -227,6 +251,10 @@ class Run:
     def _is_decided(self, record: RunState) -> bool:
         return record.state is not State.QUEUED or not held(self.folder)
 
+    def _is_let_go(self, record: RunState) -> bool:
+        """A supervisor writes the end down a moment before it is gone."""
+        return record.state in LIVE or not held(self.folder)
+
     def _cancel(self, reason: str) -> bool:
         """Ends a run that nobody started, which needs no supervisor. False if somebody has it."""
         with RunLock(self.folder) as lock:
@@ -245,6 +273,11 @@ class Run:
         with RunLock(self.folder) as lock:
             if lock.try_acquire():
                 end_leftovers(self.folder, self.record())
+
+    def _change_resources(self, record: RunState, changes: Mapping[str, Any]) -> None:
+        from mosaic.runs.other_resources import change_resources
+
+        change_resources(self.folder, record, changes)
 
     def _check_resumable(self) -> None:
         from mosaic.workers.registry import load_worker

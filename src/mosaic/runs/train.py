@@ -8,6 +8,7 @@ from typing import Any
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
+from mosaic.core.ctrl_c import ctrl_c_kept
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import EnvID
 from mosaic.runs.run import Run
@@ -49,8 +50,9 @@ def train(
     config = _with(_config(asked), training, {"seed": seed, "name": name})
     run = Trainer(home).submit(config, start=False)
     try:
-        run.start()
-        state = run.wait()
+        with ctrl_c_kept():
+            run.start()
+            state = run.wait()
     except KeyboardInterrupt:
         run.stop(reason="Ctrl-C")
         raise

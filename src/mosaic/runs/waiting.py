@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from time import monotonic
 
+from mosaic.core.ctrl_c import raise_if_pressed
 from mosaic.runs.processes import is_alive, wait_gone
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held
@@ -34,6 +35,7 @@ def has_ended(folder: RunFolder, record: RunState) -> bool:
 
 def doze(record: RunState) -> None:
     """A moment, cut short by the end of the run: the file of another process must be looked at again and again."""
+    raise_if_pressed()
     supervisor = record.attempts[-1].supervisor if record.attempts else None
     if supervisor is None or record.state in ENDED:
         time.sleep(_LOOK_EVERY_S)

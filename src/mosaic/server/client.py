@@ -20,7 +20,6 @@ from websockets.sync.client import ClientConnection, connect, unix_connect
 from mosaic.config.loading import dump_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
-from mosaic.runs.ladder import DEFAULT_PATIENCE_S
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.address import check_url, find_token
 from mosaic.server.answers import (
@@ -193,17 +192,19 @@ class RemoteRun:
     def show(self) -> RunDetails:
         return self._ask(RunDetails, "GET", "")
 
-    def stop(self, patience_s: float = DEFAULT_PATIENCE_S, *, wait: bool = True) -> None:
+    def stop(self, patience_s: float | None = None, *, wait: bool = True) -> None:
         """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
-        self._ask(RunDetails, "POST", "/stop", params={"patience_s": patience_s})
+        said = {} if patience_s is None else {"patience_s": patience_s}
+        self._ask(RunDetails, "POST", "/stop", params=said)
         if wait:
             self.wait()
 
     def pause(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/pause")
 
-    def resume(self) -> RunDetails:
-        return self._ask(RunDetails, "POST", "/resume")
+    def resume(self, *, resources: Mapping[str, Any] | None = None) -> RunDetails:
+        """`resources`: settings of that section that a run which has ended goes on with."""
+        return self._ask(RunDetails, "POST", "/resume", json={"resources": dict(resources or {})})
 
     def checkpoint(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/checkpoint")

@@ -32,7 +32,7 @@ class Dispatcher:
 
     def __init__(self, trainer: Trainer, limits: Limits, retries: int = 0) -> None:
         self._trainer, self._store, self._limits, self._retries = trainer, trainer.store, limits, retries
-        self._configs: dict[str, RunConfig] = {}
+        self._configs: dict[str, tuple[int, RunConfig]] = {}  # with the file's time: a run may go on with another
         self._seen: set[str] = set()  # runs that lived under our eyes: only these are tried again
         self._stuck: dict[str, str] = {}
         self._noted: set[str] = set()
@@ -58,9 +58,9 @@ class Dispatcher:
         """Queued runs that could not be started, and why."""
         return dict(self._stuck)
 
-    def check_room(self, folder: RunFolder) -> None:
-        """Raises unless the run fits beside those that run now."""
-        demand = self._demand(folder.run_id, 0.0, "")
+    def check_room(self, folder: RunFolder, config: RunConfig) -> None:
+        """Raises unless the run, with this configuration, fits beside those that run now."""
+        demand = demand_of(config, folder.run_id)
         running = [self._of(run) for run in self._store.index.list(states=LIVE) if run.run_id != folder.run_id]
         if demand.run_id not in choose([demand], running, self._limits):
             raise NoRoomError(
@@ -87,7 +87,7 @@ class Dispatcher:
         running = [run for run in runs if run.state in LIVE]
         self._seen.update(run.run_id for run in running)
         waiting = [run for run in runs if run.run_id not in self._stuck and self._waits(run)]
-        self._configs = {run.run_id: self._config(run.run_id) for run in (*running, *waiting)}
+        self._configs = {run.run_id: self._read(run.run_id) for run in (*running, *waiting)}
         chosen = choose(map(self._of, waiting), map(self._of, running), self._limits)
         return [run_id for run_id in chosen if self._started(run_id)]
 
@@ -122,13 +122,12 @@ class Dispatcher:
         return True
 
     def _of(self, run: RunSummary) -> Demand:
-        return self._demand(run.run_id, run.queued_at, run.group)
+        return demand_of(self._read(run.run_id)[1], run.run_id, run.queued_at, run.group)
 
-    def _demand(self, run_id: str, queued_at: float, group: str) -> Demand:
-        return demand_of(self._config(run_id), run_id, queued_at, group)
-
-    def _config(self, run_id: str) -> RunConfig:
-        return self._configs.get(run_id) or self._store.folder(run_id).read_config()
+    def _read(self, run_id: str) -> tuple[int, RunConfig]:
+        folder = self._store.folder(run_id)
+        written_ns, known = folder.config.stat().st_mtime_ns, self._configs.get(run_id)
+        return known if known is not None and known[0] == written_ns else (written_ns, folder.read_config())
 
     def _record(self, run_id: str) -> RunState:
         return read_state(self._store.folder(run_id))

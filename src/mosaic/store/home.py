@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
 from functools import cached_property
 from pathlib import Path
 
-from mosaic.config.loading import dump_run_config
 from mosaic.config.run import RunConfig, check_run_id
 from mosaic.core.errors import InputError
-from mosaic.store.atomic import write_atomic
 from mosaic.store.index import Index
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_ids import new_run_id
@@ -55,7 +52,7 @@ class Store:
         now = time.time() if now is None else now
         self.index.prepare()
         with staged(self.runs) as made:
-            write_atomic(made.folder.config, json.dumps(dump_run_config(config), indent=1) + "\n")
+            made.folder.write_config(config)
             while True:
                 run_id = config.run_id or new_run_id(config.environment.id, now, secrets.randbelow)
                 state = RunState(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
-        return self.path / "config.json"  # exactly what was asked
+        return self.path / "config.json"  # what was asked, with the resources of the newest attempt
 
     @property
     def state(self) -> Path:
@@ -82,3 +83,10 @@ class RunFolder:
         from mosaic.config.loading import load_run_config  # late: a supervisor starts its worker first
 
         return load_run_config(self.config)
+
+    def write_config(self, config: RunConfig) -> None:
+        """Only whoever makes the run, or holds its lock, may write."""
+        from mosaic.config.loading import dump_run_config
+        from mosaic.store.atomic import write_atomic
+
+        write_atomic(self.config, json.dumps(dump_run_config(config), indent=1) + "\n")

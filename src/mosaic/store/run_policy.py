@@ -69,8 +69,9 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
             f"Run '{checkpoint.run.run_id}' was trained by the worker '{name}', whose policies cannot play: "
             "it makes no controllers."
         )
-    # What the manifest says may be forged; only the worker's own word that it never unpickles counts.
-    if checkpoint.manifest.pickles or getattr(worker, "loads_pickles", True):
+    # What the manifest says may be forged, and its pickles may be files that only going on reads: the worker's own word
+    # that playing unpickles nothing is what counts.
+    if getattr(worker, "loads_pickles", True):
         require_trust(checkpoint, trust)
     return cast(PolicyController, worker.controller(checkpoint, policy, request))
 

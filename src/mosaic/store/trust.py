@@ -16,7 +16,7 @@ def trust_given() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
-def require_trust(checkpoint: Checkpoint, trust: bool) -> None:
+def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = f"add --trust (or set {VARIABLE}=1)") -> None:
     """To be called before anything is unpickled: a pickle runs whatever code its writer put in."""
     if trust or checkpoint.trusted(Store(checkpoint.run.home)):
         return
@@ -24,5 +24,5 @@ def require_trust(checkpoint: Checkpoint, trust: bool) -> None:
     why = "it was imported" if run.is_imported() else "no run of this store wrote it as it is now"
     raise TrustError(
         f"The checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps holds pickles, which run code when "
-        f"they are loaded, and {why}. If you trust whoever made it, add --trust (or set {VARIABLE}=1)."
+        f"they are loaded, and {why}. If you trust whoever made it, {advice}."
     )

@@ -57,6 +57,9 @@ class MetricEvent(TypedDict, total=False):
     time_split: TimeSplit
     policies: dict[str, PolicyMetrics]
     custom_metrics: dict[str, Any]
+    # kind "started"
+    num_workers: int | None
+    ray_address: str | None
     # kind "resumed"
     from_env_steps: int | None
     # kind "alert"

@@ -39,6 +39,7 @@ class WorkerCapabilities(BaseModel):
     checkpoints: bool = False
     seeds: bool = Field(False, description="The same seed gives the same metrics.")
     gpu: bool = False
+    patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after it was asked to stop.")
 
 
 class Worker(Protocol):
@@ -61,7 +62,8 @@ class ChecksRuns(Protocol):
 class MakesPolicies(Protocol):
     """A worker whose checkpoints can play: what `run:` policies ask for.
 
-    One that never unpickles anything may say `loads_pickles = False`: imported checkpoints then play without --trust.
+    One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
+    without --trust. A worker that unpickles to go on calls `mosaic.store.trust.require_trust` before it does.
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

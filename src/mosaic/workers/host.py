@@ -112,7 +112,8 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
 def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     """Between its first and its last event; their times are what `mosaic train` reports."""
     begun = perf_counter()
-    writer.report(kind="started")
+    resources = context.config.resources  # they may be others than those of earlier attempts
+    writer.report(kind="started", num_workers=resources.num_workers, ray_address=resources.ray_address)
     finished = False
     try:
         worker.run(context)

@@ -10,12 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import BaseModel, Field
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
@@ -53,19 +54,19 @@ class TabularWorkerOptions(TabularOptions):
     opponent: Literal["self", "random"] = Field(
         "self", description="In turn-based games: who plays the other seat while the table learns."
     )
-    tables: Literal["one", "two"] = Field(
+    tables: Annotated[Literal["one", "two"], SHAPES_CHECKPOINTS] = Field(
         "one", description="In self-play: one table that both seats share, or one for each seat."
     )
     report_every_steps: int | None = Field(
         None, ge=1, description="Agent steps between two metric events; None: about fifty events in all."
     )
-    bins: int | list[int | str] | None = Field(
+    bins: Annotated[int | list[int | str] | None, SHAPES_CHECKPOINTS] = Field(
         None, description="How Box observations are cut: 8, or one entry per number such as [8, '8@-3..3']."
     )
     merge_every_steps: int = Field(
         1_000_000, ge=1, description="Agent steps of each learner between two merges (runtimes parallel, ray and mpi)."
     )
-    table: Literal["dense", "hashed"] | None = Field(
+    table: Annotated[Literal["dense", "hashed"] | None, SHAPES_CHECKPOINTS] = Field(
         None,
         description="A row for every state, or one for each state that is met (hashed); None: dense where it fits.",
     )
@@ -235,7 +236,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         return TwinTraining(twin, algorithm, options, seed, options.opponent)
 
     if config.resources.runtime == "parallel":
-        threads = max(1, min(config.resources.num_workers, _cores()))
+        threads = max(1, min(config.resources.workers, _cores()))
         print(f"{algorithm} on the compiled twin of {config.environment.id}, {threads} threads")
         return ParallelTraining(make, threads, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
@@ -31,7 +33,7 @@ def make_spread_training(
     start_ray: StartRay,
 ) -> SpreadTraining:
     """With the runtime mpi or ray."""
-    resources, number = config.resources, config.resources.num_workers
+    resources, number = config.resources, spread_over(config.resources)
     what = f"{algorithm} on the compiled twin of {config.environment.id}"
     if resources.runtime == "mpi":
         from mosaic.runtimes.tabular_mpi import MpiTraining
@@ -45,6 +47,13 @@ def make_spread_training(
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
     start_ray(number, resources.ray_address)
     return RayTraining(twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every)
+
+
+def spread_over(resources: ResourcesConfig) -> int:
+    """How many ranks or actors. Where nobody says, no more than this machine has cores, if it is this machine's."""
+    if resources.num_workers is not None or resources.ray_address is not None:
+        return resources.workers
+    return min(resources.workers, len(os.sched_getaffinity(0)))
 
 
 def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:

@@ -13,7 +13,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
 from mosaic.workers.tabular_hashed import check_hashed, is_hashed
 from mosaic.workers.tabular_played import plan_tables
-from mosaic.workers.tabular_spread import check_mpi_mode
+from mosaic.workers.tabular_spread import check_mpi_mode, spread_over
 
 if TYPE_CHECKING:
     from mosaic.workers.tabular import TabularWorkerOptions
@@ -81,7 +81,7 @@ def _check_runtime(config: RunConfig) -> None:
 
     if config.resources.runtime == "mpi":
         mpi.check_installed()
-        if config.resources.num_workers > 1:
+        if spread_over(config.resources) > 1:
             mpi.mpiexec_path()
     elif config.resources.runtime == "ray":
         ray.check_installed()

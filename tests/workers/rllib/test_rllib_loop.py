@@ -12,13 +12,18 @@ from rllib_setups import SMALL
 
 from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError
+from mosaic.envs.catalog import make_env
+from mosaic.policies.registry import load_policy
+from mosaic.store.archive import archive_run
 from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.errors import TrustError
 from mosaic.store.home import Store
+from mosaic.store.importing import import_run
 from mosaic.telemetry.reader import read_events
 from mosaic.telemetry.writer import EventWriter
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
-from mosaic.workers.rllib.loop import Training, built, iterate, prepare
+from mosaic.workers.rllib.loop import Training, built, iterate, prepare, train
 from mosaic.workers.rllib.options import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("ray")
@@ -165,7 +170,9 @@ def test_checkpoints_and_evaluations_come_when_they_are_due(tmp_path):
 def test_about_two_hundred_events_however_short_the_iterations_are(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=600, params={"report_every_steps": 300})
     life.run()
-    assert len(life.events("iteration")) == 2
+    first, *others = (event["env_steps"] for event in life.events("iteration"))
+    assert first < 300  # at once
+    assert len(others) == 2
 
 
 def test_what_rllib_refuses_is_told_as_what_was_asked(tmp_path):
@@ -206,3 +213,32 @@ def test_several_policies_learn_side_by_side(tmp_path):
     training = life.run()
     assert set(training.setup.modules) == {"adversary", "agent"}
     assert set(find_checkpoint(life.folder).manifest.policies) == {"adversary", "agent"}
+
+
+def test_an_imported_run_plays_without_pickles_and_goes_on_only_with_trust(tmp_path, monkeypatch):
+    life = Life(tmp_path / "theirs", "gym/CartPole-v1", "ppo", steps=100)
+    life.run()
+    ours = Store(tmp_path / "ours")
+    gift = import_run(ours, archive_run(life.folder, tmp_path / "gift.tar.gz"))
+    monkeypatch.setenv("MOSAIC_HOME", str(ours.home))
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+
+    def refuse(*given: Any, **also: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    with monkeypatch.context() as without:
+        without.setattr("pickle.load", refuse)
+        without.setattr("pickle.loads", refuse)
+        env = make_env(life.config.environment)
+        player = load_policy(f"run:{gift.run_id}", env.spec)
+        player.begin(("agent_0",), 0)
+        assert player.act(env.reset(0))["agent_0"] in (0, 1)
+        env.close()
+
+    found = find_checkpoint(gift)
+    options = OPTIONS["ppo"].model_validate(life.config.training.params)
+    with EventWriter(gift.metrics, 2) as writer:
+        context = WorkerContext(life.config, options, gift, writer, Inbox(), found)
+        text = rf"holds pickles.* it was imported\. If .*, type: MOSAIC_TRUST=1 mosaic runs resume {gift.run_id}\.$"
+        with pytest.raises(TrustError, match=text):
+            train(context)

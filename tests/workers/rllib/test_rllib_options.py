@@ -90,7 +90,7 @@ def _configured(tmp_path: Any, algorithm: str, params: dict[str, Any]) -> Any:
     env = "gym/Pendulum-v1" if algorithm in CONTINUOUS else "gym/CartPole-v1"
     setup = make_setup(tmp_path, env, algorithm)
     options = OPTIONS[algorithm].model_validate(params)
-    asked = asked_for(setup.config.resources, options, apart=False, stored=False)
+    asked = asked_for(setup.config.resources, options, apart=False)
     placement = place(asked, Machine(cpus=64, gpus=8))
     return configure(replace(setup, options=options, placement=placement))
 
@@ -183,7 +183,7 @@ def test_what_rllib_would_refuse_later_is_refused_at_once(algorithm, params, sai
 
 def test_several_gpus_become_several_learners_in_the_configuration(tmp_path):
     setup = make_setup(tmp_path, "gym/CartPole-v1", "ppo", resources={"num_gpus": 2, "num_workers": 4, "num_cpus": 2})
-    asked = asked_for(setup.config.resources, setup.options, apart=False, stored=False)
+    asked = asked_for(setup.config.resources, setup.options, apart=False)
     config = configure(replace(setup, placement=place(asked, Machine(cpus=16, gpus=2))))
     config.validate()
     assert (config.num_learners, config.num_gpus_per_learner) == (2, 1.0)
@@ -192,7 +192,7 @@ def test_several_gpus_become_several_learners_in_the_configuration(tmp_path):
 
 def test_part_of_a_gpu_stays_a_part_in_the_configuration(tmp_path):
     setup = make_setup(tmp_path, "gym/CartPole-v1", "impala", resources={"num_gpus": 0.5})
-    asked = asked_for(setup.config.resources, setup.options, apart=True, stored=False)
+    asked = asked_for(setup.config.resources, setup.options, apart=True)
     config = configure(replace(setup, placement=place(asked, Machine(cpus=16, gpus=1))))
     assert (config.num_learners, config.num_gpus_per_learner) == (1, 0.5)
 

@@ -12,7 +12,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.options import ImpalaOptions, PpoOptions
-from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
+from mosaic.workers.rllib.resources import Asked, Machine, asked_for, check_said_once, place, this_machine
 
 USUAL = Asked(2, 1, 0.0, None, None, 0.0, 0, apart=False, firm=False)
 
@@ -100,32 +100,48 @@ def _resources(**said):
     return ResourcesConfig.model_validate(said)
 
 
-def test_before_a_run_exists_every_field_tells_whether_it_was_said():
-    assert not asked_for(_resources(), PpoOptions(), apart=False, stored=False).firm
-    assert asked_for(_resources(num_workers=2), PpoOptions(), apart=False, stored=False).firm
+def _stored(resources):
+    """As a run folder keeps them, with every default written out."""
+    asked = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}, "resources": resources})
+    return parse_run_config(dump_run_config(asked)).resources
 
 
-def test_in_a_run_folder_only_what_differs_from_the_defaults_was_surely_said():
-    document = {"environment": {"env_id": "gym/CartPole-v1"}, "resources": {"num_gpus": 1}}
-    stored = parse_run_config(dump_run_config(parse_run_config(document))).resources
-    assert "num_workers" in stored.model_fields_set
-    assert not asked_for(stored, PpoOptions(), apart=False, stored=True).firm
-    larger = stored.model_copy(update={"num_workers": 3})
-    assert asked_for(larger, PpoOptions(), apart=False, stored=True).firm
+@pytest.mark.parametrize("said", [{}, {"num_gpus": 1}, {"num_workers": "auto"}, {"num_workers": None}])
+def test_in_a_run_folder_too_nobody_said_how_many(said):
+    asked = asked_for(_stored(said), PpoOptions(), apart=False)
+    assert (asked.runners, asked.firm) == (2, False)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_an_explicit_number_is_firm_before_a_run_and_in_it(number):
+    """Also where it is the one that Mosaic would pick."""
+    for resources in (_resources(num_workers=number), _stored({"num_workers": number})):
+        asked = asked_for(resources, PpoOptions(), apart=False)
+        assert (asked.runners, asked.firm) == (number, True)
+        assert place(asked, Machine(number, 0)).runners == number
+        with pytest.raises(InputError, match="cannot be placed: the Ray cluster at a:1 has"):
+            place(asked, Machine(number - 1, 0, "the Ray cluster at a:1"))
 
 
 def test_overrides_say_as_much_as_a_file():
     config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}}, ["resources.num_workers=2"])
-    assert asked_for(config.resources, PpoOptions(), apart=False, stored=False).firm
+    assert asked_for(config.resources, PpoOptions(), apart=False).firm
 
 
 def test_rllibs_own_name_for_runners_goes_first_and_is_firm():
-    asked = asked_for(_resources(), PpoOptions(num_env_runners=0), apart=False, stored=True)
+    asked = asked_for(_resources(), PpoOptions(num_env_runners=0), apart=False)
     assert (asked.runners, asked.firm) == (0, True)
 
 
+def test_two_numbers_of_runners_are_refused():
+    check_said_once(_resources(num_workers=2), PpoOptions(num_env_runners=2))
+    check_said_once(_resources(), PpoOptions(num_env_runners=0))
+    with pytest.raises(InputError, match=r"num_workers=2 and training\.params\.num_env_runners=1 both say .* Leave"):
+        check_said_once(_resources(num_workers=2), PpoOptions(num_env_runners=1))
+
+
 def test_aggregators_are_counted():
-    asked = asked_for(_resources(), ImpalaOptions(num_aggregator_actors_per_learner=2), apart=True, stored=False)
+    asked = asked_for(_resources(), ImpalaOptions(num_aggregator_actors_per_learner=2), apart=True)
     placed = place(asked, Machine(8, 0))
     assert placed.cpus == placed.runners + 1 + 2
 

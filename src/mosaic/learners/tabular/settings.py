@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from mosaic.config.section import Section
+from mosaic.config.values import SHAPES_CHECKPOINTS
 
 Algorithm: TypeAlias = Literal[
     "q_learning", "sarsa", "expected_sarsa", "double_q_learning", "q_lambda", "n_step_sarsa", "monte_carlo"
@@ -32,7 +33,7 @@ class TabularOptions(Section):
         0.0, ge=0, le=1, description="Floor of the schedule 'visits'; above 0 old experience is forgotten in the end."
     )
     discount_factor: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
-    exploration: Exploration = Field(
+    exploration: Annotated[Exploration, SHAPES_CHECKPOINTS] = Field(
         "epsilon_greedy",
         description="How actions are tried: epsilon_greedy, softmax (by temperature) or ucb (by visit counts).",
     )
@@ -52,7 +53,9 @@ class TabularOptions(Section):
     n_step: int = Field(
         4, ge=1, le=100_000, description="Rewards in a target before the table is asked (n_step_sarsa)."
     )
-    dtype: Literal["float32", "float64"] = Field("float32", description="Precision of the table.")
+    dtype: Annotated[Literal["float32", "float64"], SHAPES_CHECKPOINTS] = Field(
+        "float32", description="Precision of the table."
+    )
     table_engine: TableEngine = Field(
         "fused", description="Who computes: fused (compiled), numpy, or list (plain Python); all give the same numbers."
     )

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from mosaic.config.run import RunConfig
 from mosaic.config.section import Section
+from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.space import Space, parse_space
 from mosaic.store.run_ids import new_run_id
-from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.registry import load_worker, options_model, resolve
 
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
 Mode: TypeAlias = Literal["max", "min"]
@@ -124,7 +125,21 @@ def _check_population(plan: SearchPlan) -> None:
             f"The worker {worker} cannot go on from a checkpoint, which population-based training is made of. "
             "Type: --scheduler asha"
         )
+    _check_shapes(plan)
     if plan.settings.trials < 2:
         raise InputError("A population has at least 2 members. Type: --trials 4")
     if not plan.config.checkpoint.at_end:
         raise InputError("Population-based training needs what a run saves at its end: leave checkpoint.at_end true.")
+
+
+def _check_shapes(plan: SearchPlan) -> None:
+    """What a copied trial would fail of, in the middle of the search."""
+    training = plan.config.training
+    fields = options_model(load_worker(str(training.worker)), str(training.algorithm)).model_fields
+    for name, spec in plan.settings.search.items():
+        if SHAPES_CHECKPOINTS in fields[name].metadata:
+            raise InputError(
+                f"--search {name}={spec}: in population-based training a trial goes on from another one's checkpoint, "
+                f"which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
+                f"--set training.params.{name}=VALUE"
+            )

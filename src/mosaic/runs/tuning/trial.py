@@ -79,13 +79,16 @@ class TrialRuns:
         problem = damage(read_checkpoint(folder / _CHECKPOINT))
         if problem:
             raise TrialError(f"The checkpoint of the run {run.id} could not be copied: {problem}.")
-        (folder / _SOURCE).write_text(json.dumps({"run_id": run.id, "env_steps": checkpoint.env_steps}))
+        source = {"run_id": run.id, "env_steps": checkpoint.env_steps, "score": self._last[0] if self._last else None}
+        (folder / _SOURCE).write_text(json.dumps(source))
 
     def restore(self, folder: Path) -> None:
         """Go on from what `save` of this or of another trial wrote. Needs the folder only until it returns."""
         source = json.loads((folder / _SOURCE).read_text())
         self._known = int(source["env_steps"])
         self._due = self._known + self._plan.report_every_steps
+        if self._known >= self._plan.steps and source.get("score") is not None:
+            self._last = source["score"], self._known  # the copy has nothing left to train, and nothing to say itself
         self._follow(self._adopt(source["run_id"]) or self._new(folder / _CHECKPOINT))
 
     def end(self, reason: str) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
 from mosaic.config.documents import read_json
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
-from mosaic.runs.ladder import DEFAULT_PATIENCE_S, LONGEST_PATIENCE_S
+from mosaic.runs.ladder import LONGEST_PATIENCE_S
+from mosaic.runs.other_resources import with_resources
 from mosaic.server.answers import RunDetails, RunRow
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of
@@ -35,7 +36,18 @@ _CONFIG_BODY = {
 LONGEST_KEY = 255
 ANSWER_WITHIN_S = 30.0  # of a run that was told to do something
 Patience = Annotated[
-    float, Query(ge=0, le=LONGEST_PATIENCE_S, description="Seconds until a run that does not stop is killed.")
+    float | None,
+    Query(
+        ge=0,
+        le=LONGEST_PATIENCE_S,
+        description="Seconds until a run that does not stop is killed; left out: what its worker says it needs.",
+    ),
+]
+
+
+OtherResources = Annotated[
+    dict[str, Any] | None,
+    Body(embed=True, description="Settings of `resources` that the run goes on with; only once it has ended."),
 ]
 
 
@@ -87,7 +99,7 @@ def routes(desk: Desk) -> APIRouter:
         return details_of(desk.folder(ref))
 
     @router.post("/{ref}/stop")
-    def stop(ref: str, patience_s: Patience = DEFAULT_PATIENCE_S) -> RunDetails:
+    def stop(ref: str, patience_s: Patience = None) -> RunDetails:
         """Asks the run to save and stop; what does not stop within the patience is killed. Answers at once."""
         run = desk.run(ref)
         with _fitting_its_state():
@@ -103,15 +115,19 @@ def routes(desk: Desk) -> APIRouter:
         return details_of(run.folder)
 
     @router.post("/{ref}/resume")
-    def resume(ref: str) -> RunDetails:
-        """Lets a paused run go on, or starts a new attempt of one that ended."""
+    def resume(ref: str, resources: OtherResources = None) -> RunDetails:
+        """Lets a paused run go on, or starts a new attempt of one that ended, on other resources if some are named."""
         run = desk.run(ref)
+        config = with_resources(run.config, resources or {})
         if run.folder.is_imported():  # its configuration came from somewhere, as that of a request does
-            _refuse_programs(desk, run.config)
+            _refuse_programs(desk, config)
+        if resources:
+            _refuse_programs(desk, config, known=run.config)
+            _refuse_too_much(desk, config)
         if run.state in ENDED:
-            desk.dispatcher.check_room(run.folder)
+            desk.dispatcher.check_room(run.folder, config)
         with _fitting_its_state():
-            run.resume(ANSWER_WITHIN_S)
+            run.resume(ANSWER_WITHIN_S, resources=resources)
         return details_of(run.folder)
 
     @router.post("/{ref}/checkpoint")
@@ -149,14 +165,22 @@ def _acceptable(desk: Desk, body: bytes) -> RunConfig:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
     config = parse_run_config(document)
     _refuse_programs(desk, config)
-    problem = too_much(demand_of(config, ""), desk.settings.limits)
-    if problem is not None:
-        raise InputError(f"This run could never start: {problem}. Change 'resources'.")
+    _refuse_too_much(desk, config)
     return config
 
 
-def _refuse_programs(desk: Desk, config: RunConfig) -> None:
-    forms = [] if desk.settings.allow_programs else forbidden_forms(config, desk.store.home)
+def _refuse_too_much(desk: Desk, config: RunConfig) -> None:
+    problem = too_much(demand_of(config, ""), desk.settings.limits)
+    if problem is not None:
+        raise InputError(f"This run could never start: {problem}. Change 'resources'.")
+
+
+def _refuse_programs(desk: Desk, config: RunConfig, known: RunConfig | None = None) -> None:
+    """`known`: a run of this store; what it names already is no wish of the request."""
+    if desk.settings.allow_programs:
+        return
+    allowed = forbidden_forms(known, desk.store.home) if known is not None else []
+    forms = [form for form in forbidden_forms(config, desk.store.home) if form not in allowed]
     if forms:
         raise ForbiddenProgramsError(forms)
 

@@ -25,11 +25,11 @@ class PlacedRun(Protocol):
 
     def show(self) -> RunDetails: ...
 
-    def stop(self, patience_s: float, *, wait: bool = True) -> None: ...
+    def stop(self, patience_s: float | None = None, *, wait: bool = True) -> None: ...
 
     def pause(self) -> object: ...
 
-    def resume(self) -> object: ...
+    def resume(self, *, resources: Mapping[str, Any] | None = None) -> object: ...
 
     def checkpoint(self) -> object: ...
 
@@ -110,14 +110,14 @@ class _RunHere:
 
         return details_of(self._run.folder)
 
-    def stop(self, patience_s: float, *, wait: bool = True) -> None:
+    def stop(self, patience_s: float | None = None, *, wait: bool = True) -> None:
         self._run.stop(patience_s, wait=wait)
 
     def pause(self) -> None:
         self._run.pause()
 
-    def resume(self) -> None:
-        self._run.resume()
+    def resume(self, *, resources: Mapping[str, Any] | None = None) -> None:
+        self._run.resume(resources=resources)
 
     def checkpoint(self) -> None:
         self._run.checkpoint()

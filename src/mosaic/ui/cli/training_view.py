@@ -14,6 +14,7 @@ from rich.text import Text
 from mosaic.ui.cli.chart import chart
 
 _MOST_POINTS = 4000
+_WAITING = "waiting for the first iteration …"  # Ray alone takes ten seconds to start
 
 
 class TrainingView:
@@ -94,6 +95,10 @@ class TrainingView:
                 facts.append(f"{_duration((self.total_timesteps - steps) / speed)} left")
         if reward is not None:
             facts.append(f"reward {reward:.3f}")
+        elif not self._last:
+            facts.append(_WAITING)
+        elif self._last.get("note"):
+            facts.append(str(self._last["note"]))
         episodes = self._last.get("episodes_total")
         if episodes is not None:
             facts.append(f"{episodes:,} episodes")

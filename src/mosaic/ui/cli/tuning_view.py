@@ -68,7 +68,7 @@ def show_outcome(document: Mapping[str, Any]) -> None:
             "–" if trial[metric] is None else f"{trial[metric]:.4g}",
             short(trial["env_steps"]),
             trial["state"],
-            trial["run_id"] or "–",
+            (trial["run_id"] or "–").replace(document["search_id"], "…"),  # which the title says
         ]
         for trial in document["trials"]
     ]

@@ -12,6 +12,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.frames import RunnerCamera, returns_of, shows_frames, this_host
+from mosaic.workers.rllib.quiet import keep_quiet
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -46,6 +47,7 @@ class MosaicCallback(RLlibCallback):
 
     def __init__(self, *, facts: CallbackFacts) -> None:
         super().__init__()
+        keep_quiet()
         self._facts = facts
         self._agents = tuple(facts["policies"])
         self._camera: RunnerCamera | None = None

@@ -18,12 +18,14 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.casting import read_casting
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.store.trust import VARIABLE, require_trust, trust_given
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.rllib.episodes import alerts_of, records_of
 from mosaic.workers.rllib.metrics import Progress, fields, split
 from mosaic.workers.rllib.options import ASYNCHRONOUS, RllibOptions
+from mosaic.workers.rllib.quiet import keep_quiet
 from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
 from mosaic.workers.rllib.saving import load_state, save_state
 from mosaic.workers.rllib.setup import Setup
@@ -58,6 +60,9 @@ class Training:
 
 
 def train(context: WorkerContext) -> None:
+    if context.resume_from is not None:
+        go_on = f"type: {VARIABLE}=1 mosaic runs resume {context.folder.run_id}"
+        require_trust(context.resume_from, trust_given(), go_on)
     _with_a_limit(context)
     with ray_of_run(context.folder) as start_ray:
         setup = prepare(context, start_ray)
@@ -74,7 +79,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
     apart = config.training.algorithm in ASYNCHRONOUS
-    asked = asked_for(config.resources, options, apart=apart, stored=True)
+    asked = asked_for(config.resources, options, apart=apart)
     machine = _join(config, asked, start_ray)
     return Setup(config, options, spec, masked, read_casting(config, spec), place(asked, machine), context.folder.path)
 
@@ -102,6 +107,7 @@ def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
     from mosaic.workers.rllib.configuring import configure
     from mosaic.workers.rllib.selfplay import LeagueKeeper
 
+    keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
     keeper = LeagueKeeper(setup) if setup.casting.plan.self_play else None
     config = configure(setup, keeper.mapping() if keeper else None)
@@ -137,6 +143,7 @@ def iterate(context: WorkerContext, training: Training) -> None:
     pace = options.report_every_steps or max(1, total // _REPORTS)
     reported, since, spent = progress.env_steps, perf_counter(), dict[str, float]()
     evaluated_at: int | None = None
+    silent = True  # whoever waited for Ray wants to see that something happens
 
     def save() -> None:
         _save(context, training)
@@ -154,7 +161,8 @@ def iterate(context: WorkerContext, training: Training) -> None:
         for alert in alerts_of(result):
             context.report(kind="alert", message=alert, env_steps=progress.env_steps)
         over = context.done(progress.env_steps, progress.episodes, training.reward)
-        if is_due(before, progress.env_steps, pace) or over:
+        if silent or over or is_due(before, progress.env_steps, pace):
+            silent = False
             now = perf_counter()
             found = fields(result, progress, training.learned, spent)
             _report(context, training, found, league, (progress.env_steps - reported) / (now - since))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from mosaic.config.section import Section
+from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.learners.league import Sampling
 
 Activation = Literal["tanh", "relu", "swish", "silu", "linear"]
@@ -17,18 +18,26 @@ Schedule: TypeAlias = float | tuple[tuple[Annotated[int, Field(ge=0)], float], .
 class ModelOptions(Section):
     """RLlib's default networks (`DefaultModelConfig`)."""
 
-    fcnet_hiddens: tuple[int, ...] = Field((256, 256), max_length=16, description="Widths of the encoder's layers.")
+    fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
+        (256, 256), max_length=16, description="Widths of the encoder's layers."
+    )
     fcnet_activation: Activation = Field("tanh", description="Between the encoder's layers.")
-    head_fcnet_hiddens: tuple[int, ...] = Field((), max_length=16, description="Widths of layers in each head.")
+    head_fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
+        (), max_length=16, description="Widths of layers in each head."
+    )
     head_fcnet_activation: Activation = Field("relu", description="Between the heads' layers.")
-    conv_filters: tuple[tuple[int, int, int], ...] | None = Field(
+    conv_filters: Annotated[tuple[tuple[int, int, int], ...] | None, SHAPES_CHECKPOINTS] = Field(
         None, description="Layers for pictures: [[filters, kernel, stride], …]; None: RLlib's own for the size."
     )
     conv_activation: Activation = Field("relu", description="Between the layers for pictures.")
-    vf_share_layers: bool = Field(False, description="One encoder for policy and value, or two.")
-    free_log_std: bool = Field(False, description="Deviation of continuous actions as numbers beside the network.")
-    use_lstm: bool = Field(False, description="An LSTM behind the encoder.")
-    lstm_cell_size: int = Field(256, ge=1, le=65_536, description="Width of the LSTM.")
+    vf_share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="One encoder for policy and value, or two."
+    )
+    free_log_std: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="Deviation of continuous actions as numbers beside the network."
+    )
+    use_lstm: Annotated[bool, SHAPES_CHECKPOINTS] = Field(False, description="An LSTM behind the encoder.")
+    lstm_cell_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(256, ge=1, le=65_536, description="Width of the LSTM.")
     max_seq_len: int = Field(20, ge=1, le=100_000, description="Steps through which the LSTM is trained.")
 
     @model_validator(mode="after")
@@ -96,11 +105,13 @@ class LearnerOptions(Section):
 class OwnOptions(Section):
     """What is Mosaic's, not RLlib's."""
 
-    picture_size: int = Field(64, ge=8, le=1024, description="Pictures are scaled to this width and height.")
+    picture_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        64, ge=8, le=1024, description="Pictures are scaled to this width and height."
+    )
     balanced: bool = Field(
         True, description="Policies with fewer samples are not trained more often than num_epochs says."
     )
-    shared_encoder: bool = Field(False, description="All policies share one encoder.")
+    shared_encoder: Annotated[bool, SHAPES_CHECKPOINTS] = Field(False, description="All policies share one encoder.")
     league_size: int = Field(10, ge=2, le=1000, description="Self-play: snapshots that are kept.")
     league_sampling: Sampling = Field(
         "uniform", description="Self-play: which snapshots play: uniform, latest, or prioritised (those who win more)."
@@ -221,7 +232,9 @@ class ImpalaOptions(AsynchronousOptions):
     """Importance-weighted actor-learners."""
 
     learner_queue_size: int = Field(3, ge=1, le=10_000, description="Batches that may wait for the learner.")
-    vf_share_layers: bool = Field(True, description="One encoder for policy and value, or two.")
+    vf_share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        True, description="One encoder for policy and value, or two."
+    )
 
 
 class AppoOptions(AsynchronousOptions):
@@ -273,8 +286,10 @@ class DqnOptions(ReplayOptions):
     target_network_update_freq: int = Field(500, ge=1, description="Env steps between two copies into the target.")
     tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in such a copy.")
     double_q: bool = Field(True, description="One network chooses the action, the other says its value.")
-    dueling: bool = Field(True, description="Value and advantages apart.")
-    num_atoms: int = Field(1, ge=1, le=10_000, description="Above 1: a distribution of returns instead of a mean.")
+    dueling: Annotated[bool, SHAPES_CHECKPOINTS] = Field(True, description="Value and advantages apart.")
+    num_atoms: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        1, ge=1, le=10_000, description="Above 1: a distribution of returns instead of a mean."
+    )
     v_min: float = Field(-10.0, description="Smallest return of that distribution.")
     v_max: float = Field(10.0, description="Largest return of that distribution.")
     td_error_loss_fn: Literal["huber", "mse"] = Field("huber", description="How errors are weighed.")
@@ -302,7 +317,7 @@ class SacOptions(ReplayOptions):
     target_network_update_freq: int = Field(0, ge=0, description="Env steps between two such copies; 0: every update.")
     initial_alpha: float = Field(1.0, gt=0, description="Weight of the entropy at first.")
     target_entropy: float | Literal["auto"] = Field("auto", description="Entropy that the temperature aims at.")
-    twin_q: bool = Field(True, description="Two critics, the lower one counts.")
+    twin_q: Annotated[bool, SHAPES_CHECKPOINTS] = Field(True, description="Two critics, the lower one counts.")
     replay_buffer_capacity: int = Field(1_000_000, ge=1, le=10**9, description="Steps that are kept.")
     num_steps_sampled_before_learning_starts: int = Field(1500, ge=0, description="Env steps before the first update.")
     train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Rows of one update.")

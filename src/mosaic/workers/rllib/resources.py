@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
@@ -54,15 +54,10 @@ class Placement:
         return self.runners * self.gpus_per_runner + self.learners * self.gpus_per_learner
 
 
-def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool, stored: bool) -> Asked:
-    """`stored`: the configuration was read from a run folder, where defaults are written out.
-
-    What was said is then known only where it differs from them; before a run exists, every field tells.
-    """
-    said = resources.model_fields_set & _differing(resources) if stored else resources.model_fields_set
-    own = options.num_env_runners is not None
+def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool) -> Asked:
+    own = options.num_env_runners
     return Asked(
-        runners=options.num_env_runners if options.num_env_runners is not None else resources.num_workers,
+        runners=resources.workers if own is None else own,
         cpus_per_runner=resources.num_cpus,
         gpus_per_runner=options.num_gpus_per_env_runner,
         learners=options.num_learners,
@@ -70,8 +65,17 @@ def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool,
         gpus=resources.num_gpus,
         aggregators=getattr(options, "num_aggregator_actors_per_learner", 0),
         apart=apart,
-        firm=own or "num_workers" in said,
+        firm=own is not None or resources.num_workers is not None,
     )
+
+
+def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
+    said, own = resources.num_workers, options.num_env_runners
+    if said is not None and own is not None and said != own:
+        raise InputError(
+            f"resources.num_workers={said} and training.params.num_env_runners={own} both say how many env runners "
+            "there are. Leave one of them out."
+        )
 
 
 def place(asked: Asked, machine: Machine) -> Placement:
@@ -164,11 +168,6 @@ def _reduced(asked: Asked, machine: Machine, fits: int, learning: int) -> str:
     rest = _count(max(1, learning), "CPU")
     where = "in the main process" if fits == 0 else f"by {_count(fits, 'env runner')} instead of {asked.runners}"
     return f"Envs are stepped {where}: {machine.name} has {_count(machine.cpus, 'CPU')}, learning takes {rest}."
-
-
-def _differing(resources: ResourcesConfig) -> set[str]:
-    fields: dict[str, Any] = {name: field.default for name, field in ResourcesConfig.model_fields.items()}
-    return {name for name, default in fields.items() if getattr(resources, name) != default}
 
 
 def _count(number: float, what: Literal["CPU", "learner", "env runner"]) -> str:

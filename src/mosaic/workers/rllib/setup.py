@@ -11,6 +11,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.casting import Casting
+from mosaic.workers.rllib.batches import envs_per_runner
 from mosaic.workers.rllib.options import RllibOptions
 from mosaic.workers.rllib.resources import Placement
 
@@ -58,9 +59,7 @@ class Setup:
 
     @property
     def envs_per_runner(self) -> int:
-        """`environment.num_envs` are all envs together."""
-        envs = self.config.environment.num_envs
-        return self.options.num_envs_per_env_runner if envs is None else -(-envs // max(1, self.placement.runners))
+        return envs_per_runner(self.config.environment.num_envs, self.options, self.placement.runners)
 
     @property
     def env_config(self) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class RllibWorker:
         resume=True,
         checkpoints=True,
         gpu=True,
+        patience_s=120.0,  # an iteration may be long, and then Ray is taken down
     )
     loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on
 
@@ -54,7 +55,8 @@ class RllibWorker:
         from mosaic.learners.casting import read_casting
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray import check_installed, find_cluster
-        from mosaic.workers.rllib.resources import asked_for, place, this_machine
+        from mosaic.workers.rllib.batches import check_batch, envs_per_runner
+        from mosaic.workers.rllib.resources import asked_for, check_said_once, place, this_machine
         from mosaic.workers.rllib.support import check_support
 
         assert isinstance(options, RllibOptions)
@@ -66,12 +68,16 @@ class RllibWorker:
             raise InputError(
                 f"policies_to_train leaves nothing to learn. Policies here: {', '.join(casting.plan.names)}."
             )
-        asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS, stored=False)
+        check_said_once(config.resources, options)
+        asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
         if config.resources.ray_address is not None:
             find_cluster(config.resources.ray_address)  # what it has is known once it is joined
         else:
-            learners = place(asked, this_machine(asked)).learners
+            placement = place(asked, this_machine(asked))
+            learners = placement.learners
+            envs = envs_per_runner(config.environment.num_envs, options, placement.runners)
+            check_batch(algorithm, options, runners=placement.runners, envs=envs, learners=learners)
         check_support(algorithm, options, casting, spec, learners=learners)
         check_players(casting.played.values(), spec)
         for agent in casting.learners:

@@ -12,8 +12,13 @@ from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
 PatienceOption = Annotated[
-    float,
-    typer.Option("--patience", min=0, metavar="SECONDS", help="How long it may take to save before it is killed."),
+    float | None,
+    typer.Option(
+        "--patience",
+        min=0,
+        metavar="SECONDS",
+        help="How long it may take to save before it is killed; left out: what its worker says it needs.",
+    ),
 ]
 
 
@@ -123,7 +128,7 @@ def compare(
 
 @app.command()
 def stop(
-    run: RunArgument, patience: PatienceOption = 10.0, server: ServerOption = None, json: JsonOption = False
+    run: RunArgument, patience: PatienceOption = None, server: ServerOption = None, json: JsonOption = False
 ) -> None:
     """Stop a run and save it."""
     _act(run, server, json, lambda it: it.stop(patience))
@@ -136,9 +141,21 @@ def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = Fals
 
 
 @app.command()
-def resume(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Go on with a paused, stopped, failed or lost run."""
-    _act(run, server, json, lambda it: it.resume())
+def resume(
+    run: RunArgument,
+    num_workers: Annotated[
+        int | None, typer.Option("--num-workers", min=1, help="Go on with so many processes that sample.")
+    ] = None,
+    ray_address: Annotated[
+        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Go on in this Ray cluster, or auto.")
+    ] = None,
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on with a paused, stopped, failed or lost run; with other resources only once it has ended."""
+    typed = {"num_workers": num_workers, "ray_address": ray_address}
+    resources = {key: value for key, value in typed.items() if value is not None}
+    _act(run, server, json, lambda it: it.resume(resources=resources))
 
 
 @app.command()

@@ -37,7 +37,7 @@ def train(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="A group of so many runs with different seeds.")] = 1,
     name: Annotated[str | None, typer.Option("--name", help="A name for people.")] = None,
     tag: Annotated[list[str], typer.Option("--tag", help="A word to find it by.")] = [],  # noqa: B006
-    num_workers: Annotated[int | None, typer.Option("--num-workers", min=0, help="Processes that sample.")] = None,
+    num_workers: Annotated[int | None, typer.Option("--num-workers", min=1, help="Processes that sample.")] = None,
     runtime: Annotated[str | None, typer.Option("--runtime", help="single, parallel, ray or mpi.")] = None,
     ray_address: Annotated[str | None, typer.Option("--ray-address", help="Of a Ray cluster.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Start it and leave.")] = False,
@@ -123,24 +123,25 @@ def _say_detached(started: list[PlacedRun], json: bool) -> None:
 
 
 def _foreground(started: list[PlacedRun], json: bool) -> None:
+    from mosaic.core.ctrl_c import ctrl_c_kept
     from mosaic.core.errors import MosaicError
-    from mosaic.runs.ladder import DEFAULT_PATIENCE_S
     from mosaic.ui.cli.following import follow, view_of
     from mosaic.ui.cli.groups import group_curve, show_group
     from mosaic.ui.cli.screen import note, print_json
     from mosaic.ui.cli.training import result, show_result
 
     try:
-        for run in started:
-            view = view_of(run)
-            view.note = "Ctrl-C stops and saves."
-            follow(run, view, shown=not json)
-            run.wait()
+        with ctrl_c_kept():
+            for run in started:
+                view = view_of(run)
+                view.note = "Ctrl-C stops and saves."
+                follow(run, view, shown=not json)
+                run.wait()
     except KeyboardInterrupt:
         if not json:
             note("Stopping and saving …")
         for run in started:
-            run.stop(DEFAULT_PATIENCE_S)
+            run.stop()
         if not json:
             note(f"Go on with it: mosaic runs resume {started[0].id}")
         raise

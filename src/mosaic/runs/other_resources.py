@@ -1,0 +1,38 @@
+"""With which other resources a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mosaic.runs.start import RunAliveError
+from mosaic.store.layout import RunFolder
+from mosaic.store.lock import RunLock
+from mosaic.store.state import RunState, read_written_state
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+
+
+def with_resources(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """The configuration with these settings of `resources` instead of its own."""
+    from mosaic.config.loading import dump_run_config, parse_run_config
+
+    document = dump_run_config(config)
+    return parse_run_config({**document, "resources": {**document["resources"], **changes}})
+
+
+def change_resources(folder: RunFolder, record: RunState, changes: Mapping[str, Any]) -> None:
+    """Of a run that has ended as `record` says, for its next attempt."""
+    from mosaic.workers.registry import resolve
+
+    config = with_resources(folder.read_config(), changes)
+    if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
+        resolve(config)
+    with RunLock(folder) as lock:
+        if not lock.try_acquire():
+            raise RunAliveError(f"The run {folder.run_id} is alive already: somebody else holds its lock.")
+        if len(read_written_state(folder).attempts) != len(record.attempts):
+            raise RunAliveError(f"The run {folder.run_id} was started by somebody else meanwhile.")
+        folder.write_config(config)
