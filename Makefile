@@ -55,6 +55,7 @@ bench:
 	$(BIN)/python benchmarks/dqn.py
 	$(BIN)/python benchmarks/fastlane.py
 	$(BIN)/python benchmarks/web.py
+	$(BIN)/python benchmarks/rllib.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

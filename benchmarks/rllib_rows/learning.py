@@ -24,8 +24,8 @@ def ppo(plan: Plan) -> None:
 
 
 def dqn(plan: Plan) -> None:
-    training = {"lr": 5e-4, "target_network_update_freq": 500, "training_intensity": 8.0, "n_step": 3}
-    schedule = {"epsilon": [[0, 1.0], [10_000, 0.02]], "rollout_fragment_length": 4}
+    training = {"lr": 5e-4, "target_network_update_freq": 500, "training_intensity": 16.0, "n_step": 3}
+    schedule = {"epsilon": [[0, 1.0], [10_000, 0.02]], "rollout_fragment_length": 4, "num_env_runners": 0}
     _reach(plan, "dqn", 400, 8, training | schedule)
 
 

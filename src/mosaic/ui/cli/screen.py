@@ -35,13 +35,17 @@ def print_json(document: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), whole: int = 2
 ) -> None:
-    """`numbers` names the columns that are set flush right; the first `whole` columns are never broken."""
+    """`numbers` names the columns that are set flush right; they and the first `whole` columns are never broken."""
     table = Table(title=title, title_justify="left", header_style="bold", title_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=index < whole)
+        unbroken = index < whole or column in numbers
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=unbroken, min_width=len(column))
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    wanted = out.measure(table, options=out.options.update(max_width=1000)).maximum
+    if wanted > out.width:  # room for words before room between them
+        table.pad_edge, table.collapse_padding = False, True
     out.print(table)
 
 

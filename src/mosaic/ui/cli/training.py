@@ -111,7 +111,7 @@ def show_result(results: list[dict[str, Any]]) -> None:
         ]
         for row in results
     ]
-    columns = ["run", "state", "steps", "steps/s", "reward", "time"]
+    columns = ["run", "state", "steps", "per s", "reward", "time"]
     print_table("Result" if len(rows) == 1 else f"Group of {len(rows)} seeds", columns, rows, columns[2:])
 
 
