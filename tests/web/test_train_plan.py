@@ -80,6 +80,8 @@ def test_seed_tags_and_name_reach_the_run(tab: Tab, server: WebServer) -> None:
     assert (asked["seed"], asked["tags"], asked["name"]) == (7, ["one", "two words"], "named here")
     assert asked["training"]["total_timesteps"] == 3000
     Trainer(server.home).run("named here").wait(_COMPILED_S)
+    page = tab.open("/runs")  # pages may be a second late
+    expect(page.get_by_role("row", name="named here")).to_contain_text("finished")
     page = tab.open("/train?env=gym/CartPole-v1")
     expect(page.locator(".m-kv")).to_contain_text("env steps/s, as named here")
     tab.check()
