@@ -8,7 +8,7 @@ from unittest.mock import patch
 from ppo_rows.measure import Outcome, timed
 
 from mosaic.config.loading import parse_run_config
-from mosaic.learners import assembly
+from mosaic.learners import assembly, equipment
 from mosaic.learners.learner import Learner
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 
@@ -40,7 +40,7 @@ def make_learner(
     options = _OPTIONS[algorithm](**params, threads=1)
     if not python_envs:
         return assembly.assemble(config, options).learner
-    with patch.object(assembly, "make_compiled_vector", lambda config, envs: None):
+    with patch.object(equipment, "_has_twin", lambda environment: False):
         return assembly.assemble(config, options).learner
 
 

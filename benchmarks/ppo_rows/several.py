@@ -59,9 +59,9 @@ def _beside_peers(plan: Plan, what: str, ours: Any, over_rllib: float, over_sb3:
     from ppo_peers import sb3
     from ppo_peers.own_place import ask
 
-    def rllib(seed: int) -> Outcome:
+    def rllib(seed: int, envs: int = 8) -> Outcome:
         asked = {
-            "envs": 8, "batch": BATCH, "minibatch": COMMON["batch_size"], "epochs": COMMON["n_epochs"],
+            "envs": envs, "batch": BATCH, "minibatch": COMMON["batch_size"], "epochs": COMMON["n_epochs"],
             "lr": COMMON["learning_rate"], "gamma": COMMON["gamma"], "seed": seed, "steps": 2 * BATCH,
         }  # fmt: skip
         return ask("rllib.py", "spread", json.dumps(asked))
@@ -74,8 +74,9 @@ def _beside_peers(plan: Plan, what: str, ours: Any, over_rllib: float, over_sb3:
         return sb3.train(model, rollouts * BATCH, agents=AGENTS)
 
     supersuit(0, 1)
-    mine, one, other = in_turn(plan.repeats, ours, rllib, supersuit)
-    show_speed(what, mine, one, "RLlib", over_rllib)
+    mine, eight, one, other = in_turn(plan.repeats, ours, rllib, lambda seed: rllib(seed, 1), supersuit)
+    show_speed(what, mine, one, "RLlib, one env as it comes", over_rllib)
+    show_speed(what, mine, eight, "RLlib, 8 envs", None)
     show_speed(what, mine, other, "SB3 + SuperSuit", over_sb3)
 
 

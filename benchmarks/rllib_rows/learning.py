@@ -25,7 +25,7 @@ def ppo(plan: Plan) -> None:
 
 def dqn(plan: Plan) -> None:
     training = {"lr": 5e-4, "target_network_update_freq": 500, "training_intensity": 16.0, "n_step": 3}
-    schedule = {"epsilon": [[0, 1.0], [10_000, 0.02]], "rollout_fragment_length": 4, "num_env_runners": 0}
+    schedule = {"epsilon": [[0, 1.0], [10_000, 0.02]], "rollout_fragment_length": 4}
     _reach(plan, "dqn", 400, 8, training | schedule)
 
 
@@ -47,11 +47,11 @@ def sac(plan: Plan) -> None:
 
 
 def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any], env: str = CARTPOLE) -> None:
-    """The mean return of the last 100 episodes, within ten minutes."""
+    """The mean return of the last 100 episodes, within twenty minutes: RLlib's DQN makes some 80 steps/s here."""
     aim = goal if not plan.quick else (0.4 * goal if goal > 0 else 2.0 * goal)
     question = {
         "env": env, "envs": envs, "algorithm": algorithm, "training": training, "model": SMALL, "seed": 0,
-        "goal": aim, "most_s": TEN_MINUTES_S, "whole": True,
+        "goal": aim, "most_s": 2 * TEN_MINUTES_S, "whole": True,
     }  # fmt: skip
     answer = ask("through_mosaic.py", question)
     _show(f"{algorithm} {env.partition('/')[2]} to {aim:g}", answer)

@@ -14,6 +14,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, resolve_name
 from mosaic.envs.gymnasium import GymnasiumEnv
+from mosaic.envs.smoke import SmokeOnDemand
 from mosaic.envs.upstream import draw_without_screen, quiet
 
 # Modules of Gymnasium whose envs were tried one by one: they never reuse an observation's buffer.
@@ -24,6 +25,7 @@ _NEEDS = {
     "gymnasium.envs.phys2d.": ("jax", "pip install jax"),
     "gymnasium.envs.tabular.": ("jax", "pip install jax"),
 }
+_SMOKES = "gymnasium.envs.box2d.lunar_lander:"
 _WITHOUT_CHANCE = {"CliffWalking-v1"}
 _WORLD_REMEMBERS = {"BipedalWalker-v3", "BipedalWalkerHardcore-v3"}  # their Box2D world survives reset
 
@@ -59,7 +61,9 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         _import_quietly(_source(name))
         try:
-            return gymnasium.make(name, disable_env_checker=True, **{"render_mode": "rgb_array", **options})
+            env = gymnasium.make(name, disable_env_checker=True, **{"render_mode": "rgb_array", **options})
+            smokes = _source(name).startswith(_SMOKES) and env.render_mode == "rgb_array"
+            return SmokeOnDemand(env) if smokes else env
         except TypeError as error:
             if "render_mode" not in str(error):
                 raise

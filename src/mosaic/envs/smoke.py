@@ -1,0 +1,32 @@
+"""How a lander flies without smoke while nobody looks.
+
+Where pictures are possible, Gymnasium's LunarLander puts the smoke of its engines into the world as bodies, and a step
+takes three times as long. So it is told of its render mode with the first picture of an episode, and not before; where
+the lander flies does not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+
+class SmokeOnDemand(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._mode = env.render_mode
+        self.step = env.step  # type: ignore[method-assign]  # nothing lies between
+        env.unwrapped.render_mode = None
+
+    @property
+    def render_mode(self) -> str | None:  # type: ignore[override]
+        return self._mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.env.unwrapped.render_mode = None
+        return self.env.reset(seed=seed, options=options)
+
+    def render(self) -> Any:
+        self.env.unwrapped.render_mode = self._mode
+        return self.env.render()
