@@ -8,6 +8,7 @@ within the limit) and measures at the page itself: the very code that a user's b
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import re
@@ -224,12 +225,18 @@ def curves(server: Server, browser: Browser, runs: int = 20, points: int = 100_0
             )
     for run in made[1:]:
         shutil.copy(made[0].folder.metrics, run.folder.metrics)
-    opened, meant = [], []
+    opened, clicked, meant = [], [], []
     for _ in range(repeats):
         start = perf_counter()
         page = server.open(browser, f"/runs/{made[0].id}")
         page.wait_for_function(DRAWN)
         opened.append(perf_counter() - start)
+        page.goto(f"{server.url}/runs")
+        page.wait_for_selector("tbody tr .m-thumb")
+        start = perf_counter()
+        page.goto(f"{server.url}/runs/{made[1].id}")
+        page.wait_for_function(DRAWN)
+        clicked.append(perf_counter() - start)
         answer = "/series?ref=group%3Along&metric=episode_reward_mean&x=env_steps&points=500"
         start = perf_counter()
         size = page.evaluate(f"async () => (await (await fetch('{answer}')).json()).series[0].x.length")
@@ -237,7 +244,9 @@ def curves(server: Server, browser: Browser, runs: int = 20, points: int = 100_0
         assert size > 100
         page.close()
     show(f"page of a run with {points:,} points, the first time", opened[0], "s", 2.0)
-    show(f"page of a run with {points:,} points, again", median(opened[1:]), "s", 2.0)
+    show(f"page of a run with {points:,} points, again in a browser that knows nothing", median(opened[1:]), "s", 2.0)
+    show("page of another such run, from the page of runs, the first time", clicked[0], "s", 2.0)
+    show("page of another such run, from the page of runs, again", median(clicked[1:]), "s", 2.0)
     show(f"mean of {runs} runs × {points:,} points, the first time", meant[0], "s")
     show(f"mean of {runs} runs × {points:,} points, again", median(meant[1:]), "s")
     compare(server, browser, runs, points)
@@ -321,6 +330,12 @@ async def _listen(socket: ClientConnection) -> None:
 
 def main(chosen: Sequence[str]) -> None:
     every = {each.__name__: each for each in (pictures, keys, curves, viewers)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(every)}; none: all")
+    chosen = parser.parse_args(chosen).rows
+    for name in chosen:
+        if name not in every:
+            parser.error(f"there is no row '{name}': {', '.join(every)}")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for name in chosen or every:

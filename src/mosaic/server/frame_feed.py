@@ -16,7 +16,7 @@ from mosaic.telemetry.fastlane_reader import LaneState
 from mosaic.telemetry.fastlane_wishes import Wish
 from mosaic.telemetry.pictures.live import Pictures
 
-_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.05
+_SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
 
 
 class Picture(NamedTuple):

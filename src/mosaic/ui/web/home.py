@@ -19,7 +19,7 @@ from mosaic.ui.web.run_words import method, spark_kind, title
 from mosaic.ui.web.theme import ago, count, duration, env_title, number, spark
 from mosaic.ui.web.widgets import box, button, command, empty, panel, picture, pill, raw
 
-_REFRESH_S = 2.0
+_REFRESH_S = 3.0
 _RECENT = 8
 _START = (
     ("/train", "Train", "Pick an environment, press start, watch the curve.", "sisl/multiwalker_v9"),

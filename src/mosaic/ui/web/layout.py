@@ -20,7 +20,7 @@ NAV = (
     ("/play", "Play", "play", "p"),
     ("/evaluate", "Evaluate", "evaluate", "e"),
 )
-_REFRESH_S = 4.0
+_REFRESH_S = 6.0
 _FOUND = 8
 
 
