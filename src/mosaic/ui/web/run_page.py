@@ -18,7 +18,7 @@ from mosaic.ui.web.run_picture import PicturePanel
 from mosaic.ui.web.run_status import StatusStrip
 from mosaic.ui.web.widgets import box, complain
 
-_REFRESH_S = 3.0  # curves and pictures come by themselves, as they happen
+_REFRESH_S = 4.0  # curves and pictures come by themselves, as they happen
 
 
 def page(frame: Frame, run_id: str) -> None:
