@@ -9,18 +9,13 @@ Pgx) get one of their own, made in the user's cache folder, where --with-peers i
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
-import sys
 import warnings
-from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import version
-from time import perf_counter
 
-from ppo_rows.measure import GateFailed, PeerMissing, Plan
+from ppo_rows.measure import Plan
+from row_table import ONE_THREAD, asked, row_parser, run_rows, say_where
 
+PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "ray", "gymnasium")
 ROWS = {  # name: function and what it compares
     "cartpole": ("single:zoo", "PPO CartPole, rl-zoo hyper-parameters; SB3"),
     "cleanrl": ("single:cleanrl", "PPO CartPole, CleanRL hyper-parameters; the same in one file of torch"),
@@ -39,31 +34,17 @@ ROWS = {  # name: function and what it compares
     "decision": ("moments:decision", "one decision of a 64×64 net, p50; SB3 predict"),
     "kernels": ("moments:kernels", "first iteration with numba's cache, and cold"),
 }
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="those of --list; none: all")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="one repeat, lower goals")
+    parser = row_parser(__doc__)
     parser.add_argument("--with-peers", action="store_true", help="also those that need an environment of their own")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the only core that is used")
-    parser.add_argument("--list", action="store_true", help="name the rows and leave")
-    arguments = parser.parse_args()
-    if arguments.list:
-        for name, (_, what) in ROWS.items():
-            print(f"{name:18}{what}")
-        return
-    unknown = [name for name in arguments.rows if name not in ROWS]
-    if unknown:
-        parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
+    arguments = asked(parser, ROWS)
     _stay_on(arguments.core)
     plan = Plan(1 if arguments.quick else arguments.repeats, arguments.quick, arguments.with_peers)
-    _say_where(arguments.core, plan)
-    failed = [name for name in arguments.rows or ROWS if not _run(name, plan)]
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+    say_where(f"core {arguments.core} of {os.cpu_count()}", plan, PACKAGES)
+    run_rows("ppo_rows", ROWS, arguments.rows, plan, needs_peers=False)
 
 
 def _stay_on(core: int) -> None:
@@ -72,33 +53,6 @@ def _stay_on(core: int) -> None:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.sched_setaffinity(0, {core})
     warnings.simplefilter("ignore")  # of peers, about their own dependencies
-
-
-def _say_where(core: int, plan: Plan) -> None:
-    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    names = ("numpy", "numba", "torch", "stable-baselines3", "ray", "gymnasium")
-    print(f"{_processor()}, core {core} of {os.cpu_count()}, load {load}; medians of {plan.repeats}")
-    print(f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)}", flush=True)
-
-
-def _processor() -> str:
-    with open("/proc/cpuinfo") as facts:
-        return next((line.partition(":")[2].strip() for line in facts if line.startswith("model name")), "unknown")
-
-
-def _run(name: str, plan: Plan) -> bool:
-    module, _, function = ROWS[name][0].partition(":")
-    row: Callable[[Plan], None] = getattr(import_module(f"ppo_rows.{module}"), function)
-    began = perf_counter()
-    try:
-        row(plan)
-    except GateFailed as reason:
-        print(f"{name}: the gate failed, so the speed means nothing: {reason}", flush=True)
-        return False
-    except PeerMissing as reason:
-        print(f"{name}: a peer cannot be had here: {reason}", flush=True)
-    print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
-    return True
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from mosaic.core.environ import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
 
@@ -169,7 +170,7 @@ def _connected(cpus: int, address: str, tell: Callable[[Record], None], prints: 
     is_ours = address == AUTO and not os.environ.get("RAY_ADDRESS")
     address = find_cluster(address)
     tell({"temp_dir": None, "address": address, "processes": []})
-    with _environment(**_QUIET), _restored("RAY_AUTH_MODE"):
+    with _environment(**_QUIET), restored("RAY_AUTH_MODE"):
         if is_ours:
             _offer_token()
         try:
@@ -268,7 +269,7 @@ def _init(**options: Any) -> Any:
     """`ray.init` without its habit of taking over SIGTERM and `breakpoint()`: stopping is the worker's business."""
     import ray
 
-    with _restored("PYTHONBREAKPOINT"):
+    with restored("PYTHONBREAKPOINT"):
         if threading.current_thread() is not threading.main_thread():
             return ray.init(logging_level=logging.WARNING, **options)
         ours = signal.getsignal(signal.SIGTERM)
@@ -301,24 +302,11 @@ def _environment(**variables: str) -> Iterator[None]:
     """Ray reads its environment when it is imported, which may be long ago: it is told to look again."""
     from ray._raylet import Config  # type: ignore[attr-defined]
 
-    with _restored(*variables):
+    with restored(*variables):
         os.environ.update(variables)
         Config.initialize("")
         yield
     Config.initialize("")
-
-
-@contextmanager
-def _restored(*names: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in names}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _keep_to_yourself(record: Record) -> None:

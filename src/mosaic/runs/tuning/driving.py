@@ -18,6 +18,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
+from mosaic.core.environ import restored
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.runs.tuning.space import Between, Domain, OneOf, Space, clamp
@@ -212,16 +213,9 @@ def _reason(trial: Trial) -> str:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _SETTINGS}
-    os.environ.update(_SETTINGS)
-    try:
+    with restored(*_SETTINGS):
+        os.environ.update(_SETTINGS)
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @contextmanager
