@@ -1,12 +1,22 @@
 """How many CartPole steps a second PPO learns from on a GPU: envs, network and updates as tensors, one CUDA graph.
 
-python benchmarks/gpu.py [--envs 262144] [--compile] [--repeats 5]          on a CUDA device
+python benchmarks/gpu.py [--envs 65536] [--compile] [--repeats 5]           on a CUDA device
 python benchmarks/gpu.py --device cpu --envs 256 --steps 32 --blocks 4      the same program, small, without one
 
 Network, distribution and loss are the torch engine's. Every step taken is learned from once. The gate: the sampled
 policy lasts 475 of 500 steps on average in fresh envs (4,096, or as many as learn); without it no speed is printed.
 A row cut off by the time limit takes the value of the state before it, 0.02 s earlier, for the one behind it. Rewards
 are scaled, so that values are small and the clipped gradient is not all the critic's.
+
+One NVIDIA H200, torch 2.11.0+cu130, medians of 5 repeats of 20 iterations, the gate passed each time:
+
+    --envs 16384                 47.8 M steps/s, gate after 0.33 s
+    --envs 65536                125.0 M steps/s, gate after 0.51 s
+    --envs 262144               210.4 M steps/s, gate after 1.30 s
+    --envs 262144 --compile     298.1 M steps/s, gate after 0.84 s
+
+A run (`mosaic train`, engine=torch, device=cuda) steps compiled envs on the CPU and copies rows to the device: on the
+same machine 4.3 M steps/s with 16,384 envs and 6.6 M with 65,536, one epoch of four minibatches.
 """
 
 from __future__ import annotations

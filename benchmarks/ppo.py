@@ -44,7 +44,7 @@ def main() -> None:
     _stay_on(arguments.core)
     plan = Plan(1 if arguments.quick else arguments.repeats, arguments.quick, arguments.with_peers)
     say_where(f"core {arguments.core} of {os.cpu_count()}", plan, PACKAGES)
-    run_rows("ppo_rows", ROWS, arguments.rows, plan, needs_peers=False)
+    run_rows("ppo_rows", ROWS, arguments.rows, plan)
 
 
 def _stay_on(core: int) -> None:

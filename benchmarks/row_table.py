@@ -12,7 +12,7 @@ from importlib.metadata import version
 from time import perf_counter
 from typing import TypeAlias
 
-from ppo_rows.measure import GateFailed, PeerMissing, Plan
+from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
 
 Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function of its package, and what it shows
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -46,14 +46,14 @@ def say_where(cores: str, plan: Plan, packages: Sequence[str]) -> None:
     print(f"Python {platform.python_version()}, {versions}", flush=True)
 
 
-def run_rows(package: str, rows: Rows, names: Sequence[str], plan: Plan, *, needs_peers: bool) -> None:
-    """`needs_peers`: a row whose peer cannot be had has failed. Ends the program where a row failed."""
-    failed = [name for name in names or rows if not _run(package, rows, name, plan, needs_peers)]
+def run_rows(package: str, rows: Rows, names: Sequence[str], plan: Plan) -> None:
+    """Ends the program where a row failed. A peer that cannot be had is no failure: it is named."""
+    failed = [name for name in names or rows if not _run(package, rows, name, plan)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
 
-def _run(package: str, rows: Rows, name: str, plan: Plan, needs_peers: bool) -> bool:
+def _run(package: str, rows: Rows, name: str, plan: Plan) -> bool:
     module, _, function = rows[name][0].partition(":")
     row: Callable[[Plan], None] = getattr(import_module(f"{package}.{module}"), function)
     began = perf_counter()
@@ -62,10 +62,11 @@ def _run(package: str, rows: Rows, name: str, plan: Plan, needs_peers: bool) -> 
     except GateFailed as reason:
         print(f"{name}: the gate failed, so the speed means nothing: {reason}", flush=True)
         return False
+    except Unmeasured as reason:
+        print(f"{name}: no figures: {reason}", flush=True)
+        return False
     except PeerMissing as reason:
         print(f"{name}: a peer cannot be had here: {reason}", flush=True)
-        if needs_peers:
-            return False
     print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
     return True
 

@@ -14,10 +14,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -29,15 +30,16 @@ from urllib.parse import urlencode
 import httpx
 import numpy as np
 import psutil
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 
+from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.writer import EventWriter
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-CURVE = ".nicegui-echart canvas"
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 
 WRITER = """
 import sys
@@ -102,17 +104,24 @@ window.WebSocket = class extends Plain {
 };
 """
 
-DRAWN = f"""() => {{
-  const canvas = document.querySelector("{CURVE}");
-  if (!canvas?.width) return false;
-  const colour = getComputedStyle(document.body).getPropertyValue("--s1").trim();
-  const wanted = colour.match(/\\w\\w/g).map((digits) => parseInt(digits, 16));
-  const {{ data }} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  let found = 0;
-  const off = (i) => wanted.reduce((sum, value, k) => sum + Math.abs(data[i + k] - value), 0);
-  for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && off(i) < 40) found += 1;
-  return found > 60;
-}}"""
+# The first chart has so many lines of many points, and its canvas pixels of so many of the colours.
+DRAWN = """([curves, colours]) => {
+  const element = document.querySelector(".nicegui-echart");
+  const chart = element && getElement(element)?.chart;
+  const lines = chart?.getModel()?.getSeriesByType("line") ?? [];
+  if (lines.filter((line) => line.getData()?.count() > 100).length !== curves) return false;
+  const canvas = element.querySelector("canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return [...Array(colours).keys()].every((number) => {
+    const colour = getComputedStyle(document.body).getPropertyValue(`--s${number + 1}`).trim();
+    const wanted = colour.match(/\\w\\w/g).map((digits) => parseInt(digits, 16));
+    const off = (i) => wanted.reduce((sum, value, k) => sum + Math.abs(data[i + k] - value), 0);
+    let found = 0;
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && off(i) < 40) found += 1;
+    return found > 30;
+  });
+}"""
+LOOK_AGAIN_MS = 20  # as often as pictures come would keep the browser busy with our question
 
 
 class Server(NamedTuple):
@@ -128,7 +137,7 @@ class Server(NamedTuple):
         return found
 
     def open(self, browser: Browser, path: str, script: str = "") -> Page:
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page = browser.new_page(viewport=VIEWPORT)
         if script:
             page.add_init_script(script)
         page.set_default_timeout(120_000)
@@ -138,8 +147,8 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[Server]:
-    command = [sys.executable, "-m", "mosaic", "serve", "--port", "0"]
+def serving(home: Path, port: int = 0) -> Iterator[Server]:
+    command = [sys.executable, "-m", "mosaic", "serve", "--port", str(port)]
     environment = {**os.environ, "MOSAIC_HOME": str(home), "COLUMNS": "500"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
@@ -204,65 +213,68 @@ def keys(server: Server, browser: Browser, count: int = 200) -> None:
     show("key → action → its effect known in the page, p95", float(np.percentile(delays, 95)), "ms", 30.0)
 
 
-def curves(server: Server, browser: Browser, runs: int = 20, points: int = 100_000, repeats: int = 3) -> None:
-    """The page of a run of a seed group; then the mean and the band over all of them."""
-    trainer = Trainer(server.home)
+def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, repeats: int = 3) -> None:
+    """The page of a run with the curves of 19 others, and with the mean of their seed group: all of it drawn."""
+    made = [long_run(home, seed, points) for seed in range(runs)]
+    first, *others = [run.id for run in made]
+    sights = {
+        f"page of {runs} runs × {points:,} points": (f"/runs/{first}?with={','.join(others)}", runs, 6),
+        f"page of the mean of {runs} runs × {points:,} points": (f"/runs/{first}?with=group:long", 2, 2),
+    }
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # a browser keeps what it has seen by address
+    for words, sight in sights.items():
+        spent: dict[str, list[float]] = {}
+        for _ in range(repeats):
+            known = browser.new_context(viewport=VIEWPORT)
+            for who in ("a new browser", "a browser that knows the app"):
+                for run in made:
+                    shutil.rmtree(run.folder.path / "cache", ignore_errors=True)
+                with serving(home, port) as server:
+                    for when in ("nothing read yet", "again"):
+                        context = known if who != "a new browser" else browser.new_context(viewport=VIEWPORT)
+                        spent.setdefault(f"{when}, {who}", []).append(opened(server, context, *sight))
+                        if context is not known:
+                            context.close()
+                    if who == "a new browser":
+                        opened(server, known, *sight)
+            known.close()
+        print(words)
+        for what, seconds in spent.items():
+            show(f"  {what}", median(seconds), "s", 2.0)
+
+
+def long_run(home: Path, seed: int, points: int) -> Run:
     config = {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"worker": "toy", "total_timesteps": 10**9},
         "resources": {"num_workers": 10_000},  # more than this machine has: the server leaves them where they are
+        "seed": seed,
+        "name": f"long-{seed}",
     }
-    made = []
-    for seed in range(runs):
-        run = trainer.submit({**config, "seed": seed, "name": f"long-{seed}"}, start=False, group="long")
-        run.stop()
-        made.append(run)
-    with EventWriter(made[0].folder.metrics, attempt=1) as writer:
-        for index in range(points):
-            reward = 100 * (1 - np.exp(-index / 20_000)) + index % 13
-            writer.report(
-                kind="iteration", training_iteration=index, env_steps=index * 100, episode_reward_mean=float(reward)
-            )
-    for run in made[1:]:
-        shutil.copy(made[0].folder.metrics, run.folder.metrics)
-    opened, clicked, meant = [], [], []
-    for _ in range(repeats):
-        start = perf_counter()
-        page = server.open(browser, f"/runs/{made[0].id}")
-        page.wait_for_function(DRAWN)
-        opened.append(perf_counter() - start)
-        page.goto(f"{server.url}/runs")
-        page.wait_for_selector("tbody tr .m-thumb")
-        start = perf_counter()
-        page.goto(f"{server.url}/runs/{made[1].id}")
-        page.wait_for_function(DRAWN)
-        clicked.append(perf_counter() - start)
-        answer = "/series?ref=group%3Along&metric=episode_reward_mean&x=env_steps&points=500"
-        start = perf_counter()
-        size = page.evaluate(f"async () => (await (await fetch('{answer}')).json()).series[0].x.length")
-        meant.append(perf_counter() - start)
-        assert size > 100
-        page.close()
-    show(f"page of a run with {points:,} points, the first time", opened[0], "s", 2.0)
-    show(f"page of a run with {points:,} points, again in a browser that knows nothing", median(opened[1:]), "s", 2.0)
-    show("page of another such run, from the page of runs, the first time", clicked[0], "s", 2.0)
-    show("page of another such run, from the page of runs, again", median(clicked[1:]), "s", 2.0)
-    show(f"mean of {runs} runs × {points:,} points, the first time", meant[0], "s")
-    show(f"mean of {runs} runs × {points:,} points, again", median(meant[1:]), "s")
-    compare(server, browser, runs, points)
+    run = Trainer(home).submit(config, start=False, group="long")
+    run.stop()
+    chance = np.random.default_rng(seed)
+    rewards = chance.uniform(60, 140) * (1 - np.exp(-np.arange(points) / chance.uniform(1e4, 4e4)))
+    with EventWriter(run.folder.metrics, attempt=1) as writer:
+        for index, reward in enumerate((rewards + chance.normal(0, 4, points)).tolist()):
+            writer.report(kind="iteration", training_iteration=index, env_steps=index * 100, episode_reward_mean=reward)
+    return run
 
 
-def compare(server: Server, browser: Browser, runs: int, points: int) -> None:
-    """One chart with all of them: every curve drawn."""
-    refs = "&".join(f"ref=long-{seed}" for seed in range(runs))
-    page = server.open(browser, "/runs")
-    page.wait_for_selector("tbody tr .m-thumb")
+def opened(server: Server, context: BrowserContext, path: str, curves: int, colours: int) -> float:
+    """Seconds from the address until every curve is drawn."""
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    mark = "&" if "?" in path else "?"
+    address = f"{server.url}{path}" + ("" if context.cookies() else f"{mark}token={server.token}")
     start = perf_counter()
-    query = f"/series?{refs}&metric=episode_reward_mean&x=env_steps&points=500"
-    found = page.evaluate(f"async () => (await (await fetch('{query}')).json()).series.length")
-    assert found == runs
-    show(f"{runs} curves of {points:,} points each for one chart", perf_counter() - start, "s", 2.0)
+    page.goto(address, wait_until="commit")
+    page.wait_for_function(DRAWN, arg=[curves, colours], polling=LOOK_AGAIN_MS)
+    seconds = perf_counter() - start
     page.close()
+    return seconds
 
 
 def viewers(server: Server, browser: Browser, count: int = 50, seconds: float = 15.0) -> None:
@@ -328,8 +340,16 @@ async def _listen(socket: ClientConnection) -> None:
             await socket.send("3")
 
 
+def served(measure: Callable[[Server, Browser], None]) -> Callable[[Path, Browser], None]:
+    def with_server(home: Path, browser: Browser) -> None:
+        with serving(home) as server:
+            measure(server, browser)
+
+    return with_server
+
+
 def main(chosen: Sequence[str]) -> None:
-    every = {each.__name__: each for each in (pictures, keys, curves, viewers)}
+    every = {"pictures": served(pictures), "keys": served(keys), "curves": curves, "viewers": served(viewers)}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(every)}; none: all")
     chosen = parser.parse_args(chosen).rows
@@ -339,8 +359,7 @@ def main(chosen: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         for name in chosen or every:
-            with serving(Path(folder) / name) as server:
-                every[name](server, browser)
+            every[name](Path(folder) / name, browser)
         browser.close()
 
 

@@ -18,6 +18,10 @@ class PeerMissing(Exception):  # noqa: N818
     """A peer cannot be had on this machine."""
 
 
+class Unmeasured(Exception):  # noqa: N818
+    """What was to be measured ended before it told its figures."""
+
+
 class Plan(NamedTuple):
     """What every row is told."""
 

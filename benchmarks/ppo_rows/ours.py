@@ -40,7 +40,7 @@ def make_learner(
     options = _OPTIONS[algorithm](**params, threads=1)
     if not python_envs:
         return assembly.assemble(config, options).learner
-    with patch.object(equipment, "_has_twin", lambda environment: False):
+    with patch.object(equipment, "has_twin", lambda environment: False):
         return assembly.assemble(config, options).learner
 
 

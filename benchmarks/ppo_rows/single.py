@@ -101,10 +101,13 @@ def start(plan: Plan) -> None:
     def through_cli(seed: int) -> Outcome:
         with TemporaryDirectory() as home, timed() as clock:
             ended = subprocess.run(
-                [command, "train", CARTPOLE, "--worker", "native", "--stop-reward", "475", "--seed", str(seed)],
+                [command, "train", CARTPOLE, "--worker", "native", "--stop-reward", "475", "--seed", str(seed),
+                 "--json"],
                 env={**os.environ, "MOSAIC_HOME": home}, capture_output=True, text=True,
             )  # fmt: skip
-            gate(ended.returncode == 0, f"mosaic train: {ended.stderr[-500:]}")
+        gate(ended.returncode == 0, f"mosaic train: {ended.stderr[-500:]}")
+        told = json.loads(ended.stdout)
+        gate(told["time_to_stop_s"] is not None, f"seed {seed}: mosaic train ends at {told['episode_reward_mean']:.0f}")
         return Outcome(1, clock.wall_s, 1.0)
 
     def in_process(seed: int) -> Outcome:
@@ -203,4 +206,7 @@ def dqn(plan: Plan) -> None:
     script = BESIDE.parent / "dqn.py"
     if not script.exists():
         raise PeerMissing(f"{script.name} is not there")
-    subprocess.run([sys.executable, str(script), "--repeats", str(plan.repeats)], check=True)
+    ended = subprocess.run(
+        [sys.executable, str(script), "--repeats", str(plan.repeats)], stderr=subprocess.PIPE, text=True
+    )
+    gate(ended.returncode == 0, f"{script.name}: {ended.stderr[-500:]}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from ppo_rows.measure import Outcome, PeerMissing
+from ppo_rows.measure import Outcome, Unmeasured
 
 _HERE = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def ask(script: str, question: dict[str, Any], cores: set[int] | None = None) ->
         said = errors.read().strip().splitlines()
     answers = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not answers:
-        raise PeerMissing(f"{script} ended with {ended.returncode}: {' '.join(said[-3:])}")
+        raise Unmeasured(f"{script} ended with {ended.returncode}: {' '.join(said[-3:])}")
     answer: dict[str, Any] = json.loads(answers[-1])
     return answer
 

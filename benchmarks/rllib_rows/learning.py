@@ -14,6 +14,7 @@ from rllib_rows.asking import ask
 CARTPOLE = "gym/CartPole-v1"
 SPREAD = "mpe/simple_spread_v3"
 FOUR = "classic/connect_four_v3"
+PENDULUM = "gym/Pendulum-v1"
 TEN_MINUTES_S = 600.0
 SMALL: dict[str, Any] = {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False}
 
@@ -42,19 +43,32 @@ def appo(plan: Plan) -> None:
 
 
 def sac(plan: Plan) -> None:
-    training = {"actor_lr": 3e-4, "critic_lr": 6e-4, "alpha_lr": 3e-4, "training_intensity": 64.0}
-    _reach(plan, "sac", -400, 4, training | {"rollout_fragment_length": 1}, env="gym/Pendulum-v1")
-
-
-def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any], env: str = CARTPOLE) -> None:
-    """The mean return of the last 100 episodes, within twenty minutes: RLlib's DQN makes some 80 steps/s here."""
-    aim = goal if not plan.quick else (0.4 * goal if goal > 0 else 2.0 * goal)
+    """What ten minutes taught, played: an average over 100 episodes of the training lags by 20,000 steps."""
     question = {
-        "env": env, "envs": envs, "algorithm": algorithm, "training": training, "model": SMALL, "seed": 0,
+        "env": PENDULUM, "envs": 4, "algorithm": "sac", "model": SMALL, "seed": 0, "whole": True,
+        "training": {
+            "actor_lr": 3e-4, "critic_lr": 6e-4, "alpha_lr": 3e-4, "training_intensity": 64.0,
+            "rollout_fragment_length": 1,
+        },
+    }  # fmt: skip
+    with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
+        answer = ask("through_mosaic.py", question | {"most_s": _time_s(plan), "home": home})
+        ours, low = (_mean_return(PENDULUM, policy, home) for policy in (f"run:{answer['run']}", "random"))
+    _show("sac Pendulum", answer)
+    print(f"{'':54}random {low:.1f}, ours {ours:.1f}", flush=True)
+    least = -1000 if plan.quick else -400
+    gate(ours >= least, f"sac reaches {ours:.1f} of {least}")
+
+
+def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any]) -> None:
+    """The mean return of the last 100 episodes, within twenty minutes: RLlib's DQN makes some 80 steps/s here."""
+    aim = 0.4 * goal if plan.quick else goal
+    question = {
+        "env": CARTPOLE, "envs": envs, "algorithm": algorithm, "training": training, "model": SMALL, "seed": 0,
         "goal": aim, "most_s": 2 * TEN_MINUTES_S, "whole": True,
     }  # fmt: skip
     answer = ask("through_mosaic.py", question)
-    _show(f"{algorithm} {env.partition('/')[2]} to {aim:g}", answer)
+    _show(f"{algorithm} CartPole to {aim:g}", answer)
     gate(answer["reward"] >= aim, f"{algorithm} reaches {answer['reward']:.1f} of {aim:g} in {answer['wall_s']:.0f} s")
 
 
@@ -91,7 +105,7 @@ def connect_four(plan: Plan) -> None:
     question = {
         "env": FOUR, "envs": 32, "policies": "self_play", "seed": 0, "whole": True,
         "training": {
-            "train_batch_size_per_learner": 4000, "minibatch_size": 1000, "num_epochs": 4, "lr": 5e-4, "lambda_": 0.95,
+            "train_batch_size_per_learner": 4000, "minibatch_size": 250, "num_epochs": 4, "lr": 1e-3, "lambda_": 0.95,
             "entropy_coeff": 0.02, "clip_param": 0.2, "use_kl_loss": False,
         },
         "model": {"fcnet_hiddens": [128, 128], "fcnet_activation": "relu", "vf_share_layers": True},

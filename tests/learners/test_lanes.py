@@ -8,7 +8,7 @@ from small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_we
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.vector import make_compiled_vector
+from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.assembly import _architectures, _fused_lane, _played_lane
 from mosaic.learners.casting import read_casting
@@ -335,6 +335,25 @@ def test_the_same_seed_gives_the_same_weights(engine, threads):
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not np.array_equal(first[0], trained_weights(SPREAD, options, 2, seed=4, **kind)[0])
+
+
+def test_threads_share_a_minibatch_and_make_as_many_steps_as_one():
+    def steps(threads):
+        with learner(CARTPOLE, {"threads": threads, "batch_size": 64}) as made:
+            made.iterate()
+            return [lane.training_state(0)["optimiser.count"].item() for lane in made.lanes]
+
+    assert steps(1) == [4]  # two epochs of 8 × 16 rows
+    assert steps(2) == [4, 4]
+
+
+def test_the_torch_engine_steps_compiled_twins_and_learns_there():
+    with assembled(CARTPOLE, {"engine": "torch", "n_steps": 64, "n_epochs": 4, "memory": "gru"}, envs=16) as made:
+        assert isinstance(made.learner.vector, CompiledVector)
+        assert made.said.startswith("torch engine (asked for), 16 × gym/CartPole-v1 (compiled twin), 64 steps")
+        before = made.learner.weights(0)
+        made.learner.iterate()
+        assert not np.array_equal(made.learner.weights(0), before)
 
 
 def test_learner_and_frozen_places_do_not_share_chance_in_torch():

@@ -96,7 +96,8 @@ def test_classic_control_reaches_its_gate(env_id, gate, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # some three minutes of a core; a crowded machine needs longer
+@pytest.mark.chosen
+@pytest.mark.timeout(900)  # half a minute of a core; a crowded machine needs longer
 def test_lunar_lander_lands():
     assembled = trained("gym/LunarLander-v3", 0)
     with closing(assembled.learner):
@@ -194,8 +195,9 @@ def test_spread_agents_reach_the_gate():
 
 
 @pytest.mark.slow
+@pytest.mark.chosen
 def test_predators_learn_against_learning_prey():
-    """Predators that trained catch an untrained prey more often than untrained predators do; prey learns to flee."""
+    """Predators catch more at the end than at the beginning, although the prey has learned to flee meanwhile."""
     config, options = prepared("mpe/simple_tag_v3", 0, total_timesteps=1_500_000)
     config = config.model_copy(update={"environment": config.environment.model_copy(update={"num_envs": 64})})
     options = options.model_copy(update={"n_steps": 25, "batch_size": 1200, "n_epochs": 4, "learning_rate": 1e-3,

@@ -72,6 +72,18 @@ def test_a_copy_of_a_trial_that_was_at_its_end_has_that_ones_score(trainer, tmp_
     assert trainer.run(last.run_id).state is State.FINISHED
 
 
+def test_what_is_saved_has_its_own_score_however_little_was_told_of_it_so_far(trainer, tmp_path):
+    asked = plan()
+    fast = TrialRuns(trainer, asked, 1, {"noise": 0.0})
+    told = fast.next()
+    trainer.run(told.run_id).wait(60)
+    fast.save(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "source.json").read_text())
+    assert told.env_steps < STEPS == saved["env_steps"]
+    assert saved["score"] == pytest.approx(0.1 * STEPS / 100)
+    assert saved["score"] > told.score
+
+
 def test_the_same_trial_with_the_same_options_goes_on_with_its_own_run(trainer, tmp_path):
     asked = plan(toy(10**9, iteration_s=0.001), decision_steps=1000)
     asked = asked.model_copy(update={"config": _longer(asked, 20_000)})

@@ -93,6 +93,18 @@ def test_runs_are_found_by_id_beginning_name_or_latest(store):
     assert store.resolve("nightly") == first
 
 
+def test_a_run_that_says_latest_means_the_one_before_it(store, monkeypatch):
+    first, second, _ = (store.create(config(run_id=name), now=now) for now, name in enumerate("abc"))
+    monkeypatch.setenv("MOSAIC_RUN", "b")
+    assert store.resolve("latest") == first
+    assert store.resolve("b") == second
+    monkeypatch.setenv("MOSAIC_RUN", "of-another-home")
+    assert store.resolve("latest").run_id == "c"
+    monkeypatch.setenv("MOSAIC_RUN", "a")
+    with pytest.raises(InputError, match=r"^'latest' is the run before this one, and this is the first\."):
+        store.resolve("latest")
+
+
 def test_no_runs_yet(store):
     with pytest.raises(InputError, match=r"^There are no runs yet\. Start one: mosaic train ENV$"):
         store.resolve("latest")

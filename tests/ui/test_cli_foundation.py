@@ -123,6 +123,12 @@ def test_lists(mosaic):
     assert {"human", "minimax", "python", "random", "stockfish", "uci"} <= {row["id"] for row in policies}
     envs = json.loads(mosaic("envs", "mpe", "--json").out)
     assert {"id", "agents", "observation", "action", "turn_based", "installed", "install"} <= envs[0].keys()
+    by_id = {row["id"]: row for row in envs}
+    assert (by_id["mpe/simple_spread_v3"]["compiled_twin"], by_id["mpe/simple_crypto_v3"]["compiled_twin"]) == (
+        True,
+        False,
+    )
+    assert (by_id["mpe/simple_spread_v3"]["presets"], by_id["mpe/simple_tag_v3"]["presets"]) == (["native ppo"], [])
     doctor = json.loads(mosaic("doctor", "--json").out)
     assert {"python", "stockfish"} <= {row["id"] for row in doctor}
     schema = json.loads(mosaic("schema", "run").out)

@@ -85,6 +85,27 @@ def test_a_detached_run_is_paused_resumed_saved_and_stopped(mosaic, tmp_path):
     mosaic("runs", "stop", run)
 
 
+def test_going_on_with_a_strangers_pickles_needs_trust(mosaic, tmp_path, monkeypatch):
+    monkeypatch.setattr("mosaic.workers.toy.ToyWorker.resumes_from_pickles", True, raising=False)
+    monkeypatch.setenv("MOSAIC_TRUST", "0")  # and afterwards what it was, whatever --trust made of it
+    run = json.loads(mosaic(*TOY, *SLOWLY, "--detach", "--json").out)["run_id"]
+    wait_for_iteration(tmp_path / "home")
+    mosaic("runs", "stop", run)
+    mosaic("runs", "archive", run, "--out", "gift.tar.gz")
+    gift = json.loads(mosaic("runs", "import", "gift.tar.gz", "--json").out)["run_id"]
+    refused = mosaic("runs", "resume", gift)
+    assert refused.code == 2
+    assert f"it was imported. If you trust whoever made it, type: mosaic runs resume {gift} --trust." in " ".join(
+        refused.err.split()
+    )
+    assert json.loads(mosaic("runs", "show", gift, "--json").out)["state"] == "stopped"
+    elsewhere = mosaic("runs", "resume", gift, "--trust", "--server", "http://127.0.0.1:1")
+    assert elsewhere.code == 2
+    assert f"Type there: mosaic runs resume {gift} --trust" in " ".join(elsewhere.err.split())
+    assert mosaic("runs", "resume", gift, "--trust").code == 0
+    mosaic("runs", "stop", gift)
+
+
 def test_ctrl_c_stops_and_saves(tmp_path):
     home = tmp_path / "home"
     process = subprocess.Popen(

@@ -38,6 +38,22 @@ def params(**settings):
             "threads needs an env with a compiled twin; Python envs take env_processes=N instead.",
         ),
         (
+            (*CARTPOLE, *params(threads=2, engine="torch")),
+            "threads needs the fused engine; torch has one learner, which shares out its own work.",
+        ),
+        (
+            (*LANDER, *params(env_processes=99)),
+            "16 envs cannot be shared by 99 processes: set env_processes to 16 or less.",
+        ),
+        (
+            (*CARTPOLE, *params(env_processes=2)),
+            "env_processes is for envs that Python steps; gym/CartPole-v1 has a compiled twin, which needs none.",
+        ),
+        (
+            (*LANDER, "--algo", "dqn", *params(env_processes=2)),
+            "1 envs cannot be shared by 2 processes: set env_processes to 1 or less.",
+        ),
+        (
             (*CARTPOLE, *params(threads=3), "--set", "environment.num_envs=2"),
             "3 threads cannot share 2 envs. Set environment.num_envs higher.",
         ),

@@ -27,3 +27,9 @@ def test_a_note_stands_where_a_reward_will_be():
     later = shown(without, {"kind": "iteration", "env_steps": 800, "episode_reward_mean": 2.5})
     assert "800 env steps   reward 2.500" in later
     assert "no episode yet" not in later
+
+
+def test_what_a_worker_picked_stands_below_the_title():
+    picked = {"kind": "equipped", "message": "ppo: fused engine (a plain net), 8 × gym/CartPole-v1, one thread"}
+    lines = shown({"kind": "started", "attempt": 1}, picked).splitlines()
+    assert lines[1].strip() == picked["message"]

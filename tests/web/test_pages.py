@@ -173,6 +173,16 @@ def test_an_unknown_run_says_so(tab: Tab, server: WebServer) -> None:
     expect(page.get_by_role("link", name="All runs")).to_be_visible()
 
 
+def test_an_address_without_a_page_says_so(tab: Tab) -> None:
+    page = tab.open("/")
+    answer = page.goto(page.url.partition("?")[0] + "no-such-page")
+    assert answer is not None
+    assert answer.status == 404
+    expect(page.locator(".m-page")).to_contain_text("There is no page at /no-such-page.")
+    page.get_by_role("link", name="All runs").click()
+    expect(page.locator("h1")).to_have_text("Runs")
+
+
 def test_the_palette_and_the_keys_lead_everywhere(tab: Tab) -> None:
     page = tab.open("/")
     page.keyboard.press("Control+k")
@@ -186,7 +196,7 @@ def test_the_palette_and_the_keys_lead_everywhere(tab: Tab) -> None:
     tab.check()
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("theme", [pytest.param("dark", marks=pytest.mark.chosen), "light"])
 def test_pages_can_be_used_by_everybody(tab: Tab, server: WebServer, theme: str) -> None:
     run_id = server.submit(toy(30, name=f"accessible-{theme}"))
     for path in ("/", "/runs", f"/runs/{run_id}"):

@@ -150,6 +150,26 @@ def test_own_keys_are_remembered(tab: Tab, server: WebServer) -> None:
     tab.check()
 
 
+def test_keys_of_the_game_never_leave_the_match(tab: Tab, server: WebServer) -> None:
+    tab.page.add_init_script("performance.now = () => 500;")  # a page that was opened half a second ago
+    match_id = open_match(server, "gym/FrozenLake-v1", {"*": "human"})
+    page = tab.open(f"/play?match={match_id}")
+    page.wait_for_selector(PICTURE)
+    page.keyboard.press("p")
+    expect(page.locator(".p-paused")).to_be_visible()
+    page.keyboard.press("p")
+    page.get_by_role("button", name="Edit").click()
+    for way, key in (("left", "g"), ("up", "r")):
+        page.get_by_label(f"Another key for {way}").first.click()
+        page.keyboard.press(key)
+    page.get_by_role("button", name="Done").click()
+    page.keyboard.press("g")
+    page.wait_for_selector('canvas[data-step="1"]')
+    page.keyboard.press("r")  # in a page without a game the two open the runs
+    page.wait_for_selector('canvas[data-step="2"]')
+    tab.check()
+
+
 def test_a_match_that_is_gone_says_so(tab: Tab, server: WebServer) -> None:
     match_id = open_match(server, "classic/tictactoe_v3", {"*": "human"})
     page = tab.open(f"/play?match={match_id}")

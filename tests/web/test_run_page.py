@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -10,10 +11,42 @@ from playwright.sync_api import Page, expect
 from web_kit import Tab, WebServer, keep_picture, toy, wait_for_colour
 
 from mosaic.runs.trainer import Trainer
+from mosaic.telemetry.writer import EventWriter
 
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"
 WHOLE = "Whole curve"
+
+
+LINES = """() => {
+  const element = document.querySelector(".nicegui-echart");
+  const chart = element && getElement(element)?.chart;
+  return (chart?.getOption().series ?? []).filter((one) => one?.type === "line" && one.data.length > 20).length;
+}"""
+
+
+def told(server: WebServer, count: int, group: str) -> list[str]:
+    """Runs that are over and have told 40 rewards each."""
+    made = []
+    for number in range(count):
+        apart = {"num_workers": 10_000}  # more than there are: the server leaves them where they are
+        config = toy(40, name=f"{group}-{number}", resources=apart)
+        run = Trainer(server.home).submit(config, start=False, group=group)
+        run.stop()
+        with EventWriter(run.folder.metrics, attempt=1) as writer:
+            for step in range(40):
+                said = {"training_iteration": step, "episode_reward_mean": float(number + step % (2 + number))}
+                writer.report(kind="iteration", env_steps=10 * step, **said)
+        made.append(run.id)
+    return made
+
+
+def wait_for_lines(page: Page, count: int) -> None:
+    page.wait_for_function(f"({LINES})() === {count}")
+
+
+def compared(page: Page) -> Sequence[str]:
+    return parse_qs(urlsplit(page.url).query).get("with", [""])[0].split(",")
 
 
 def asked_range(page: Page, action: str) -> tuple[float, ...]:
@@ -74,4 +107,58 @@ def test_what_changes_is_shown_without_a_reload(tab: Tab, server: WebServer) -> 
     assert checkpoints > 0
     expect(facts).to_contain_text(f"Checkpoints{checkpoints}, best at")
     expect(page.locator(".r-pic")).to_be_hidden()  # it never showed one
+    tab.check()
+
+
+@pytest.mark.chosen
+def test_twenty_runs_in_one_chart(tab: Tab, server: WebServer) -> None:
+    first, *others = told(server, 20, "twenty")
+    asked: list[str] = []
+    tab.page.on("request", lambda request: asked.append(request.url) if "/series?" in request.url else None)
+    page = tab.open(f"/runs/{first}?with={','.join(others)},nobody")
+    wait_for_lines(page, 20)
+    assert len(asked) == 1, "what the page's head asks for is what the chart draws"
+    expect(page.get_by_text("There is no run 'nobody'.")).to_be_visible()
+    expect(page.get_by_role("button", name="band")).to_be_hidden()
+    option = page.evaluate("getElement(document.querySelector('.nicegui-echart')).chart.getOption()")
+    assert {series["type"] for series in option["series"]} == {"line"}  # no bands
+    looks = {(series["color"], str(series["lineStyle"]["type"])) for series in option["series"]}
+    assert len(looks) == 20
+    (legend,) = option["legend"]
+    assert legend["show"]
+    assert sorted(legend["data"]) == sorted(f"twenty-{number}" for number in range(20))
+    page.locator(".nicegui-echart").first.hover()
+    tip = page.locator(".nicegui-echart").first.get_by_text("twenty-19")
+    expect(tip).to_be_visible()
+    keep_picture(page, "run-twenty")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    tab.check()
+
+
+def test_the_address_says_what_is_compared(tab: Tab, server: WebServer) -> None:
+    first, second, third = told(server, 3, "addressed")
+    page = tab.open(f"/runs/{first}")
+    wait_for_lines(page, 1)
+    page.get_by_role("button", name="mean of 3 seeds").click()
+    wait_for_lines(page, 2)
+    page.get_by_label("Other runs").click()
+    page.get_by_role("option", name="addressed-2").click()
+    wait_for_lines(page, 3)
+    page.wait_for_url(f"**/runs/{first}?with=group:addressed,{third}")
+    page.reload()
+    wait_for_lines(page, 3)
+    assert compared(page) == ["group:addressed", third]
+    expect(page.get_by_role("button", name="mean of 3 seeds")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    expect(page.locator("h1")).to_have_text("Runs")
+    page.go_back()
+    wait_for_lines(page, 3)
+    page.get_by_role("button", name="mean of 3 seeds").click()
+    wait_for_lines(page, 2)
+    page.wait_for_url(f"**/runs/{first}?with={third}")
+    page.goto(f"{server.url}/runs/{first}?with=addressed-1,group:unheard")
+    wait_for_lines(page, 2)
+    expect(page.get_by_text("There is no seed group named 'unheard'.")).to_be_visible()
+    assert second not in page.url  # it stays as it was typed until something is chosen
     tab.check()

@@ -149,6 +149,9 @@ def test_the_model_itself_judges_a_field() -> None:
         "steps_per_iteration": "It should be a whole number."
     }
     assert complaints(ToyOptions, {"nois": 1}) == {"": "There is no option 'nois'. Did you mean 'noise'?"}
+    assert complaints(load_worker("native").options("ppo"), {"hidden": []}) == {
+        "hidden": "It should have at least 1 item."
+    }
     wrong = complaints(ResourcesConfig, {"runtime": "single", "ray_address": "auto"})
     assert wrong[""].startswith("'resources.ray_address' needs the runtime ray")
 

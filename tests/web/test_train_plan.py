@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -55,6 +56,28 @@ def test_a_preset_says_what_backs_it() -> None:
     assert "tuned for CartPole" in plan_html(tuned, None, 1)
     assert "seeds reach 475" in plan_html(tuned, None, 1)
     assert "tuned" not in plan_html(config(total_timesteps=10), None, 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"policy_configuration": "independent"},
+        {"agents": {"player_2": "minimax"}},
+        {"training": {"worker": "native", "algorithm": "ppo", "total_timesteps": 1000}},
+        {"training": {"worker": "native", "algorithm": "ppo", "params": {"learning_rate": 0.9}}},
+    ],
+    ids=lambda changed: "-".join(changed),
+)
+def test_a_preset_backs_nothing_but_what_was_tried(changed: dict[str, Any]) -> None:
+    asked = {
+        "environment": {"env_id": "classic/tictactoe_v3"},
+        "training": {"worker": "native", "algorithm": "ppo"},
+        "policy_configuration": "self_play",
+    }
+    assert "8 of 8 seeds" in plan_html(parse_run_config(asked), None, 1)
+    shown = plan_html(parse_run_config({**asked, **changed}), None, 1)
+    assert "tuned for Tictactoe" in shown
+    assert "8 of 8 seeds" not in shown
 
 
 @pytest.mark.slow

@@ -17,14 +17,13 @@ def config(env_id, **evaluation):
 def seeds(monkeypatch):
     """Of the episodes that were played, and who sat where."""
     played = []
-    run = LocalEnvRunner.run
+    turns = LocalEnvRunner.turns
 
     def listening(self, seed, **more):
-        episode = run(self, seed, **more)
-        played.append((seed, dict(episode.policies)))
-        return episode
+        yield from turns(self, seed, **more)
+        played.append((seed, dict(self.record.policies)))
 
-    monkeypatch.setattr(LocalEnvRunner, "run", listening)
+    monkeypatch.setattr(LocalEnvRunner, "turns", listening)
     return played
 
 
@@ -61,6 +60,14 @@ def test_without_an_opponent_the_tables_play_each_other(seeds):
     (record,) = evaluate_learners(config("classic/tictactoe_v3", episodes=2), random_player)
     assert "opponent" not in record
     assert all("learns" in policy for _, policies in seeds for policy in policies.values())
+
+
+@pytest.mark.parametrize("opponents", [[], ["random", "minimax"]])
+def test_a_stop_ends_it_between_two_steps_and_nothing_is_told(seeds, opponents):
+    asked, steps = config("classic/tictactoe_v3", episodes=5, opponents=opponents), []
+    assert list(evaluate_learners(asked, random_player, stopped=lambda: steps.append(1) or len(steps) > 12)) == []
+    assert len(seeds) in (1, 2)  # whole games among twelve positions
+    assert len(steps) < 20
 
 
 def test_it_is_due_at_the_same_places_for_a_run_that_was_left():

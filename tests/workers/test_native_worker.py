@@ -12,6 +12,7 @@ from mosaic.models.weights_file import load_weights
 from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_worker
+from mosaic.workers.host import STOPPED
 
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 8}
 GAME = {"env_id": "classic/tictactoe_v3", "num_envs": 8}
@@ -69,6 +70,17 @@ def test_every_declared_capability_is_proven():
     assert proofs["resume"].endswith("same curve")
     assert {"seeds", "pause", "stop", "checkpoints", "run: policies"} <= proofs.keys()
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_what_was_learned_is_saved_before_the_last_evaluation_which_a_stop_cuts_short(home):
+    run = Trainer(home).submit(config(CARTPOLE, steps=512, evaluation={"episodes": 1_000_000}))
+    next(event for event in run.events(follow=True) if event["kind"] == "checkpoint")
+    run.stop(patience_s=60)
+    assert run.record().state == "stopped"
+    assert "evaluation" not in [event["kind"] for event in run.events()]
+    assert run.record().attempts[-1].exit == STOPPED, run.log()  # by itself, not by a signal
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from mosaic.config.values import Steps
 
 class CheckpointConfig(Section):
     every_steps: Steps | None = Field(
-        None, description="Env steps between checkpoints; None leaves the pace to the worker."
+        None, description="Env steps between checkpoints; None: one a minute, or what 2 % of the time allow."
     )
     keep_last: int = Field(3, ge=1, le=1_000_000, description="How many of the newest checkpoints stay.")
     keep_best: int = Field(1, ge=0, le=1_000_000, description="How many of the best checkpoints stay, however old.")

@@ -66,6 +66,19 @@ def function_at(signature: Any) -> Any:
     return function
 
 
+def _memory_at(context: Any, address: Any) -> Any:
+    """For compiled code: from an address to what `numba.carray` takes. Nothing keeps that memory alive."""
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), generate
+
+
+memory_at: Any = intrinsic(_memory_at)
+carray: Any = cast(Any, numba).carray  # what compiled code makes an array of memory with
+
+
 @contextmanager
 def _own_cache() -> Iterator[None]:
     config: Any = numba.config

@@ -68,6 +68,10 @@ def demand(complaint: ErrorDetails) -> str:
             return "it should be a finite number"
         case "string_too_short":
             return "it should not be empty"
+        case "too_short":
+            return f"it should have at least {_items(context['min_length'])}"
+        case "too_long":
+            return f"it should have at most {_items(context['max_length'])}"
         case "string_too_long":
             return f"it should have at most {context['max_length']} characters"
         case "string_type" if isinstance(complaint["input"], int | float):
@@ -77,6 +81,10 @@ def demand(complaint: ErrorDetails) -> str:
         return f"it should be {noun}"
     message: str = complaint["msg"]
     return message.replace("Input should", "it should", 1)
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
 
 
 def suggestion(complaint: ErrorDetails) -> str:

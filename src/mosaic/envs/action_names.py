@@ -12,7 +12,17 @@ from mosaic.envs.chess_moves import uci_of
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 
+_CARDS = tuple(f"{rank}{suit}" for suit in "SHDC" for rank in "A23456789TJQK")
+_HANABI = (  # of the usual game of two: five cards in a hand
+    *(f"{verb} card {place}" for verb in ("discard", "play") for place in range(1, 6)),
+    *(f"show {kind}" for kind in ("red", "yellow", "green", "white", "blue", *"12345")),
+)
 _NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the place in the list is the action
+    "classic/gin_rummy": (
+        *("score player 0", "score player 1", "draw", "take the discard", "dead hand", "gin"),
+        *(f"{verb} {card}" for verb in ("discard", "knock with") for card in _CARDS),
+    ),
+    "classic/hanabi": _HANABI,
     "classic/leduc_holdem": ("call", "raise", "fold", "check"),
     "classic/texas_holdem": ("call", "raise", "fold", "check"),
     "classic/texas_holdem_no_limit": ("fold", "call", "half-pot", "pot", "all-in"),
@@ -41,5 +51,7 @@ def action_names(spec: EnvSpec, turn: Turn, agent: AgentID) -> Mapping[str, int]
     fen = turn.infos.get(agent, {}).get("fen")
     if env_id == "classic/chess" and isinstance(fen, str) and mask is not None:
         return {uci_of(int(action), fen): int(action) for action in np.flatnonzero(mask)}
-    names = enumerate(_NAMES.get(env_id, ()))
-    return {name: action for action, name in names if mask is None or mask[action]}
+    names = _NAMES.get(env_id, ())
+    if mask is not None and len(mask) != len(names):
+        return {}  # its options changed its actions
+    return {name: action for action, name in enumerate(names) if mask is None or mask[action]}

@@ -10,6 +10,7 @@ from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.kernels import has_kernel
 from mosaic.envs.describe import describe_space
 from mosaic.envs.family import EnvEntry
 
@@ -27,6 +28,7 @@ class EnvDescription:
     reproducible: bool = True
     observation: str = ""
     action: str = ""
+    compiled_twin: bool = False
 
 
 def inspect_env(entry: EnvEntry) -> EnvDescription:
@@ -45,6 +47,7 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
             facts.reproducible,
             _of_all(env.observation_spaces, env.possible_agents),
             _of_all(env.action_spaces, env.possible_agents),
+            has_kernel(entry.id),
         )
     finally:
         env.close()

@@ -47,6 +47,8 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     opponents = opponents_of(options, casting, spec)
     engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
     played = played_by_env(opponents, seats, envs, casting.learners)
+    if threads > 1:  # a minibatch is shared out, so that as many steps are made as one thread would make
+        options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
     lanes: list[Lane] = []
     shape: VectorShape | None = None
     architectures: tuple[Architecture, ...] = ()
@@ -56,7 +58,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         vector = _vector(config, casting, options, share, compiled, number, played)
         shape = vector.shape
         architectures = _architectures(casting, options, shape, rows)
-        fused = isinstance(vector, CompiledVector) and len(set(architectures)) == 1
+        fused = engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1
         seed = child_seed(config.seed, "lane", number)
         if fused:
             assert isinstance(vector, CompiledVector)
@@ -71,8 +73,8 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     world = "compiled twin" if compiled else "Python envs"
     if opponents.foreign:
         world += f", {len(seats)} of them against {', '.join(opponents.foreign)}"
-    crew = f", {threads} threads" if threads > 1 else ""
-    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout{crew}"
+    crew = f"{threads} threads" if threads > 1 else "one thread"
+    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {crew}"
     return Assembled(learner, casting, spec, architectures, engine, said)
 
 

@@ -8,14 +8,12 @@ from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
 from mosaic.learners.dqn import DqnLearner
-from mosaic.learners.dqn_check import check_dqn
+from mosaic.learners.dqn_check import ENVS, check_dqn
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.learner import Assembled
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.threads import set_product_threads
-
-ENVS = 1  # SB3's; with more, fewer updates are made for every env step
 
 
 def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:

@@ -10,6 +10,7 @@ from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.dqn_options import DqnOptions
 
+ENVS = 1  # SB3's; with more, fewer updates are made for every env step
 _GIGABYTE = 1e9
 
 

@@ -41,24 +41,25 @@ def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpe
     """Raises InputError where options, env and agents do not fit."""
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     controlled = bool(casting.played or opponents.foreign)
-    compiled = not controlled and engine == "fused" and _has_twin(config.environment)
+    compiled = not controlled and has_twin(config.environment)
     chairs = len(casting.learners)
     usual = COMPILED_ENVS if compiled else PYTHON_ENVS
     envs = config.environment.num_envs or enough_envs(opponents, options.selfplay_share, chairs, usual)
+    check_processes(options.env_processes, envs, config.environment, compiled=compiled)
     seats = guests(opponents, envs, options.selfplay_share, chairs)
     check_guests(opponents, seats, envs)
     steps = options.n_steps or (COMPILED_STEPS if compiled else PYTHON_STEPS)
-    threads = _threads(options, compiled, envs, steps * chairs)
+    threads = _threads(options, engine, compiled, envs, steps * chairs)
     return Equipment(engine, why, compiled, envs, steps, threads, seats)
 
 
 def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
-    """Raises InputError for all that can be known without machine code; that is loaded only where threads are asked."""
+    """Raises InputError for all that can be known; machine code is loaded only where something depends on it."""
     opponents = opponents_of(options, casting, spec)
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     if engine == "torch":
         _check_torch(options, why)
-    if engine == "torch" or opponents.foreign or options.threads not in (None, 1):
+    if engine == "torch" or opponents.foreign or options.threads not in (None, 1) or options.env_processes:
         _check_memory(equip(config, options, casting, spec, opponents), casting, spec)
     return opponents
 
@@ -114,17 +115,31 @@ def _check_memory(equipment: Equipment, casting: Casting, spec: EnvSpec) -> None
         )
 
 
-def _has_twin(environment: EnvironmentConfig) -> bool:
+def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *, compiled: bool) -> None:
+    if processes and compiled:
+        raise InputError(
+            f"env_processes is for envs that Python steps; {environment.id} has a compiled twin, which needs none. "
+            "Leave it out."
+        )
+    if processes > envs:
+        raise InputError(f"{envs} envs cannot be shared by {processes} processes: set env_processes to {envs} or less.")
+
+
+def has_twin(environment: EnvironmentConfig) -> bool:
     from mosaic.envs.compiled.kernels import find_kernel
 
     return find_kernel(environment) is not None
 
 
-def _threads(options: PpoOptions, compiled: bool, envs: int, rows_per_env: int) -> int:
+def _threads(options: PpoOptions, engine: EngineName, compiled: bool, envs: int, rows_per_env: int) -> int:
     cores = len(os.sched_getaffinity(0))
-    if not compiled:
+    if not compiled or engine == "torch":
         if options.threads not in (None, 1):
-            raise InputError("threads needs an env with a compiled twin; Python envs take env_processes=N instead.")
+            raise InputError(
+                "threads needs the fused engine; torch has one learner, which shares out its own work."
+                if compiled
+                else "threads needs an env with a compiled twin; Python envs take env_processes=N instead."
+            )
         return 1
     if options.threads is not None:
         if options.threads > envs:

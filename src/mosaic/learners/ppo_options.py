@@ -24,7 +24,7 @@ class PpoOptions(Section):
     n_steps: int | None = Field(
         None, ge=1, le=100_000, description="Steps of each env in one rollout; None lets Mosaic pick."
     )
-    batch_size: int = Field(256, ge=2, le=10_000_000, description="Rows of one minibatch.")
+    batch_size: int = Field(256, ge=2, le=10_000_000, description="Rows of one minibatch, of all threads together.")
     n_epochs: int = Field(10, ge=1, le=1000, description="How often a rollout is gone through.")
     gamma: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
     gae_lambda: float = Field(0.95, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar
 
-MARK = "MOSAIC_RUN"  # in the environment of everything that an attempt starts: the run's id
+from mosaic.store.run_ids import MARK as MARK
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

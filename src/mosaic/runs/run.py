@@ -280,14 +280,23 @@ class Run:
         change_resources(self.folder, record, changes)
 
     def _check_resumable(self) -> None:
+        from mosaic.store.checkpoints import find_checkpoint
+        from mosaic.store.trust import require_trust_to_go_on
         from mosaic.workers.registry import load_worker
 
-        worker = self.config.training.worker
-        if worker is not None and not load_worker(worker).info.resume:
+        name = self.config.training.worker
+        if name is None:
+            return
+        worker = load_worker(name)
+        if not worker.info.resume:
             raise InputError(
-                f"The worker {worker} cannot go on from a checkpoint. "
+                f"The worker {name} cannot go on from a checkpoint. "
                 f"Start a new run: mosaic train --config {self.folder.config}"
             )
+        if getattr(worker, "resumes_from_pickles", False):  # else it would start, only to fail
+            saved = find_checkpoint(self.folder, missing_ok=True)
+            if saved is not None:
+                require_trust_to_go_on(saved)
 
 
 def _last_seq(folder: RunFolder) -> int:

@@ -21,7 +21,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.server.match_names import names_of
 
-MOST_BUTTONS = 40  # actions without a place on the picture get a button each, as long as there are no more than this
+MOST_BUTTONS = 50  # actions without a place on the picture get a button each, as long as there are no more than this
 
 _PIECES = {"p": "pawn", "n": "knight", "b": "bishop", "r": "rook", "q": "queen", "k": "king"}
 _GLYPHS = {"q": "♛", "r": "♜", "b": "♝", "n": "♞"}
@@ -81,7 +81,7 @@ def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
         return tuple(game(turn, agent, [int(action) for action in legal]))
     if len(legal) > MOST_BUTTONS:
         return ()
-    names = dict(enumerate(names_of(spec.env_id)))
+    names = dict(enumerate(names_of(spec.env_id, int(space.n))))
     return tuple(_button(int(place) + low, names.get(int(place) + low)) for place in legal)
 
 
@@ -208,6 +208,7 @@ def _piece(fen: str, square: str) -> str | None:
 
 _GAMES: dict[str, Callable[[Turn, AgentID, list[int]], Iterator[Choice]]] = {
     "classic/tictactoe": _tictactoe,
+    "mosaic/tictactoe": _tictactoe,
     "classic/connect_four": _connect_four,
     "classic/chess": _chess,
     "classic/go": _go,

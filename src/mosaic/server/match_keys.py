@@ -102,7 +102,7 @@ def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Bind
 
 
 def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
-    names = names_of(env.spec.env_id)
+    names = names_of(env.spec.env_id, int(space.n))
     rest = _rest(names, int(space.start))
     own = _own_map(env)
     if own is not None:

@@ -16,11 +16,22 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "butterfly/knights_archers_zombies": ("up", "down", "left", "right", "fire", "rest"),
     "butterfly/cooperative_pong": ("rest", "up", "down"),
     "sisl/pursuit": ("left", "right", "down", "up", "rest"),
-    "mpe/*": ("rest", "left", "right", "down", "up"),
 }
+_MPE_WAYS = ("rest", "left", "right", "down", "up")
 
 
-def names_of(env_id: EnvID) -> tuple[str, ...]:
-    """The place is the action; empty where actions have no names."""
-    name = split_version(env_id)[0]
-    return _ACTIONS.get(name) or _ACTIONS.get(f"{name.partition('/')[0]}/*") or names_by_action(env_id)
+def names_of(env_id: EnvID, count: int) -> tuple[str, ...]:
+    """The place is the action; empty where actions have no names. `count`: how many the agent has."""
+    if env_id.startswith("mpe/"):
+        return _mpe_names(count)
+    names = _ACTIONS.get(split_version(env_id)[0]) or names_by_action(env_id)
+    return names if len(names) == count else ()  # an env's options may change its actions
+
+
+def _mpe_names(count: int) -> tuple[str, ...]:
+    """Agents of MPE move, speak, or do both at once: then a word is added to each way to move."""
+    ways = len(_MPE_WAYS)
+    if count % ways:
+        return tuple(f"say {word}" for word in range(count))
+    spoken = tuple(f"say {word}, {way}" for word in range(1, count // ways) for way in _MPE_WAYS)
+    return (*_MPE_WAYS, *spoken)

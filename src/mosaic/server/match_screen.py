@@ -11,6 +11,7 @@ from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.server.match_pictures import Picture, encode_picture
 from mosaic.server.match_table import Frame, Table
+from mosaic.server.match_words import picture_of
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +60,11 @@ class MatchScreen:
 
     def _draw(self, env: Env) -> None:
         table = self._table
-        picture, problem = None, ""
+        picture = None
         try:
-            pixels = env.render()
+            pixels = picture_of(env)
             picture = None if pixels is None else encode_picture(pixels)
+            problem = f"{table.known_spec.env_id} has no picture." if picture is None else ""
         except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
             problem = f"{table.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
             _log.exception("Match %s cannot be drawn", table.id)

@@ -14,6 +14,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.runners.replay import Difference, replay
 from mosaic.server.match_actions import choices
 from mosaic.server.match_pictures import Picture, encode_picture
+from mosaic.server.match_words import picture_of
 
 MOST_PICTURES = 2000  # of longer episodes every second, third … step is drawn
 LONGEST_TEXT = 60
@@ -88,7 +89,7 @@ class Replay:
             text = "" if not before else self._describe(env.spec, before.pop(), step)
             before.append(turn)
             drawn = step % self.every == 0
-            pixels = env.render() if drawn else None
+            pixels = picture_of(env) if drawn else None
             picture = None if pixels is None else encode_picture(pixels)
             with self._changed:
                 if self._stopped:

@@ -12,6 +12,7 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError, neares
 from mosaic.store.database import Database, Row, UnusableError
 from mosaic.store.errors import StorageError
 from mosaic.store.layout import STATE, RunFolder
+from mosaic.store.run_ids import MARK
 from mosaic.store.seal import RUNS
 from mosaic.store.state import LIVE, State, read_written_state
 from mosaic.store.summary import RunSummary, summarise
@@ -54,14 +55,18 @@ class Index:
         ]
 
     def resolve(self, reference: str) -> RunFolder:
-        """An id, a unique beginning of one, a name, or `latest`."""
+        """An id, a unique beginning of one, a name, or `latest`; said by a run, that is the one begun before it."""
         if is_run_id(reference) and self._folder(reference).exists():
             return self._folder(reference)
         runs = self._synced()
         if reference == LATEST:
             if not runs:
                 raise InputError("There are no runs yet. Start one: mosaic train ENV")
-            return self._folder(next(iter(runs)))
+            ours = os.environ.get(MARK)
+            earlier = [*runs][[*runs].index(ours) + 1 :] if ours in runs else [*runs]
+            if not earlier:
+                raise InputError("'latest' is the run before this one, and this is the first. Name a run.")
+            return self._folder(earlier[0])
         known = [run for run, _ in runs.values()]
         named = [run for run in known if run.name and run.name == reference]
         begun = [run for run in known if reference and run.run_id.startswith(reference)]

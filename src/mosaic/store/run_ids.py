@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from mosaic.core.ids import EnvID
 
+MARK = "MOSAIC_RUN"  # in the environment of everything that an attempt starts: the run's id
 _LONGEST = 40
 _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32, none of them easily taken for another
 _VERSION = re.compile(r"[-_]?v\d+$")

@@ -16,6 +16,11 @@ def trust_given() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
+def require_trust_to_go_on(checkpoint: Checkpoint) -> None:
+    """Of a worker that unpickles to go on: by itself before it does, and by whoever is about to start it."""
+    require_trust(checkpoint, trust_given(), f"type: mosaic runs resume {checkpoint.run.run_id} --trust")
+
+
 def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = f"add --trust (or set {VARIABLE}=1)") -> None:
     """To be called before anything is unpickled: a pickle runs whatever code its writer put in."""
     if trust or checkpoint.trusted(Store(checkpoint.run.home)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,12 @@ class ColumnFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.head = _read_head(folder)
+        self.head = read_head(folder)
         self._loaded: dict[str, tuple[ColumnHead, NDArray[Any]]] = {}
 
     def refresh(self) -> None:
         """See what other processes have added."""
-        self.head = _read_head(self.folder)
+        self.head = read_head(self.folder)
 
     def clear(self) -> None:
         for path in self.folder.glob("*.column"):
@@ -76,17 +77,17 @@ class ColumnFiles:
 
     def append(self, columns: Columns, source_end: int, source_mark: int) -> None:
         head = self.head
-        kinds = {kind: code for code, kind in enumerate(head.kinds)}
-        codes = [kinds.setdefault(kind, len(kinds)) for kind in columns.kinds]
+        told = dict.fromkeys(columns.kinds)
+        kinds = {kind: code for code, kind in enumerate(dict.fromkeys([*head.kinds, *told]))}
         frame, cells = dict(head.frame), dict(head.cells)
-        for name, values in {"kind": np.array(codes, np.float64), **columns.frame}.items():
+        for name, values in {"kind": _codes(columns.kinds, told, kinds), **columns.frame}.items():
             frame[name] = self._grown(frame.get(name) or ColumnHead(f"frame-{len(frame)}.column"), values)
         for name, (rows, values) in columns.cells.items():
             number = len(cells)
             old = cells.get(name) or CellsHead(ColumnHead(f"{number}-rows.column"), ColumnHead(f"{number}.column"))
             cells[name] = CellsHead(self._grown(old.rows, rows + np.uint32(head.rows)), self._grown(old.values, values))
         total = head.rows + len(columns.kinds)
-        resumes = [*head.resumes, *_resume_points(columns)]
+        resumes = [*head.resumes, *(_resume_points(columns) if "resumed" in told else ())]
         self._write_head(Head(source_end, source_mark, total, list(kinds), resumes, frame, cells))
 
     def frame(self, name: str) -> Values:
@@ -145,6 +146,13 @@ class ColumnFiles:
         self.head = head
 
 
+def _codes(names: Sequence[str], told: Collection[str], kinds: Mapping[str, int]) -> Values:
+    """Mostly there is one kind, and nothing to look up."""
+    if len(told) == 1:
+        return np.full(len(names), float(kinds[names[0]]))
+    return np.fromiter(map(kinds.__getitem__, names), np.float64, len(names))
+
+
 def _resume_points(columns: Columns) -> list[ResumePoint]:
     cells = columns.cells.get("resumed/from_env_steps")
     starts = dict(zip(*cells, strict=True)) if cells else {}
@@ -161,7 +169,7 @@ def _write_at(fd: int, data: memoryview, position: int) -> None:
         data, position = data[written:], position + written
 
 
-def _read_head(folder: Path) -> Head:
+def read_head(folder: Path) -> Head:
     """An empty one where there is none, or none that we understand: the columns are then made anew."""
     try:
         outer = json.loads((folder / "head.json").read_bytes())

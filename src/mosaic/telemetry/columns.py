@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.telemetry.buckets import Curve, thinned
-from mosaic.telemetry.column_files import ColumnFiles, DamagedColumnsError
+from mosaic.telemetry.column_files import ColumnFiles, DamagedColumnsError, read_head
 from mosaic.telemetry.event import MEASURES
 from mosaic.telemetry.journal import CHUNK, next_whole, read_span
 from mosaic.telemetry.names import AXES
@@ -49,6 +49,20 @@ class Curves:
     def names(self) -> tuple[str, ...]:
         """Every metric the run has reported, axes first."""
         return self._use(_names) or ()
+
+    def has(self, metric: str) -> bool:
+        return bool(self._use(lambda files: metric in files.head.cells or _is_told_axis(files, metric)))
+
+    def catch_up(self) -> None:
+        """Read what was stored since."""
+        self._use(lambda files: None)
+
+    def unread_bytes(self) -> int:
+        """How much of the events a query would have to read first."""
+        try:
+            return max(0, self._events.stat().st_size - read_head(self._folder).source_end)
+        except FileNotFoundError:
+            return 0
 
     def query(
         self,
@@ -128,8 +142,11 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _names(files: ColumnFiles) -> tuple[str, ...]:
-    axes = [name for name in AXES if np.isfinite(files.frame(name)).any()]
-    return (*axes, *sorted(files.names()))
+    return (*(name for name in AXES if _is_told_axis(files, name)), *sorted(files.names()))
+
+
+def _is_told_axis(files: ColumnFiles, name: str) -> bool:
+    return name in AXES and bool(np.isfinite(files.frame(name)).any())
 
 
 def _points(files: ColumnFiles, metric: str, x: str) -> tuple[Values, Values]:

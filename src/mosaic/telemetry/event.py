@@ -62,7 +62,7 @@ class MetricEvent(TypedDict, total=False):
     ray_address: str | None
     # kind "resumed"
     from_env_steps: int | None
-    # kind "alert"
+    # kinds "alert" and "equipped": what is wrong, and what a worker picked to train with
     message: str
     # kind "checkpoint"
     path: str

@@ -12,9 +12,11 @@ from mosaic.telemetry.journal import Whole, whole_events
 from mosaic.telemetry.names import FRAME, prefix
 from mosaic.telemetry.shape import Field, Shape, Tree, learn, shape_of
 from mosaic.telemetry.transpose import (
+    Cells,
     Collector,
     Columns,
     Rows,
+    finite_cells,
     grouped,
     items_at,
     number_cells,
@@ -24,6 +26,7 @@ from mosaic.telemetry.transpose import (
 )
 
 _PIECE = 256 << 10  # what is decoded at a time: it should fit the processor's cache
+_FIRST = 16 << 10  # as long as nobody knows how events look they are decoded the slow way
 
 
 class Scanner:
@@ -39,7 +42,7 @@ class Scanner:
         parts: list[Columns] = []
         position = end = damaged = 0
         while position < len(data):
-            cut = data.find(b"\n", position + _PIECE) + 1 or len(data)
+            cut = data.find(b"\n", position + (_PIECE if self._shape else _FIRST)) + 1 or len(data)
             whole = self._piece(data[position:cut])
             if whole.end:
                 # a damaged line at the end of a piece was held back for a repair; what follows shows there is none
@@ -64,9 +67,12 @@ class Scanner:
 
 def _taken(items: Sequence[Any], shape: Shape) -> Columns:
     kinds = list(map(shape.kind, items))
+    groups = grouped(kinds)
+    if len(groups) == 1:
+        kinds = len(kinds) * kinds[:1]  # one string many times is compared and looked up faster than many equal ones
     collector = Collector(kinds)
     rows = np.arange(len(items), dtype=np.uint32)
-    for kind, places in grouped(kinds):
+    for kind, places in groups:
         _take(rows_at(rows, places), items_at(items, places), shape.fields, prefix(kind), collector, FRAME)
     return collector.columns()
 
@@ -80,12 +86,20 @@ def _take(
     placing: frozenset[str] = frozenset(),
 ) -> None:
     for field in fields:
-        values = list(map(field.value, items))
         if field.key in placing:
-            collector.place(field.key, number_cells(rows, values))
+            collector.place(field.key, _cells(rows, items, field))
         elif field.inner is None:
-            collector.add(start + field.key, number_cells(rows, values))
+            collector.add(start + field.key, _cells(rows, items, field))
         else:
+            values = list(map(field.value, items))
             places = [place for place, value in enumerate(values) if value is not None]
             below = rows if len(places) == len(values) else rows[places]
             _take(below, [values[place] for place in places], field.inner, f"{start}{field.key}/", collector)
+
+
+def _cells(rows: Rows, items: Sequence[Any], field: Field) -> Cells:
+    try:
+        numbers = np.fromiter(map(field.value, items), np.float64, len(items))
+    except (TypeError, OverflowError):  # null, or an integer beyond every float
+        return number_cells(rows, list(map(field.value, items)))
+    return finite_cells(rows, numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,7 +52,10 @@ class Collector:
     def place(self, key: str, cells: Cells) -> None:
         """A field that places its event."""
         if key in self._frame:
-            self._frame[key][cells.rows] = cells.values
+            if len(cells.rows) == len(self._kinds):
+                self._frame[key] = cells.values
+            else:
+                self._frame[key][cells.rows] = cells.values
 
     def add(self, name: str, cells: Cells) -> None:
         if len(cells.rows):
@@ -83,7 +87,7 @@ def stacked(parts: Sequence[Columns]) -> Columns:
         for name, (rows, values) in part.cells.items():
             found[name].append(Cells(rows + start, values))
     return Columns(
-        [kind for part in parts for kind in part.kinds],
+        list(chain.from_iterable(part.kinds for part in parts)),
         {name: np.concatenate([part.frame[name] for part in parts]) for name in parts[0].frame},
         {
             name: Cells(np.concatenate([cell.rows for cell in cells]), np.concatenate([cell.values for cell in cells]))
@@ -98,13 +102,17 @@ def number_cells(rows: Rows, values: Sequence[int | float | None]) -> Cells:
         numbers = np.array(values, np.float64)  # null becomes NaN
     except OverflowError:
         numbers = np.array([_float(value) for value in values])
+    return finite_cells(rows, numbers)
+
+
+def finite_cells(rows: Rows, numbers: Values) -> Cells:
     there = np.isfinite(numbers)
     return Cells(rows, numbers) if there.all() else Cells(rows[there], numbers[there])
 
 
 def grouped(keys: Sequence[K]) -> list[tuple[K, Places]]:
     """Each key with the places where it stands."""
-    if len(set(keys)) == 1:
+    if keys and keys.count(keys[0]) == len(keys):
         return [(keys[0], None)]
     places: dict[K, list[int]] = defaultdict(list)
     for place, key in enumerate(keys):

@@ -63,7 +63,8 @@ class MakesPolicies(Protocol):
     """A worker whose checkpoints can play: what `run:` policies ask for.
 
     One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
-    without --trust. A worker that unpickles to go on calls `mosaic.store.trust.require_trust` before it does.
+    without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
+    before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does.
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # it brings numba along
     from mosaic.telemetry.fastlane_wishes import Wish
 
 
+LEAST_SAVE_S = 60.0  # between checkpoints where nobody said: what a crash costs
+SAVE_SHARE = 0.02  # of the time may go into them
+
+
 class WorkerContext:
     """One attempt of one run."""
 
@@ -39,6 +43,7 @@ class WorkerContext:
         self._writer = writer
         self._frames: FrameWriter | None = None  # made when a worker first asks whether somebody looks
         self._saved_at = resume_from.env_steps if resume_from else 0
+        self._save_again_s = perf_counter() + LEAST_SAVE_S
         self.stop_reward_reached_at: float | None = None  # by `perf_counter`
 
     @property
@@ -99,9 +104,16 @@ class WorkerContext:
         return None
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
-        """Whether to save now: somebody asked, or enough steps went by (`every_steps` is the worker's own default)."""
+        """Whether to save now: somebody asked, or it is time.
+
+        `every_steps` is the worker's own pace. Where neither it nor the configuration has one, the clock decides.
+        """
         every = self.config.checkpoint.every_steps or every_steps
-        return self.inbox.checkpoint_asked() or (every is not None and env_steps - self._saved_at >= every)
+        if self.inbox.checkpoint_asked():
+            return True
+        if every is not None:
+            return env_steps - self._saved_at >= every
+        return env_steps > self._saved_at and perf_counter() >= self._save_again_s
 
     def checkpoint(
         self,
@@ -113,7 +125,7 @@ class WorkerContext:
         pickles: bool = True,
     ) -> Path:
         """`save` writes files into the folder it is given; the checkpoint appears whole or not at all."""
-        settings = self.config.checkpoint
+        settings, began_s = self.config.checkpoint, perf_counter()
         path = write_checkpoint(
             self.folder,
             env_steps,
@@ -128,6 +140,7 @@ class WorkerContext:
             keep_last=settings.keep_last,
             keep_best=settings.keep_best,
         )
-        self._saved_at = env_steps
+        ended_s = perf_counter()
+        self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path

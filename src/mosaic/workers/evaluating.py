@@ -36,11 +36,12 @@ def evaluate_learners(
     make: MakeController,
     fixed: Mapping[AgentID, PolicyID] | None = None,
     screen: Screen | None = None,
+    stopped: Callable[[], object] = lambda: None,
 ) -> Iterator[dict[str, Any]]:
     """What to report: one record for each opponent, or one for the learners among themselves where there is none.
 
     `fixed` are the policies of agents that do not learn. `screen` shows the episodes; their steps and they themselves
-    count from 0 for each opponent.
+    count from 0 for each opponent. `stopped` is asked between any two steps; what was cut short is not reported.
     """
     fixed = fixed or {}
     shown = None if screen is None else _AsEvaluation(screen)
@@ -51,14 +52,17 @@ def evaluate_learners(
         seeds = distinct_seeds(evaluation.episodes, config.seed, "evaluation")
         numbered = list(enumerate(seeds))
         if len(agents) == 1 or not evaluation.opponents:
-            played = list(_play(env, fixed, agents[0], numbered, controllers, shown))
-            yield _record(played, env.spec)
+            played = list(_play(env, fixed, agents[0], numbered, controllers, shown, stopped))
+            if not stopped():
+                yield _record(played, env.spec)
         else:
             for opponent in evaluation.opponents:
                 played = []
                 for place, seat in enumerate(agents):  # each seat in turn: who begins has it easier
                     others = {**fixed, **{agent: opponent for agent in agents if agent != seat}}
-                    played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown)
+                    played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown, stopped)
+                if stopped():
+                    return
                 yield {**_record(played, env.spec), "opponent": opponent}
 
 
@@ -89,12 +93,16 @@ def _play(
     numbered: list[tuple[int, int]],
     controllers: dict[PolicyID, PolicyController],
     screen: Screen | None,
+    stopped: Callable[[], object],
 ) -> Iterator[tuple[AgentID, Episode]]:
     mapping = {agent: others.get(agent, _LEARNER.format(agent=agent)) for agent in env.spec.possible_agents}
     runner = LocalEnvRunner(env, mapping, controllers=controllers, screen=screen)
     with closing(runner.cast):
         for number, seed in numbered:
-            yield seat, runner.run(seed, episode=number, max_steps=DEFAULT_MAX_STEPS)
+            for _ in runner.turns(seed, episode=number, max_steps=DEFAULT_MAX_STEPS):
+                if stopped():
+                    return
+            yield seat, runner.record
 
 
 def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> dict[str, Any]:

@@ -89,8 +89,8 @@ class NativeWorker:
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raises InputError where agents and policies do not fit, before anything is started."""
         from mosaic.learners.casting import read_casting
-        from mosaic.learners.dqn_check import check_dqn
-        from mosaic.learners.equipment import check_ppo
+        from mosaic.learners.dqn_check import ENVS, check_dqn
+        from mosaic.learners.equipment import check_ppo, check_processes, has_twin
         from mosaic.learners.opponents import check_players
 
         casting = read_casting(config, spec)
@@ -99,6 +99,9 @@ class NativeWorker:
             others += check_ppo(config, options, casting, spec).foreign
         if isinstance(options, DqnOptions):
             check_dqn(casting, spec, options)
+            if options.env_processes:
+                envs, twin = config.environment.num_envs or ENVS, not casting.played and has_twin(config.environment)
+                check_processes(options.env_processes, envs, config.environment, compiled=twin)
         check_players(others, spec)
         if config.training.init is not None:
             _parse_init(config.training.init)
@@ -113,7 +116,9 @@ class NativeWorker:
             config = config.model_copy(update={"training": training})
             context.config = config
         assembled = _assemble(config, options)
-        print(f"{config.training.algorithm}: {assembled.said}", flush=True)
+        said = f"{config.training.algorithm}: {assembled.said}"
+        print(said, flush=True)
+        context.report(kind="equipped", message=said)
         with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
             learner.watch(camera.glance)
             self._train(context, options, assembled, camera)
@@ -152,10 +157,10 @@ class NativeWorker:
             if is_due(before, learner.env_steps, context.config.evaluation.every_steps):
                 _evaluate(context, assembled, camera)
                 evaluated_at = learner.env_steps
+        if context.config.checkpoint.at_end:
+            save()  # first: whatever happens to an evaluation, what was learned is kept
         if not context.inbox.stop_asked() and evaluated_at != learner.env_steps:
             _evaluate(context, assembled, camera)
-        if context.config.checkpoint.at_end:
-            save()
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
@@ -211,7 +216,8 @@ def _evaluate(context: WorkerContext, assembled: Assembled, camera: Camera) -> N
             number = assembled.learner.plan.policy_of[assembled.casting.learners.index(agent)]
             return _controller(folder, _file(number), PolicyRequest("the policy that learns", spec, (agent,)))
 
-        for record in evaluate_learners(context.config, make, assembled.casting.played, camera):
+        played, stopped = assembled.casting.played, context.inbox.stop_asked
+        for record in evaluate_learners(context.config, make, played, camera, stopped):
             context.report(kind="evaluation", env_steps=assembled.learner.env_steps, **record)
 
 

@@ -40,12 +40,14 @@ def presets() -> tuple[Preset, ...]:
     return tuple(Preset.model_validate(tomllib.loads(item.read_text())) for item in found)
 
 
-def find_preset(env: EnvID, worker: str, algorithm: str) -> Preset | None:
+def presets_of(env: EnvID) -> tuple[Preset, ...]:
     name = split_version(env)[0]
-    for preset in presets():
-        if (split_version(preset.env)[0], preset.worker, preset.algorithm) == (name, worker, algorithm):
-            return preset
-    return None
+    return tuple(preset for preset in presets() if split_version(preset.env)[0] == name)
+
+
+def find_preset(env: EnvID, worker: str, algorithm: str) -> Preset | None:
+    matching = (preset for preset in presets_of(env) if (preset.worker, preset.algorithm) == (worker, algorithm))
+    return next(matching, None)
 
 
 def with_preset(config: RunConfig, worker: str, algorithm: str) -> RunConfig:

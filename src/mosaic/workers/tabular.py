@@ -184,10 +184,10 @@ class TabularWorker:
                 evaluated_at = training.env_steps
             if context.checkpoint_due(training.env_steps):
                 save()
+        if context.config.checkpoint.at_end:
+            save()  # first: whatever happens to an evaluation, what was learned is kept
         if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
             _evaluate(context, training, seen.camera)
-        if context.config.checkpoint.at_end:
-            save()
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
@@ -334,7 +334,7 @@ def _evaluate(context: WorkerContext, training: Training, screen: Screen | None)
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             return _controller(folder, owners.get(agent, POLICY), spec, agent)
 
-        for record in evaluate_learners(context.config, make, screen=screen):
+        for record in evaluate_learners(context.config, make, screen=screen, stopped=context.inbox.stop_asked):
             context.report(kind="evaluation", env_steps=training.env_steps, **record)
 
 

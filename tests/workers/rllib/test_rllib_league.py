@@ -87,6 +87,14 @@ def test_a_snapshot_is_due_after_a_twentieth_of_the_run(tmp_path):
     assert keeper.is_due(100)
 
 
+def test_steps_are_the_runs_own_since_rllibs_begin_anew_when_runners_are_lost(tmp_path, monkeypatch):
+    keeper, taken = keeper_of(tmp_path), []
+    monkeypatch.setattr(keeper, "_add", lambda algo, now: taken.append(now))
+    monkeypatch.setattr(keeper, "_seat", lambda algo, now: None)
+    keeper.after_iteration(None, {"env_runners": {"num_env_steps_sampled_lifetime": 8}}, 108)
+    assert taken == [108]
+
+
 def test_a_snapshot_is_due_when_the_learner_wins_often_enough(tmp_path):
     keeper = keeper_of(tmp_path, params={"snapshot_win_rate": 0.75})
     keeper.book([game("player_1")] * 19)

@@ -167,6 +167,25 @@ def test_checkpoints_and_evaluations_come_when_they_are_due(tmp_path):
     assert {event["env_steps"] for event in life.events("evaluation")} == due | {told[-1]}
 
 
+def test_a_run_that_goes_on_with_other_options_learns_with_them(tmp_path):
+    """As copies in population-based training do: the step size is also in the optimizer's state, which is restored."""
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", 200, params={"lr": 1e-3})
+    life.run()
+    training = life.run(2, 400, lr=5e-3)
+    told = life.events("iteration")[-1]["policies"]["shared"]["learner"]["default_optimizer_learning_rate"]
+    assert (told, training.algo.config.lr) == (pytest.approx(5e-3), 5e-3)
+
+
+def test_where_nobody_said_when_a_run_is_saved_by_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("mosaic.workers.context.LEAST_SAVE_S", 0.0)
+    monkeypatch.setattr("mosaic.workers.context.SAVE_SHARE", float("inf"))
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=300)
+    life.run()
+    told = [event["env_steps"] for event in life.events("iteration")]
+    assert {event["env_steps"] for event in life.events("checkpoint")} == set(told)
+    assert len(told) > 1
+
+
 def test_about_two_hundred_events_however_short_the_iterations_are(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=600, params={"report_every_steps": 300})
     life.run()
@@ -208,6 +227,34 @@ def test_agents_that_do_not_learn_are_played_while_others_train(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "algorithm"),
+    [
+        ("sisl/pursuit_v4", "ppo"),
+        ("sisl/multiwalker_v9", "sac"),
+        ("butterfly/knights_archers_zombies_v10", "ppo"),  # agents that die early
+        ("butterfly/pistonball_v6", "ppo"),  # pictures
+        ("classic/chess_v6", "dqn"),
+        ("gym/Blackjack-v1", "dqn"),
+    ],
+)
+def test_every_family_trains_saves_and_plays(tmp_path, env, algorithm):
+    life = Life(tmp_path, env, algorithm, 60)
+    life.run()
+    assert life.events("evaluation")
+    assert find_checkpoint(life.folder).env_steps == life.events("iteration")[-1]["env_steps"] >= 60
+
+
+def test_a_player_that_is_not_there_is_told_before_ray_is_started(tmp_path):
+    life = Life(tmp_path, "classic/tictactoe_v3", "ppo", 200, agents={"player_1": "learner", "player_2": "run:nope"})
+    options = OPTIONS["ppo"].model_validate(life.config.training.params)
+    with EventWriter(life.folder.metrics, 1) as writer:
+        context = WorkerContext(life.config, options, life.folder, writer, life.inbox, None)
+        with pytest.raises(InputError, match="'nope'"):
+            prepare(context, lambda cpus, address: pytest.fail("Ray was started"))
+
+
+@pytest.mark.slow
 def test_several_policies_learn_side_by_side(tmp_path):
     life = Life(tmp_path, "mpe/simple_tag_v3", "sac", 200, params={}, policy_configuration="parameter_sharing")
     training = life.run()
@@ -239,6 +286,6 @@ def test_an_imported_run_plays_without_pickles_and_goes_on_only_with_trust(tmp_p
     options = OPTIONS["ppo"].model_validate(life.config.training.params)
     with EventWriter(gift.metrics, 2) as writer:
         context = WorkerContext(life.config, options, gift, writer, Inbox(), found)
-        text = rf"holds pickles.* it was imported\. If .*, type: MOSAIC_TRUST=1 mosaic runs resume {gift.run_id}\.$"
+        text = rf"holds pickles.* it was imported\. If .*, type: mosaic runs resume {gift.run_id} --trust\.$"
         with pytest.raises(TrustError, match=text):
             train(context)

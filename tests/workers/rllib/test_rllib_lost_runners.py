@@ -1,9 +1,13 @@
 """How long a run waits for env runners that are lost."""
 
+import logging
+from types import SimpleNamespace
+
 import pytest
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib import lost_runners
+from mosaic.workers.rllib import failures, lost_runners
+from mosaic.workers.rllib.failures import telling
 from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, patient
 
 
@@ -11,6 +15,12 @@ class Stubborn:
     """In the place of an algorithm: answers as RLlib would, and counts how often it is asked."""
 
     asked = 0
+    sampled = 0
+    config = SimpleNamespace(env_config={"run": "/runs/broken"})
+
+    @property
+    def metrics(self):
+        return SimpleNamespace(peek=lambda key, default: self.sampled)
 
     def restore_env_runners(self, env_runner_group):
         self.asked += 1
@@ -70,3 +80,62 @@ def test_one_that_comes_back_begins_the_patience_anew(clock):
     algorithm.restore_env_runners(group)
     group.healthy = 0
     assert algorithm.restore_env_runners(group) == [3]
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """In the place of Ray's table of names."""
+    kept = {}
+    monkeypatch.setattr(failures, "_internal_kv_initialized", lambda: True)
+    monkeypatch.setattr(failures, "_internal_kv_get", lambda key, namespace: kept.get(key))
+    monkeypatch.setattr(failures, "_internal_kv_del", lambda key, namespace: kept.pop(key))
+    monkeypatch.setattr(
+        failures, "_internal_kv_put", lambda key, value, overwrite, namespace: kept.__setitem__(key, value)
+    )
+    return kept
+
+
+class Bomb:
+    """In the place of an env runner."""
+
+    config = Stubborn.config
+
+    def make_env(self):
+        pass
+
+    def sample(self, **asked):
+        try:
+            raise ValueError("the env went off.")
+        except ValueError as error:
+            raise RuntimeError from error  # as RLlib does
+
+
+def explode():
+    runner = telling(Bomb)()
+    runner.make_env()
+    with pytest.raises(RuntimeError):
+        runner.sample(num_timesteps=5)
+
+
+def test_an_env_that_fails_before_anything_was_sampled_ends_the_run_with_its_words(clock, names):
+    explode()
+    said = r"^An env runner failed: ValueError: the env went off\. All that it said: mosaic runs log broken$"
+    with pytest.raises(MosaicError, match=said):
+        patient(Stubborn)().restore_env_runners(Group(0))
+
+
+def test_one_that_fails_now_and_then_is_started_anew_and_one_that_only_fails_is_not(clock, names, caplog):
+    algorithm = patient(Stubborn)()
+    algorithm.sampled = 100
+    explode()
+    with caplog.at_level(logging.WARNING):
+        assert algorithm.restore_env_runners(Group(0)) == [3]
+    assert "An env runner failed and is started anew: ValueError: the env went off." in caplog.text
+    assert algorithm.restore_env_runners(Group(0)) == [3], "it was told once"
+    explode()
+    with pytest.raises(MosaicError, match="An env runner failed: ValueError"):
+        algorithm.restore_env_runners(Group(0))
+
+
+def test_the_process_of_a_runner_keeps_its_name():
+    assert telling(Bomb).__name__ == "Bomb"

@@ -98,6 +98,6 @@ def test_a_spec_holds_what_the_options_say(tmp_path: Path):
 def test_sac_and_masks_are_refused_with_what_exists(tmp_path: Path):
     setup = make_setup(tmp_path, "classic/tictactoe_v3", "sac")
     with pytest.raises(
-        InputError, match=r"SAC knows no illegal actions, and classic/tictactoe_v3 has some\. Use --algo ppo"
+        InputError, match=r"sac knows no illegal actions, and classic/tictactoe_v3 has some\. Use --algo ppo"
     ):
         module_spec(setup, "shared")

@@ -12,6 +12,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.options import ImpalaOptions, PpoOptions
+from mosaic.workers.rllib.packing import Need, Node, packs
 from mosaic.workers.rllib.resources import Asked, Machine, asked_for, check_said_once, place, this_machine
 
 USUAL = Asked(2, 1, 0.0, None, None, 0.0, 0, apart=False, firm=False)
@@ -50,6 +51,61 @@ def test_an_explicit_demand_that_cannot_be_met_is_refused():
         InputError, match="3 learners with 3 CPUs in all cannot be placed: the Ray cluster at a:1 has 2"
     ):
         place(replace(USUAL, learners=3), Machine(2, 0, "the Ray cluster at a:1"))
+
+
+def test_runners_of_a_size_that_somebody_said_are_placed_or_refused():
+    assert place(replace(USUAL, cpus_per_runner=2), Machine(2, 0)).runners == 1
+    with pytest.raises(InputError, match=r"^An env runner with 4 CPUs cannot be placed: this machine has 2 CPUs\. Set"):
+        place(replace(USUAL, cpus_per_runner=4), Machine(2, 0))
+
+
+def _cluster(*nodes):
+    return Machine(
+        sum(cpus for cpus, _ in nodes), sum(gpus for _, gpus in nodes), "a:1", tuple(Node(*n) for n in nodes)
+    )
+
+
+def test_a_runner_is_whole_on_one_node():
+    """Ray would wait for ever for a node with four CPUs."""
+    wide = replace(USUAL, runners=1, cpus_per_runner=4, firm=True)
+    assert place(wide, _cluster((2, 0), (4, 0))).runners == 1
+    with pytest.raises(InputError, match=r"1 env runner and 0 learners cannot .* 4 CPUs each; free at a:1: 2 CPUs, 2"):
+        place(wide, _cluster((2, 0), (2, 0)))
+
+
+def test_what_nobody_asked_for_is_cut_to_the_nodes():
+    placed = place(replace(USUAL, cpus_per_runner=3), _cluster((4, 0), (4, 0), (1, 0)))
+    assert (placed.runners, placed.said) == (2, ())
+    placed = place(replace(USUAL, cpus_per_runner=3), _cluster((4, 0), (2, 0), (1, 0)))
+    assert (placed.runners, placed.said) == (
+        1, ("Envs are stepped by 1 env runner: the nodes of a:1 have no room for more.",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [
+        (replace(USUAL, gpus=3, learners=2), 4),  # one and a half for each
+        (replace(USUAL, runners=3, gpus_per_runner=0.6, firm=True), 2),  # two do not go on one
+    ],
+)
+def test_gpus_are_given_out_whole_or_as_a_part_of_one(asked, gpus):
+    with pytest.raises(InputError, match="of a GPU it gets a part or whole ones"):
+        place(asked, Machine(8, gpus))
+
+
+@given(
+    nodes=st.lists(st.builds(Node, st.integers(0, 8), st.sampled_from([0.0, 0.5, 1.0, 2.0])), min_size=1, max_size=4),
+    cuts=st.lists(st.integers(1, 3), max_size=8),
+)
+def test_what_was_cut_out_of_the_nodes_goes_back_into_one_of_their_size(nodes, cuts):
+    for node in nodes:
+        assert packs([Need(0.0, 1)] * node.cpus, [node])
+        assert not packs([Need(0.0, 1)] * (node.cpus + 1), [node])
+        assert packs([Need(0.5, 0)] * int(node.gpus * 2), [node])
+        assert not packs([Need(0.5, 0)] * (int(node.gpus * 2) + 1), [node])
+    assert packs([Need(0.0, cut) for cut in cuts], [Node(sum(cuts), 0.0)])
+    assert not packs([Need(0.0, 9)], nodes)
 
 
 def test_an_explicit_demand_that_fits_is_met_to_the_last_cpu():

@@ -32,8 +32,13 @@ def league(tmp_path, algorithm="ppo", state=None, runners=0, **params):
 
 def go_on(keeper, algo, iterations=1):
     for _ in range(iterations):
-        told = keeper.after_iteration(algo, algo.train())
+        result = algo.train()
+        told = keeper.after_iteration(algo, result, steps_of(algo))
     return told
+
+
+def steps_of(algo):
+    return int(algo.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime"), default=0))
 
 
 def weights_of(algo, module):
@@ -104,7 +109,7 @@ def test_a_league_goes_on_where_it_was(tmp_path):
     with league(tmp_path, state=kept) as (again, algo):
         assert set(algo.env_runner.module.keys()) == {"learner"}
         algo.restore_from_path(str(tmp_path / "kept"))
-        again.restore(algo, kept)
+        again.restore(algo, kept, steps_of(algo))
         assert again.league.facts() == keeper.league.facts()
         assert again.league.rating == keeper.league.rating
         assert all(equal(weights[name], weights_of(algo, name)) for name in names)

@@ -44,7 +44,7 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
         for _ in range(3):
             result = algo.train()
             if keeper:
-                keeper.after_iteration(algo, result)
+                keeper.after_iteration(algo, result, 0)
         after = weights(algo)
     finally:
         algo.stop()

@@ -76,6 +76,20 @@ def test_what_an_algorithm_cannot_do_is_refused_with_what_can():
     assert said.startswith("RLlib's dqn chooses among single actions, and the action of 'agent_0' is Box")
 
 
+def test_what_only_a_begun_env_tells_is_refused_before_a_run_exists_too():
+    said = _refused("sac", environment={"env_id": "classic/tictactoe_v3"}, policy_configuration="parameter_sharing")
+    assert said == (
+        "RLlib's sac knows no illegal actions, and classic/tictactoe_v3 has some. "
+        "Use --algo ppo, appo, impala, a2c or dqn."
+    )
+
+
+def test_pictures_have_no_central_critic():
+    pictures = {"env_id": "butterfly/cooperative_pong_v5"}
+    said = _refused(environment=pictures, policy_configuration="shared_value_function")
+    assert "pictures are too wide for that. Use --policies parameter_sharing or independent." in said
+
+
 def test_pictures_of_a_size_that_rllib_has_no_network_for_are_refused():
     pictures = {"env_id": "butterfly/cooperative_pong_v5"}
     said = _refused(params={"picture_size": 50}, environment=pictures)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.envs.compiled.vector import CompiledKernel
+from mosaic.core.ids import EnvID
 from mosaic.envs.family import split_version
 
-Finder: TypeAlias = Callable[[EnvironmentConfig], CompiledKernel | None]
+if TYPE_CHECKING:  # brings numba along, and the catalog asks here only for names
+    from mosaic.envs.compiled.vector import CompiledKernel
+
+Finder: TypeAlias = "Callable[[EnvironmentConfig], CompiledKernel | None]"
+
+
+def has_kernel(env: EnvID) -> bool:
+    """Whether there is one for the env as it comes; `find_kernel` also looks at its options."""
+    return split_version(env)[0] in _KERNELS
 
 
 def find_kernel(config: EnvironmentConfig) -> CompiledKernel | None:

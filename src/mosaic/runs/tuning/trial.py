@@ -20,6 +20,7 @@ from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import Checkpoint, find_checkpoint
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import LIVE, State
+from mosaic.telemetry.reader import visible
 from mosaic.workers.registry import load_worker
 
 _SOURCE, _CHECKPOINT = "source.json", "checkpoint"
@@ -79,7 +80,7 @@ class TrialRuns:
         problem = damage(read_checkpoint(folder / _CHECKPOINT))
         if problem:
             raise TrialError(f"The checkpoint of the run {run.id} could not be copied: {problem}.")
-        source = {"run_id": run.id, "env_steps": checkpoint.env_steps, "score": self._last[0] if self._last else None}
+        source = {"run_id": run.id, "env_steps": checkpoint.env_steps, "score": self._score_at(checkpoint.env_steps)}
         (folder / _SOURCE).write_text(json.dumps(source))
 
     def restore(self, folder: Path) -> None:
@@ -106,6 +107,16 @@ class TrialRuns:
             return False
         self._last = value, int(env_steps)
         return True
+
+    def _score_at(self, env_steps: int) -> float | None:
+        """Of what is saved: a fast run is further than what was told of it, or, from another's copy, says nothing."""
+        assert self._run is not None
+        score = self._last[0] if self._last else None
+        for event in visible(self._run.events()):
+            if event["kind"] == "iteration" and int(event.get("env_steps") or 0) <= env_steps:
+                value = value_at(event, self._plan.settings.metric)
+                score = score if value is None else value
+        return score
 
     def _final(self, run: Run) -> Report:
         state = run.wait()

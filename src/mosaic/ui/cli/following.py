@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from mosaic.ui.cli.place import PlacedRun
-from mosaic.ui.cli.screen import err
+from mosaic.ui.cli.screen import err, note
 from mosaic.ui.cli.training_view import TrainingView
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def follow(
     if not shown or not err.is_terminal:
         for event in run.events():
             view.add(event)
+            if shown and event.get("kind") == "equipped":
+                note(str(event["message"]))
         return
 
     def screen() -> RenderableType:

@@ -35,6 +35,7 @@ class TrainingView:
         self._points: list[tuple[int, float]] = []
         self._seen: list[tuple[float, int]] = []  # moments and env steps of the last seconds, for the speed
         self._alerts: list[str] = []
+        self._equipment = ""
         self.note = ""
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -46,6 +47,8 @@ class TrainingView:
                 start = int(event.get("from_env_steps") or 0)
                 self._points = [point for point in self._points if point[0] <= start]
                 self._seen.clear()
+            case "equipped":
+                self._equipment = str(event.get("message", ""))
             case "alert":
                 self._alerts = [*self._alerts[-2:], str(event.get("message", ""))]
 
@@ -69,6 +72,8 @@ class TrainingView:
 
     def render(self, width: int = 80) -> RenderableType:
         parts: list[RenderableType] = [Text.assemble((self.title, "bold"), "  ", (self.run_id, "dim"))]
+        if self._equipment:
+            parts.append(Text(self._equipment, style="dim"))
         steps = int(self._last.get("env_steps") or 0)
         if self.total_timesteps:
             bar = Table.grid()

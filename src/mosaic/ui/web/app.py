@@ -6,12 +6,13 @@ import hashlib
 import inspect
 import os
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from mosaic.core.errors import MosaicError
@@ -30,6 +31,7 @@ PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/evaluate": "evaluate",
 }
 _RECONNECT_S = 15.0  # a tab that is away for longer is loaded anew, and what was typed into a form is gone
+_COMPRESSION = 1  # of 9: a quarter of the time, a fifth larger
 STATIC = Path(__file__).parent / "static"
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 20 20"><rect width="9" height="9" rx="2" fill="#888"/>'
@@ -51,6 +53,7 @@ def add_pages(app: FastAPI) -> None:
 
     from mosaic.ui.web.facts import Facts
     from mosaic.ui.web.layout import Frame
+    from mosaic.ui.web.sub_pages import Pages
 
     token = ensure_token(desk.store.home)
     facts = Facts(desk)
@@ -60,7 +63,7 @@ def add_pages(app: FastAPI) -> None:
         """One for each browser tab; inside it pages change without a reload and without a second socket."""
         frame = Frame(desk, facts, set(views))
         with frame.content:
-            ui.sub_pages(views, data={"frame": frame})
+            Pages(views, data={"frame": frame})
 
     from mosaic.ui.web.series_routes import add_series_routes
 
@@ -69,7 +72,8 @@ def add_pages(app: FastAPI) -> None:
     for sheet in sorted(STATIC.glob("*.css")):
         address = f"/static/{sheet.name}?v={int(sheet.stat().st_mtime)}"
         ui.add_head_html(f'<link rel="stylesheet" href="{address}">', shared=True)
-    ui.add_head_html('<script src="/static/shortcuts.js" defer></script>', shared=True)
+    for script in ("shortcuts", "copying"):
+        ui.add_head_html(f'<script src="/static/{script}.js" defer></script>', shared=True)
     ui.run_with(
         app,
         root=root,
@@ -81,6 +85,7 @@ def add_pages(app: FastAPI) -> None:
         binding_refresh_interval=None,
         reconnect_timeout=_RECONNECT_S,
         show_welcome_message=False,
+        gzip_middleware_factory=partial(GZipMiddleware, compresslevel=_COMPRESSION),
         storage_secret=hashlib.sha256(f"pages {token}".encode()).hexdigest(),
     )
     app.router.routes.insert(0, PageRoute(pages_app, tuple(views)))
@@ -101,6 +106,7 @@ def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
     """An error that says what to do is shown in place of the page."""
     from mosaic.ui.web.widgets import problem
 
+    signature = inspect.signature(page, eval_str=True)  # NiceGUI asks for types, not for their names
     if inspect.iscoroutinefunction(page):
 
         @wraps(page)
@@ -110,6 +116,7 @@ def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
             except MosaicError as error:
                 problem(str(error))
 
+        explained_later.__signature__ = signature  # type: ignore[attr-defined]
         return explained_later
 
     @wraps(page)
@@ -119,4 +126,5 @@ def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
         except MosaicError as error:
             problem(str(error))
 
+    explained.__signature__ = signature  # type: ignore[attr-defined]
     return explained

@@ -6,18 +6,19 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.ui.cli.differences import differences
+from mosaic.ui.web.compared import sources_of
 from mosaic.ui.web.facts import REWARD, Facts
-from mosaic.ui.web.live import Line, LiveFeed, Source, chart, way_back
+from mosaic.ui.web.live import MOST_SOURCES, Line, LiveFeed, Source, chart, chart_height, way_back
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_routes import GROUP
 from mosaic.ui.web.theme import count, number, series_key
 from mosaic.ui.web.widgets import Segmented, box, button, panel, raw
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}
-_MOST = 6  # as many as there are colours with dashes
+_MOST_IN_TABLE = 6  # more columns are not read
+_HEIGHT = 248
 
 
 class Comparison:
@@ -28,7 +29,7 @@ class Comparison:
         with panel("Compare", hint="&nbsp;", body="m-body tight") as end:
             with box("m-cols").style("grid-template-columns:minmax(0,1.35fr) minmax(0,1fr);gap:0"):
                 with box().style("padding:12px 8px 8px 12px"):
-                    self._plot = chart(248)
+                    self._plot = chart(_HEIGHT)
                 self._table = raw("", "m-scroll r-differs")
             feed = self._feed = LiveFeed([])
             self._feed.draw(self._plot, [Line("Return", REWARD)], "Return")
@@ -40,12 +41,14 @@ class Comparison:
                 button("Clear", clear, kind="ghost small")
 
     def show(self, runs: Sequence[RunSummary]) -> None:
-        chosen = runs[:_MOST]
-        sources = sources_of(chosen)
+        sources = sources_for(runs, self._facts.rows())
+        self._plot.style(chart_height(_HEIGHT, len(sources)))
         self._feed.compare(sources)
-        self._table.set_content(self._differing(chosen, len(sources) - len(chosen), len(runs)))
+        means = sum(source.ref.startswith(GROUP) for source in sources)
+        said = left_out(len(runs), len(sources) - means, len(runs[:_MOST_IN_TABLE]))
+        self._table.set_content(self._differing(runs[:_MOST_IN_TABLE], means, said))
 
-    def _differing(self, chosen: Sequence[RunSummary], before: int, ticked: int) -> str:
+    def _differing(self, chosen: Sequence[RunSummary], before: int, said: str) -> str:
         found = differences([self._facts.details(row.run_id).config for row in chosen])
         heads = "".join(
             f'<th><span class="row">{series_key(before + index)}<span class="clip" style="max-width:110px">'
@@ -63,20 +66,25 @@ class Comparison:
             + "</tr>"
             for key, values in lines
         )
-        left_out = f"<caption>{_MOST} of {ticked} runs: more cannot be told apart.</caption>" if ticked > _MOST else ""
+        caption = f"<caption>{escape(said)}</caption>" if said else ""
         return (
-            f'<table class="m-table dense">{left_out}<thead><tr><th>Only what differs</th>{heads}</tr></thead>'
+            f'<table class="m-table dense">{caption}<thead><tr><th>Only what differs</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table>"
         )
 
 
-def sources_of(chosen: Sequence[RunSummary]) -> list[Source]:
-    """Each run; before them the mean of their seed group where all belong to one."""
-    single = [Source(row.run_id, title(row), row.state in LIVE) for row in chosen]
-    groups = {row.group for row in chosen}
-    if len(groups) == 1 and (group := next(iter(groups))) and len(chosen) < _MOST:
-        return [Source(GROUP + group, "mean of the seeds", any(row.state in LIVE for row in chosen)), *single]
-    return single
+def sources_for(ticked: Sequence[RunSummary], rows: Sequence[RunSummary]) -> list[Source]:
+    """Each run; before them the mean of their seed group where all belong to one and there is room for it."""
+    groups = {row.group for row in ticked}
+    mean = [GROUP + group for group in groups if group and len(groups) == 1 and len(ticked) < MOST_SOURCES]
+    return sources_of([*mean, *(row.run_id for row in ticked[:MOST_SOURCES])], rows)
+
+
+def left_out(ticked: int, drawn: int, listed: int) -> str:
+    """What of the ticked runs is not shown, and why."""
+    chart = f"the chart shows {drawn}, more cannot be told apart" if drawn < ticked else ""
+    table = f"this table {listed}, more cannot be read" if listed < ticked else ""
+    return f"Of {ticked} runs {'; '.join(filter(None, (chart, table)))}." if chart or table else ""
 
 
 def short_key(key: str) -> str:

@@ -14,12 +14,14 @@ from nicegui import ui
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.server.examination import ExaminationRow
+from mosaic.store.layout import RunFolder
 from mosaic.ui.web.asking import ask_or_complain
-from mosaic.ui.web.env_looks import catalog, look_at
+from mosaic.ui.web.env_looks import EnvLook, catalog, look_at
 from mosaic.ui.web.evaluate_results import show_result
 from mosaic.ui.web.evaluate_setup import Kind, Setup
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame
+from mosaic.ui.web.play_offers import trained_agents
 from mosaic.ui.web.theme import ago, duration, env_title
 from mosaic.ui.web.widgets import box, button, complain, empty, panel, raw
 
@@ -37,15 +39,27 @@ async def page(frame: Frame, examination: str = "", run: str = "", env: str = ""
         chosen = EnvironmentConfig.model_validate(row.request["environment"]).id
         await _EvaluatePage(frame, chosen, row.kind, row.request, row).build()
         return
-    request: dict[str, Any] = {}
-    if run:
-        details = frame.facts.details(frame.desk.folder(run).run_id)
+    folder = frame.desk.folder(run) if run else None
+    if folder is not None:
+        details = frame.facts.details(folder.run_id)
         env = EnvironmentConfig.model_validate(details.config["environment"]).id
-        request = {"agents": {"*": f"run:{details.run_id}"}, "policies": [f"run:{details.run_id}"]}
     chosen = env or _FIRST_ENV
     look = await threads.io_bound(look_at, chosen)
-    kind: Kind = "tournament" if look is not None and look.holds_tournaments else "evaluate"
+    if look is None:
+        return  # the server ends
+    request = {} if folder is None else _about(folder, look)
+    ranked = look.holds_tournaments and (folder is None or "policies" in request)
+    kind: Kind = "tournament" if ranked else "evaluate"
     await _EvaluatePage(frame, chosen, kind, request, None).build()
+
+
+def _about(folder: RunFolder, look: EnvLook) -> dict[str, Any]:
+    """What to find out about a run: how it does in every seat, or in those alone that it was trained for."""
+    reference = f"run:{folder.run_id}"
+    trained = trained_agents(folder, look.agents)
+    if trained and len(trained) < len(look.agents):
+        return {"agents": {agent: reference if agent in trained else "random" for agent in look.agents}}
+    return {"agents": {"*": reference}, "policies": [reference]}
 
 
 class _EvaluatePage:

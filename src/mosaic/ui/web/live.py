@@ -11,6 +11,10 @@ from nicegui import events, ui
 
 from mosaic.ui.web.widgets import button
 
+MOST_SOURCES = 20  # more curves in one chart cannot be told apart
+FEW_CURVES = 6  # live_feed.js: more have no bands, and a list of names in place of a name at each end
+_POINTS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -53,16 +57,33 @@ class LiveFeed(ui.element, component="static/live_feed.js"):
 
     def __init__(self, sources: Sequence[Source], axis: str = "env_steps") -> None:
         super().__init__()
-        self.props["first_axis"] = axis
+        self.props["first_axis"], self.props["points"] = axis, _POINTS
         self.props["sources"] = [asdict(source) for source in sources]
         self.props["charts"] = []
 
     def draw(self, chart: ui.echart, lines: Iterable[Line], title: str = "") -> None:
         """What this chart shows from now on."""
-        charts: list[dict[str, Any]] = [each for each in self.props["charts"] if each["id"] != chart.id]
-        charts.append({"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]})
-        self.props["charts"] = charts
+        drawn: dict[int, dict[str, Any]] = {each["id"]: each for each in self.props["charts"]}
+        drawn[chart.id] = {"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]}
+        self.props["charts"] = list(drawn.values())
         self.update()
+
+    def begin(self) -> None:
+        """Let the browser ask for the curves of the first chart at once, while it still loads what draws them."""
+        if self.client.has_socket_connection or not self.props["charts"]:
+            return  # all of it is loaded already
+        metrics = dict.fromkeys(line["metric"] for line in self.props["charts"][0]["lines"])
+        query = urlencode(
+            [
+                *(("ref", source["ref"]) for source in self.props["sources"]),
+                *(("metric", metric) for metric in metrics),
+                ("x", self.props["first_axis"]),
+                ("points", _POINTS),
+            ]
+        )
+        # A failure is met where the answer is used; without a handler of its own it would be reported twice.
+        script = f'begunSeries={{query:"{query}",answer:fetch("/series?{query}")}};begunSeries.answer.catch(()=>null)'
+        ui.add_head_html(f"<script>{script}</script>")
 
     def compare(self, sources: Sequence[Source]) -> None:
         self.props["sources"] = [asdict(source) for source in sources]
@@ -105,6 +126,11 @@ def way_back(feed: LiveFeed) -> ui.html:
 
     feed.on("zoomed", zoomed)
     return element
+
+
+def chart_height(few: int, curves: int) -> str:
+    """Many curves need more room, to be told apart and for the list of their names."""
+    return f"height:{few if curves <= FEW_CURVES else max(few, 24 + 18 * min(curves, MOST_SOURCES))}px"
 
 
 def chart(height: int) -> ui.echart:

@@ -15,7 +15,7 @@ from mosaic.envs.catalog import entries
 from mosaic.ui.web.asking import ask, ask_or_complain
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.play_offers import QUICK, Quick, env_agents, first_seats, policies_for
+from mosaic.ui.web.play_offers import QUICK, Quick, env_agents, first_seats, policies_for, trained_agents
 from mosaic.ui.web.theme import env_title
 from mosaic.ui.web.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
 
@@ -128,7 +128,8 @@ class _Setup:
             return
         self._agents = agents or ()
         offers = policies_for(self._env, self._frame.facts.rows())
-        self._seats = first_seats(self._env, self._agents, f"run:{self._run}" if self._run else "", offers)
+        trained = trained_agents(self._frame.desk.folder(self._run), self._agents) if self._run else ()
+        self._seats = first_seats(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
         self._rows.clear()
         with self._rows:
             if problem:
@@ -148,7 +149,7 @@ class _Setup:
 
     def _one_and_the_rest(self, offers: list[str]) -> None:
         rest = next((p for p in self._seats.values() if p != "human"), "random")
-        chosen = {"agent": self._agents[0], "rest": rest}
+        chosen = {"agent": next(agent for agent, p in self._seats.items() if p == "human"), "rest": rest}
 
         def settle() -> None:
             self._seats = dict.fromkeys(self._agents, chosen["rest"]) | {chosen["agent"]: "human"}

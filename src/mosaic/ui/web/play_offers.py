@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.family import split_version
 from mosaic.policies.uci.programs import missing_stockfish
+from mosaic.store.checkpoints import Checkpoint, list_checkpoints
+from mosaic.store.layout import RunFolder
+from mosaic.store.run_policy import policy_for
 from mosaic.store.state import State
 from mosaic.store.summary import RunSummary
 
@@ -78,11 +82,32 @@ def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:
     return ["human", *known, *runs[:_MOST_RUNS], "random"]
 
 
+def trained_agents(folder: RunFolder, agents: Iterable[AgentID]) -> frozenset[AgentID]:
+    """For whom the run has learned; nobody as long as it has saved nothing."""
+    saved = list_checkpoints(folder)
+    return frozenset(agent for agent in agents if _plays(saved[-1], agent)) if saved else frozenset()
+
+
+def _plays(checkpoint: Checkpoint, agent: AgentID) -> bool:
+    try:
+        policy_for(checkpoint, agent)
+    except InputError:  # that is how it says that it has none
+        return False
+    return True
+
+
 def first_seats(
-    env: EnvID, agents: tuple[AgentID, ...], opponent: PolicyID, offers: list[PolicyID]
+    agents: tuple[AgentID, ...], opponent: PolicyID, offers: list[PolicyID], trained: Collection[AgentID] = ()
 ) -> dict[AgentID, PolicyID]:
-    """The person has the first place; the others get the opponent, or the first policy that fits."""
+    """The person has the first place that the opponent was not trained for; else the first. The opponent has the rest.
+
+    Where it was trained for some of them only, the others get the first policy that fits.
+    """
+    fitting = next((policy for policy in offers if policy != "human" and not policy.startswith("run:")), "random")
     other = opponent or next((policy for policy in offers if policy != "human"), "random")
     if len(agents) == 1:
         return {agents[0]: opponent or "human"}
-    return {agent: "human" if place == 0 else other for place, agent in enumerate(agents)}
+    known = trained or agents
+    person = next((agent for agent in agents if agent not in known), agents[0])
+    seats = {agent: other if agent in known else fitting for agent in agents}
+    return {**seats, person: "human"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from html import escape
 
@@ -9,14 +11,17 @@ from nicegui import ui
 
 from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
-from mosaic.store.state import ENDED, LIVE, State
+from mosaic.store.state import ENDED, State
+from mosaic.store.summary import RunSummary
+from mosaic.telemetry.names import leaves
+from mosaic.ui.web.compared import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.families import Family, families, policies_of
 from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.live import Line, LiveFeed, Source, chart, way_back
+from mosaic.ui.web.live import FEW_CURVES, MOST_SOURCES, Line, LiveFeed, Source, chart, chart_height, way_back
 from mosaic.ui.web.run_words import title
-from mosaic.ui.web.series_routes import GROUP
+from mosaic.ui.web.series_routes import GROUP, read_ahead
 from mosaic.ui.web.theme import series_key
-from mosaic.ui.web.widgets import Segmented, box, button, empty, panel, raw, select, toggle
+from mosaic.ui.web.widgets import Segmented, box, button, empty, panel, raw, replace_address, select, toggle
 
 _AXES = {
     "env_steps": "Env steps",
@@ -26,28 +31,32 @@ _AXES = {
 }
 _SMALL = 3
 _MOST_SMALL = 24
-_MOST_OVERLAID = 5  # with the run itself as many as there are colours with dashes
+_HEIGHT = 252
 
 
 class CurvesPanel:
-    """Built once the run has told its first numbers; what it tells later is added."""
+    """Built once the run has told its first numbers; what it tells later is added. `asked`: what the address says."""
 
-    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails) -> None:
+    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails, asked: str) -> None:
         self._frame, self._folder = frame, folder
         self._summary = next((row for row in frame.facts.rows() if row.run_id == folder.run_id), None)
         self._label = title(self._summary) if self._summary else folder.run_id
         self._found: list[Family] = []
         self._state = details.state
-        self._all = self._seeds = False
+        self._all = False
         self._main = ""
-        self._others: list[str] = []
-        self._small: list[str] = []
+        self._group = GROUP + self._summary.group if self._summary and self._summary.group else ""
+        self._compared, self._problems = read_compared(frame.desk, folder.run_id, asked)
+        self._small: dict[str, ui.echart] = {}
         self._hidden: set[str] = set()
         self._names: tuple[str, ...] = ()
         self._feed: LiveFeed | None = None
         self._box = box("stack")
         with self._box, panel("Curves"):
             empty("The first curve appears when the worker has told its first numbers.")
+        # What the last iteration told is drawn with the page itself; all that was ever told takes longer to find.
+        if iteration := frame.facts.iteration(folder.run_id):
+            self._show(families(name for name, value in leaves(iteration) if isinstance(value, float | int)))
 
     async def update(self, details: RunDetails) -> None:
         if self._feed is not None and self._state in ENDED and details.state not in ENDED:
@@ -59,41 +68,48 @@ class CurvesPanel:
         names = await self._frame.facts.aside(self._frame.facts.names, self._folder.run_id)
         if names is None or names == self._names or self._box.is_deleted:
             return
-        self._names, found = names, families(names)
-        if {each.title for each in found} == {each.title for each in self._found}:
+        self._names = names
+        self._show(families(names))
+
+    def _show(self, found: list[Family]) -> None:
+        if not found or found == self._found:
             return
         first, self._found = not self._found, found
-        if first:
+        if first or self._feed is None:
             self._draw()
-        else:
-            self._choice.set_options([each.title for each in found])
-            self._draw_more()
+            return
+        self._choice.set_options([each.title for each in found])
+        for name, plot in ((self._main, self._plot), *self._small.items()):
+            self._feed.draw(plot, self._lines(name), name)
+        self._draw_labels(self._feed)
+        self._draw_more()
 
     def _sources(self, *, live: bool) -> list[Source]:
-        rows = {row.run_id: row for row in self._frame.facts.rows()}
-        group = self._summary.group if self._summary else ""
-        if self._seeds and group:
-            first = Source(GROUP + group, f"mean of {len(self._frame.facts.group(group))} seeds", live)
-        else:
-            first = Source(self._folder.run_id, self._label, live)
-        others = [rows[run_id] for run_id in self._others if run_id in rows][:_MOST_OVERLAID]
-        return [first, *(Source(row.run_id, title(row), row.state in LIVE) for row in others)]
+        """The run itself comes first."""
+        others = sources_of(self._compared, self._frame.facts.rows())
+        return [Source(self._folder.run_id, self._label, live), *others]
 
     def _draw(self) -> None:
         self._box.clear()
         titles = [each.title for each in self._found]
         self._main = titles[0]
         with self._box, panel(body="m-body tight"):
-            feed = self._feed = LiveFeed(self._sources(live=self._state not in ENDED))
+            sources = self._sources(live=self._state not in ENDED)
+            read_ahead(self._frame.desk, [source.ref for source in sources])
+            feed = self._feed = LiveFeed(sources)
             self._head(feed, titles)
             self._tools(feed)
+            for problem in self._problems:
+                raw(escape(problem), "m-note r-unknown").props("role=status")
             with box().style("padding:0 8px 8px 12px"):
-                self._plot = chart(252)
+                self._plot = chart(_HEIGHT)
                 raw(
                     "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again.",
                     "small faint r-hint",
                 )
             feed.draw(self._plot, self._lines(self._main), self._main)
+            self._fit()
+            feed.begin()
             self._grid = box("r-charts")
             with box("r-more") as self._more:
                 self._more_button = button("", self._show_all, kind="ghost small")
@@ -122,11 +138,10 @@ class CurvesPanel:
         with box("r-tools"):
             self._labels = box("row wrap")
             self._draw_labels(feed)
-            toggle("band", True, feed.set_bands)
-            group = self._summary.group if self._summary else ""
-            members = self._frame.facts.group(group)
+            self._band = toggle("band", True, feed.set_bands)
+            members = self._frame.facts.group(self._group.removeprefix(GROUP))
             if len(members) > 1:
-                toggle(f"mean of {len(members)} seeds", self._seeds, self._choose_seeds)
+                toggle(mean_of(members), self._group in self._compared, self._choose_seeds)
             self._overlay()
             way_back(feed)
             with box("r-smooth").style("margin-left:auto"):
@@ -151,32 +166,53 @@ class CurvesPanel:
         feed.set_shown(label, on)
 
     def _overlay(self) -> None:
-        """Runs of the same environment come first: their curves mean the same."""
+        """What is compared comes first, then runs of the same environment: their curves mean the same."""
         env = self._summary.env if self._summary else ""
+        chosen = [ref for ref in self._compared if ref != self._group]
         rows = [row for row in self._frame.facts.rows() if row.run_id != self._folder.run_id]
-        rows.sort(key=lambda row: row.env != env)
+        rows.sort(key=lambda row: (row.run_id not in chosen, row.env != env))
         options = {row.run_id: title(row) for row in rows[:200] if row.state is not State.QUEUED}
+        options |= {ref: f"{source.label} of {ref.removeprefix(GROUP)}" for ref, source in self._groups(rows).items()}
+        chosen = [ref for ref in chosen if ref in options]
         if options:
-            choice = select(options, self._others, label="Other runs", on_change=self._choose_others, multiple=True)
-            choice.props('use-chips=false max-values=5 display-value="Compare with…"').style("width:156px")
+            choice = select(options, chosen, label="Other runs", on_change=self._choose_others, multiple=True)
+            choice.props(f'use-chips=false max-values={MOST_SOURCES - 1} display-value="Compare with…"')
+            choice.style("width:156px")
+
+    def _groups(self, rows: Sequence[RunSummary]) -> dict[str, Source]:
+        """The means of other seed groups."""
+        sizes = Counter(row.group for row in rows if row.group)
+        refs = [GROUP + name for name, size in sizes.items() if size > 1 and GROUP + name != self._group]
+        return {source.ref: source for source in sources_of(refs, rows)}
 
     def _choose_main(self, chosen: str) -> None:
         self._main = chosen
         if self._feed is not None:
             self._draw_labels(self._feed)
             self._feed.draw(self._plot, self._lines(chosen), chosen)
+            self._fit()
 
     def _choose_seeds(self, on: bool) -> None:
-        self._seeds = on
-        self._show_sources(live=self._state not in ENDED)
+        others = [ref for ref in self._compared if ref != self._group]
+        self._compare([self._group, *others] if on else others)
 
     def _choose_others(self, chosen: list[str]) -> None:
-        self._others = list(chosen)
+        self._compare([*(ref for ref in self._compared if ref == self._group), *chosen])
+
+    def _compare(self, refs: list[str]) -> None:
+        self._compared = refs[: MOST_SOURCES - 1]
+        replace_address(address(self._folder.run_id, self._compared))
+        self._fit()
         self._show_sources(live=self._state not in ENDED)
 
     def _show_sources(self, *, live: bool) -> None:
         if self._feed is not None:
             self._feed.compare(self._sources(live=live))
+
+    def _fit(self) -> None:
+        curves = (1 + len(self._compared)) * len(self._lines(self._main))
+        self._plot.style(chart_height(_HEIGHT, curves))
+        self._band.set_visibility(curves <= FEW_CURVES)
 
     def _draw_more(self) -> None:
         """Small charts of what is not shown yet: a few, or all that there is room for."""
@@ -185,10 +221,10 @@ class CurvesPanel:
         most = _MOST_SMALL if self._all else _SMALL
         rest = [each.title for each in self._found if each.title not in (self._main, *self._small)]
         for name in rest[: most - len(self._small)]:
-            self._small.append(name)
             with self._grid, box():
                 raw(f"<b>{escape(name)}</b>", "t")
-                self._feed.draw(chart(104), self._lines(name), name)
+                self._small[name] = chart(104)
+                self._feed.draw(self._small[name], self._lines(name), name)
         hidden = len(self._found) - 1 - len(self._small)
         self._more.set_visibility(hidden > 0 and not self._all)
         self._more_button.set_content(f"Show {hidden} more measures")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nicegui import ui
+from nicegui import PageArguments, ui
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.answers import RunDetails
@@ -21,7 +21,8 @@ from mosaic.ui.web.widgets import box, complain
 _REFRESH_S = 4.0  # curves and pictures come by themselves, as they happen
 
 
-def page(frame: Frame, run_id: str) -> None:
+def page(frame: Frame, run_id: str, address: PageArguments) -> None:
+    """`?with=RUN,RUN,group:NAME` shows their curves beside its own."""
     folder = frame.desk.folder(run_id)
     details = frame.facts.details(folder.run_id)
     title = str(details.config.get("name") or details.run_id)
@@ -30,7 +31,7 @@ def page(frame: Frame, run_id: str) -> None:
         strip = StatusStrip(frame.facts)
         with box("m-cols r-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
             with box("stack gap-4"):
-                curves = CurvesPanel(frame, folder, details)
+                curves = CurvesPanel(frame, folder, details, address.query_parameters.get("with", ""))
                 grid = GridPanel(folder, details)
                 log = LogPanel(folder)
             with box("stack gap-4"):

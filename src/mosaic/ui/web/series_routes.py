@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from math import isfinite
+from threading import Thread
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,11 +17,13 @@ from mosaic.server.answers import Answer
 from mosaic.server.complaints import REFUSALS
 from mosaic.server.desk import Desk
 from mosaic.server.details import last_seq
+from mosaic.server.machine import available_cores
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import read_state
 from mosaic.telemetry.buckets import Curve
 from mosaic.telemetry.columns import Axis, Curves
 from mosaic.telemetry.groups import group_curves
+from mosaic.telemetry.growing import bring_up_to_date
 
 GROUP = "group:"  # before the name of a seed group where a run may stand
 MOST_POINTS = 1000
@@ -53,13 +58,27 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
     ) -> ManySeries:
         """Every metric of every run, or of every seed group (`group:NAME`), that has it, where start ≤ x ≤ stop."""
         asked = _Asked(metric, x, points, start, stop)
-        found = [each for one in ref for each in _series(desk, one, asked)]
-        runs = {one: desk.folder(one) for one in ref if not one.startswith(GROUP)}
+        folders = {one: _folders(desk, one) for one in dict.fromkeys(ref)}
+        _read([folder for each in folders.values() for folder in each])
+        found = [each for one in ref for each in _series(one, folders[one], asked)]
+        runs = {one: folder for one, (folder, *_) in folders.items() if not one.startswith(GROUP)}
         return ManySeries(
             series=found,
             last_seq={one: last_seq(folder) for one, folder in runs.items()},
             started={one: _started(folder) for one, folder in runs.items()},
         )
+
+
+def read_ahead(desk: Desk, refs: Sequence[str]) -> None:
+    """What a page will ask for soon is read while its browser still loads it."""
+    folders = [folder for ref in refs for folder in _folders(desk, ref)]
+    Thread(target=_read, args=(folders,)).start()
+    if any(ref.startswith(GROUP) for ref in refs):
+        Thread(target=import_module, args=("scipy.special",)).start()  # a band needs it, and it takes its time
+
+
+def _read(folders: Sequence[RunFolder]) -> None:
+    bring_up_to_date([folder.path for folder in folders], available_cores())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +97,33 @@ class _Member:
         self._asked = asked
         self._curves = Curves(folder.path)
         self._zero = _started(folder) if asked.x == "timestamp" else 0.0
-        self.known = set(self._curves.names())
 
-    def curve(self, metric: str) -> Curve:
+    def curve(self, metric: str) -> Curve | None:
+        """None where the run never told it."""
+        if not self._curves.has(metric):
+            return None
         asked = self._asked
         start, stop = (None if edge is None else edge + self._zero for edge in (asked.start, asked.stop))
         found = self._curves.query(metric, asked.x, asked.points, start, stop)
         return found._replace(x=found.x - self._zero)
 
 
-def _series(desk: Desk, ref: str, asked: _Asked) -> Iterator[Series]:
+def _folders(desk: Desk, ref: str) -> list[RunFolder]:
     if ref.startswith(GROUP):
         members = desk.store.index.list(group=ref.removeprefix(GROUP))
-        yield from _of_group(ref, [_Member(desk.store.folder(member.run_id), asked) for member in members], asked)
-        return
-    run = _Member(desk.folder(ref), asked)
-    for metric in asked.metrics:
-        if metric in run.known:
-            yield _answer(ref, metric, *run.curve(metric))
+        return [desk.store.folder(member.run_id) for member in members]
+    return [desk.folder(ref)]
 
 
-def _of_group(ref: str, members: list[_Member], asked: _Asked) -> Iterator[Series]:
+def _series(ref: str, folders: Sequence[RunFolder], asked: _Asked) -> Iterator[Series]:
+    members = [_Member(folder, asked) for folder in folders]
     for metric in asked.metrics:
-        single = [member.curve(metric) for member in members if metric in member.known]
-        if single:
-            group = group_curves([(curve.x, curve.mean) for curve in single], asked.points)
+        curves = [curve for member in members if (curve := member.curve(metric)) is not None]
+        if curves and ref.startswith(GROUP):
+            group = group_curves([(curve.x, curve.mean) for curve in curves], asked.points)
             yield _answer(ref, metric, group.x, group.low, group.high, group.mean)
+        elif curves:
+            yield _answer(ref, metric, *curves[0])
 
 
 def _started(folder: RunFolder) -> float:
@@ -117,4 +137,4 @@ def _answer(ref: str, metric: str, x: NDArray[Any], *values: NDArray[Any]) -> Se
 
 def _numbers(values: NDArray[Any]) -> list[float | None]:
     """Six digits are more than a chart shows, and JSON has no NaN."""
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]
+    return [float(f"{value:.6g}") if isfinite(value) else None for value in values.tolist()]

@@ -9,17 +9,22 @@ from html import escape
 from pathlib import Path
 
 SERIES = tuple(f"var(--s{number})" for number in range(1, 7))
-DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "1 4")  # a series is told apart by its dash even without colour
+DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "8 3 2 3 2 3")  # a series is told apart by its dash even without colour
 _ENVS = Path(__file__).parent / "static" / "envs"
 _MINUS, _THIN = "\u2212", "\u202f"
 
 
-def series_key(index: int) -> str:
+def series_look(place: int) -> tuple[str, str]:
+    """Colour and dash of a series. Where the colours begin anew each goes with another dash: no pair comes twice."""
+    return SERIES[place % len(SERIES)], DASHES[(place + place // len(SERIES)) % len(DASHES)]
+
+
+def series_key(place: int) -> str:
     """The short line drawn beside a series' name: colour and dash together."""
-    place = index % len(SERIES)
+    colour, dash = series_look(place)
     return (
         '<svg class="key" viewBox="0 0 20 8" aria-hidden="true"><path d="M0 4h20" fill="none" '
-        f'stroke="{SERIES[place]}" stroke-width="2.5" stroke-dasharray="{DASHES[place]}"/></svg>'
+        f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/></svg>'
     )
 
 

@@ -12,11 +12,12 @@ from mosaic.config.run import RunConfig
 from mosaic.server.answers import RunDetails
 from mosaic.store.state import State
 from mosaic.store.summary import RunSummary
+from mosaic.ui.web.env_looks import look_at
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.progress import wall_s
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.theme import count, duration, env_title
-from mosaic.workers.presets import find_preset
+from mosaic.workers.presets import Preset, find_preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,20 @@ def time_words(config: RunConfig, pace: Pace | None, seeds: int) -> str:
     return f"about {duration(pace.takes_s(steps))}{' each' if seeds > 1 else ''} at {speed}" if steps else speed
 
 
+def is_backed(config: RunConfig, preset: Preset) -> bool:
+    """Whether what was tried for the preset is what is asked for; anything else may end otherwise."""
+    training, environment = config.training, config.environment
+    look = look_at(environment.id)
+    usual = "self_play" if look.turn_based and look.competitive else "parameter_sharing"
+    return (
+        not (config.agents or environment.options or environment.wrappers)
+        and (len(look.agents) == 1 or config.policy_configuration in (None, usual))
+        and environment.num_envs in (None, preset.num_envs)
+        and (training.total_timesteps is None or training.total_timesteps >= preset.total_timesteps)
+        and all(preset.params.get(name) == value for name, value in training.params.items())
+    )
+
+
 def plan_html(config: RunConfig, pace: Pace | None, seeds: int) -> str:
     training = config.training
     ends = [
@@ -78,6 +93,6 @@ def plan_html(config: RunConfig, pace: Pace | None, seeds: int) -> str:
         "Runs": f"{seeds} with different seeds" if seeds > 1 else "",
         "Time": time_words(config, pace, seeds),
         "Options": f"tuned for {env_title(tuned.env)}" if tuned else "",
-        "Known to give": tuned.backing.result if tuned else "",
+        "Known to give": tuned.backing.result if tuned and is_backed(config, tuned) else "",
     }
     return "".join(f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in rows.items() if words)

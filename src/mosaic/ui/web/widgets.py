@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
@@ -14,6 +15,8 @@ from mosaic.ui.web.icons import CHEVRON, icon
 from mosaic.ui.web.theme import avatar, env_picture
 
 Options = Mapping[Any, str] | Sequence[str]
+# In the browser, at the click itself: later a browser would not let a page copy.
+_COPY = "async (event) => emit(await mosaicCopy(event.currentTarget.parentElement.querySelector('code').textContent))"
 
 
 def raw(html: str, classes: str = "", tag: str = "div") -> ui.html:
@@ -161,15 +164,21 @@ def command(text: str, *, multi: bool = False) -> ui.html:
     """A line to type, with a copy button. The text may be changed with `set_content(escape(…))`."""
     with box("m-cmd" + (" multi" if multi else "")):
         code = raw(escape(text), "", "code")
-        button(glyph="copy", kind="ghost small", label="Copy", on_click=lambda: _copy(code))
+        copy = button(glyph="copy", kind="ghost small", label="Copy")
+        copy.on("click", lambda event: _tell_copied(bool(event.args)), js_handler=_COPY)
     return code
 
 
-def _copy(code: ui.html) -> None:
-    from html import unescape
+def _tell_copied(done: bool) -> None:
+    if done:
+        say("Copied")
+    else:
+        complain("This browser lets no page copy here: mark the text and press Ctrl+C.")
 
-    ui.clipboard.write(unescape(code.content))
-    say("Copied")
+
+def replace_address(path: str) -> None:
+    """What the browser shows, keeps in its history and copies; the page stays as it is."""
+    ui.run_javascript(f"history.replaceState({{page: {json.dumps(path)}}}, '', {json.dumps(path)})")
 
 
 def say(text: str) -> None:

@@ -9,12 +9,15 @@ from typing import Any, TypeAlias
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.balanced import learner_class
 from mosaic.workers.rllib.callbacks import MosaicCallback, callback_facts
 from mosaic.workers.rllib.env import make_seats
+from mosaic.workers.rllib.failures import telling
 from mosaic.workers.rllib.filters import ObservationFilter
 from mosaic.workers.rllib.lost_runners import PROBE_TIMEOUT_S, patient
 from mosaic.workers.rllib.modules import module_spec
@@ -115,9 +118,8 @@ def _gather(config: AlgorithmConfig, setup: Setup) -> None:
         max_requests_in_flight_per_env_runner=options.max_requests_in_flight_per_env_runner,
         explore=options.explore,
     )
-    ours = runner_class(setup)
-    if ours is not None:
-        config.env_runners(env_runner_cls=ours)
+    usual: type[Any] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
+    config.env_runners(env_runner_cls=telling(runner_class(setup) or usual))
     if options.observation_filter == "MeanStdFilter":
         config.env_runners(env_to_module_connector=partial(_filter, multi_agent=not setup.single))
 

@@ -17,14 +17,16 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.casting import read_casting
 from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.store.trust import VARIABLE, require_trust, trust_given
+from mosaic.store.trust import require_trust_to_go_on
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.rllib.episodes import alerts_of, records_of
 from mosaic.workers.rllib.metrics import Progress, fields, split
 from mosaic.workers.rllib.options import ASYNCHRONOUS, RllibOptions
+from mosaic.workers.rllib.packing import Node
 from mosaic.workers.rllib.quiet import keep_quiet
 from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
 from mosaic.workers.rllib.saving import load_state, save_state
@@ -61,8 +63,7 @@ class Training:
 
 def train(context: WorkerContext) -> None:
     if context.resume_from is not None:
-        go_on = f"type: {VARIABLE}=1 mosaic runs resume {context.folder.run_id}"
-        require_trust(context.resume_from, trust_given(), go_on)
+        require_trust_to_go_on(context.resume_from)
     _with_a_limit(context)
     with ray_of_run(context.folder) as start_ray:
         setup = prepare(context, start_ray)
@@ -78,10 +79,13 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
     assert isinstance(options, RllibOptions)
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
+    casting = read_casting(config, spec)
+    for agent, reference in casting.played.items():  # env runners would be started, and started again, to find out
+        load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
     asked = asked_for(config.resources, options, apart=apart)
     machine = _join(config, asked, start_ray)
-    return Setup(config, options, spec, masked, read_casting(config, spec), place(asked, machine), context.folder.path)
+    return Setup(config, options, spec, masked, casting, place(asked, machine), context.folder.path)
 
 
 def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
@@ -92,11 +96,13 @@ def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
         place(asked, machine)
         start_ray(machine.cpus, None)
         return machine
-    import ray
+    from ray._private.state import available_resources_per_node
 
     start_ray(1, address)
-    free = ray.available_resources()  # type: ignore[no-untyped-call]
-    return Machine(int(free.get("CPU", 0)), float(free.get("GPU", 0)), f"the Ray cluster at {address}")
+    free: list[dict[str, float]] = list(available_resources_per_node().values())  # type: ignore[no-untyped-call]
+    nodes = tuple(Node(int(node.get("CPU", 0)), float(node.get("GPU", 0))) for node in free)
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    return Machine(cpus, gpus, f"the Ray cluster at {address}", nodes)
 
 
 @contextmanager
@@ -157,7 +163,8 @@ def iterate(context: WorkerContext, training: Training) -> None:
         progress.add(result, records_of(result))
         for part, seconds in split(result, training.setup.envs_per_runner).items():
             spent[part] = spent.get(part, 0.0) + seconds
-        league = training.keeper.after_iteration(training.algo, result) if training.keeper else {}
+        keeper = training.keeper
+        league = keeper.after_iteration(training.algo, result, progress.env_steps) if keeper else {}
         for alert in alerts_of(result):
             context.report(kind="alert", message=alert, env_steps=progress.env_steps)
         over = context.done(progress.env_steps, progress.episodes, training.reward)
@@ -172,10 +179,10 @@ def iterate(context: WorkerContext, training: Training) -> None:
         if is_due(before, progress.env_steps, context.config.evaluation.every_steps):
             _evaluate(context, training)
             evaluated_at = progress.env_steps
+    if context.config.checkpoint.at_end:
+        save()  # first: whatever happens to an evaluation, what was learned is kept
     if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
         _evaluate(context, training)
-    if context.config.checkpoint.at_end:
-        save()
 
 
 def _report(
@@ -210,7 +217,7 @@ def _save(context: WorkerContext, training: Training) -> None:
 def _evaluate(context: WorkerContext, training: Training) -> None:
     """The likeliest actions of the policies as they are now, on fixed seeds, played as from a checkpoint."""
     from mosaic.workers.rllib.exporting import export_policies
-    from mosaic.workers.rllib.playing import load_policy
+    from mosaic.workers.rllib.playing import load_policy as load_exported
 
     setup = training.setup
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
@@ -219,7 +226,8 @@ def _evaluate(context: WorkerContext, training: Training) -> None:
 
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             request = PolicyRequest("the policy that learns", spec, (agent,))
-            return load_policy(folder, setup.policy_of[agent], request)
+            return load_exported(folder, setup.policy_of[agent], request)
 
-        for record in evaluate_learners(context.config, make, setup.casting.played):
+        stopped = context.inbox.stop_asked
+        for record in evaluate_learners(context.config, make, setup.casting.played, stopped=stopped):
             context.report(kind="evaluation", env_steps=training.progress.env_steps, **record)

@@ -22,12 +22,12 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from torch import Tensor, nn
 
-from mosaic.core.errors import InputError
 from mosaic.core.ids import PolicyID
 from mosaic.envs.spaces import MASK
 from mosaic.workers.rllib.options import model_settings
 from mosaic.workers.rllib.seats import OBSERVATION, STATE
 from mosaic.workers.rllib.setup import Setup
+from mosaic.workers.rllib.support import no_masks
 
 if TYPE_CHECKING:  # what the classes below are mixed with
     _AnyModule = TorchRLModule
@@ -46,10 +46,7 @@ def module_spec(setup: Setup, policy: PolicyID) -> RLModuleSpec:
     if setup.casting.plan.central:
         settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has one of its own
     if setup.masked and setup.algorithm == "sac":
-        raise InputError(
-            f"RLlib's SAC knows no illegal actions, and {setup.spec.env_id} has some. "
-            "Use --algo ppo, appo, impala, a2c or dqn."
-        )
+        raise no_masks(setup.spec.env_id)
     config = asdict(DefaultModelConfig(**settings))
     config |= setup.options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
     return RLModuleSpec(module_class=module_class(setup.algorithm), model_config=config)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.options import RllibOptions
+from mosaic.workers.rllib.packing import Need, Node, packs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class Machine:
     cpus: int
     gpus: float
     name: str = "this machine"
+    nodes: tuple[Node, ...] = ()  # of a cluster: what is free on each
+
+    @property
+    def rooms(self) -> tuple[Node, ...]:
+        return self.nodes or (Node(self.cpus, self.gpus),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,15 @@ class Placement:
     @property
     def gpus(self) -> float:
         return self.runners * self.gpus_per_runner + self.learners * self.gpus_per_learner
+
+    @property
+    def needs(self) -> list[Need]:
+        """Of each process that Ray must place."""
+        return [
+            *[Need(self.gpus_per_runner, self.cpus_per_runner)] * self.runners,
+            *[Need(self.gpus_per_learner, self.cpus_per_learner)] * self.learners,
+            *[Need(0.0, 1)] * (max(1, self.learners) * self.aggregators),
+        ]
 
 
 def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool) -> Asked:
@@ -96,6 +111,10 @@ def place(asked: Asked, machine: Machine) -> Placement:
             raise InputError(_too_many(asked, machine, learning, room // asked.cpus_per_runner))
     else:
         fits = max(0, (machine.cpus - max(1, learning)) // asked.cpus_per_runner)
+        if not fits and runners and asked.cpus_per_runner > 1:  # somebody said how large a runner is
+            if asked.cpus_per_runner > room:
+                raise InputError(_too_large(asked, machine, learning))
+            fits = 1
         if fits < runners:
             said.append(_reduced(asked, machine, fits, learning))
             runners = fits
@@ -114,7 +133,19 @@ def place(asked: Asked, machine: Machine) -> Placement:
             f"The run asks for {_number(placement.gpus)} GPUs and {machine.name} has {_number(machine.gpus)}. "
             "Set resources.num_gpus or num_gpus_per_env_runner lower, or name a cluster that has them: --ray-address."
         )
-    return placement
+    return _packed(placement, machine, firm=asked.firm)
+
+
+def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
+    """What nobody asked for is cut until every process is whole on one node: sums say too little about a cluster."""
+    if packs(placement.needs, machine.rooms):
+        return placement
+    if placement.runners and not firm:
+        fewer = placement.runners - 1
+        where = "in the main process" if not fewer else f"by {_count(fewer, 'env runner')}"
+        said = f"Envs are stepped {where}: the nodes of {machine.name} have no room for more."
+        return _packed(replace(placement, runners=fewer, said=(said,)), machine, firm=False)
+    raise InputError(_scattered(placement, machine))
 
 
 def this_machine(asked: Asked) -> Machine:
@@ -162,6 +193,30 @@ def _too_many(asked: Asked, machine: Machine, learning: int, fits: int) -> str:
         f"{_count(machine.cpus, 'CPU')}{beside}. Leave --num-workers out (the envs are then stepped in the main "
         "process), or name a larger cluster: --ray-address HOST:PORT."
     )
+
+
+def _too_large(asked: Asked, machine: Machine, learning: int) -> str:
+    beside = f", {learning} of them for learning" if learning else ""
+    return (
+        f"An env runner with {asked.cpus_per_runner} CPUs cannot be placed: {machine.name} has "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Set resources.num_cpus lower, or name a larger cluster: "
+        "--ray-address HOST:PORT."
+    )
+
+
+def _scattered(placement: Placement, machine: Machine) -> str:
+    needs = ", ".join(_size(need.cpus, need.gpus) for need in sorted(set(placement.needs), reverse=True))
+    rooms = ", ".join(_size(node.cpus, node.gpus) for node in machine.rooms)
+    return (
+        f"{_count(placement.runners, 'env runner')} and {_count(placement.learners, 'learner')} cannot be placed: each "
+        f"of their processes must be whole on one machine, and of a GPU it gets a part or whole ones. They need "
+        f"{needs} each; free at {machine.name}: {rooms}. Set --num-workers, resources.num_cpus, resources.num_gpus or "
+        "num_learners lower."
+    )
+
+
+def _size(cpus: int, gpus: float) -> str:
+    return _count(cpus, "CPU") + (f" with {_number(gpus)} GPU" if gpus else "")
 
 
 def _reduced(asked: Asked, machine: Machine, fits: int, learning: int) -> str:

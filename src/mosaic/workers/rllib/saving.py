@@ -39,7 +39,8 @@ def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Pr
     from safetensors.numpy import load_file
 
     algo.restore_from_path((folder / RLLIB).absolute())  # type: ignore[no-untyped-call]
-    if keeper is not None:
-        keeper.restore(algo, load_file(folder / LEAGUE))
     counters: dict[str, Any] = json.loads((folder / COUNTERS).read_text())
-    return Progress(**counters)
+    progress = Progress(**counters)
+    if keeper is not None:
+        keeper.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
+    return progress

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.core.turn import Action, Observation, Turn
@@ -18,6 +18,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.spaces import MASK, legal_text
 from mosaic.runners.others import ControllerOthers
 from mosaic.workers.rllib.seat_code import PICTURE_SIZE, SeatCode, seat_code
+from mosaic.workers.rllib.support import no_central_pictures
 
 OBSERVATION, STATE = "observation", "state"
 _MOST_EPISODES_WITHOUT_US = 1000  # so many in a row mean that the learners never get a turn
@@ -168,10 +169,7 @@ class _StateRow:
 
     def __init__(self, codes: Mapping[AgentID, SeatCode]) -> None:
         if any(code.is_picture for code in codes.values()):
-            raise InputError(
-                "shared_value_function lays all agents' observations side by side, and pictures are too wide for that. "
-                "Use --policies parameter_sharing or independent."
-            )
+            raise no_central_pictures()
         ends = np.cumsum([code.width for code in codes.values()])
         self._places = {
             agent: (slice(int(end) - code.width, int(end)), int(ends[-1]) + number)

@@ -44,7 +44,6 @@ class LeagueKeeper:
             total = setup.config.training.total_timesteps or _DEFAULT_TIMESTEPS
             self._every = max(1, total // _SNAPSHOTS_IN_A_RUN)
         self._seed = child_key(setup.config.seed, "league")
-        self._now = 0  # env steps
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._references: dict[str, Any] = {}  # of weights that env runners may ask for
 
@@ -56,12 +55,11 @@ class LeagueKeeper:
         self._add(algo, 0)
         self._seat(algo, 0)
 
-    def after_iteration(self, algo: Algorithm, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Books games, perhaps takes a snapshot, and gives out the seats anew. Answers what there is to report."""
-        told = result.get("env_runners", {}).get("num_env_steps_sampled_lifetime")
-        if told is not None:  # asynchronous algorithms have iterations in which nothing arrives
-            self._now = int(told)
-        now = self._now
+    def after_iteration(self, algo: Algorithm, result: Mapping[str, Any], now: int) -> dict[str, Any]:
+        """Books games, perhaps takes a snapshot, and gives out the seats anew. Answers what there is to report.
+
+        `now` is the run's own count of env steps: RLlib's begins anew when runners are lost.
+        """
         self.book(records_of(result))
         if self.is_due(now):
             self._add(algo, now)
@@ -95,12 +93,11 @@ class LeagueKeeper:
         """Arrays by name, ready for safetensors."""
         return self.league.to_arrays()
 
-    def restore(self, algo: Algorithm, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, algo: Algorithm, state: Mapping[str, NDArray[Any]], now: int) -> None:
         """After the algorithm has its weights back."""
         self._weights(algo)  # its shapes are the snapshots'
         self.league.load_arrays(dict(state))
-        self._now = self.league.snapshots[-1].env_steps
-        self._seat(algo, self._now)
+        self._seat(algo, now)
 
     def _add(self, algo: Algorithm, now: int) -> None:
         weights = self._weights(algo)

@@ -15,6 +15,7 @@ from mosaic.workers.rllib.batches import envs_per_runner
 from mosaic.workers.rllib.options import RllibOptions
 from mosaic.workers.rllib.resources import Placement
 
+RUN = "run"  # where in the configuration of envs the run's folder stands
 DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
 
 
@@ -65,6 +66,7 @@ class Setup:
     def env_config(self) -> dict[str, Any]:
         """From which `make_seats` makes an env in any process."""
         return {
+            RUN: str(self.folder),
             "environment": self.config.environment.model_dump(mode="json"),
             "learners": list(self.casting.learners),
             "played": dict(self.casting.played),

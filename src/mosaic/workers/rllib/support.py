@@ -75,6 +75,19 @@ def table() -> str:
     return "\n".join([*rows, "", *why])
 
 
+def no_masks(env_id: str) -> InputError:
+    return InputError(
+        f"RLlib's sac knows no illegal actions, and {env_id} has some. Use --algo ppo, appo, impala, a2c or dqn."
+    )
+
+
+def no_central_pictures() -> InputError:
+    return InputError(
+        "shared_value_function lays all agents' observations side by side, and pictures are too wide for that. "
+        "Use --policies parameter_sharing or independent."
+    )
+
+
 def _check(algorithm: str, feature: Feature) -> None:
     reason = MISSING.get((algorithm, feature))
     if reason is None:

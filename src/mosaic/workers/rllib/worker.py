@@ -46,6 +46,7 @@ class RllibWorker:
         patience_s=120.0,  # an iteration may be long, and then Ray is taken down
     )
     loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on
+    resumes_from_pickles = True
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return OPTIONS[algorithm]
@@ -81,7 +82,9 @@ class RllibWorker:
         check_support(algorithm, options, casting, spec, learners=learners)
         check_players(casting.played.values(), spec)
         for agent in casting.learners:
-            _check_spaces(algorithm, options, agent, spec)
+            _check_spaces(algorithm, options, agent, spec, central=casting.plan.central)
+        if algorithm == "sac":
+            _check_all_legal(config)
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.rllib.loop import train
@@ -105,11 +108,24 @@ def _check_runtime(config: RunConfig) -> None:
         )
 
 
-def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec) -> None:
+def _check_all_legal(config: RunConfig) -> None:
+    """Whether actions may be illegal only an env that has begun can tell."""
+    from contextlib import closing
+
+    from mosaic.envs.catalog import make_env
+    from mosaic.workers.rllib.support import no_masks
+
+    with closing(make_env(config.environment)) as env:
+        if env.reset(0).action_masks:
+            raise no_masks(env.spec.env_id)
+
+
+def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec, *, central: bool) -> None:
     """RLlib finds out while it builds networks, and says it in its own words."""
     from gymnasium.spaces import Box, Discrete
 
     from mosaic.workers.rllib.seat_code import seat_code
+    from mosaic.workers.rllib.support import no_central_pictures
 
     space = spec.action_spaces[agent]
     if algorithm == "dqn" and not isinstance(space, Discrete):
@@ -124,6 +140,8 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
         )
     size = options.picture_size
     seen = seat_code(spec.observation_spaces[agent], space, size)
+    if seen.is_picture and central:
+        raise no_central_pictures()
     if seen.is_picture and options.conv_filters is None and size not in PICTURE_SIZES:
         raise InputError(
             f"RLlib has networks of its own for pictures of {', '.join(map(str, PICTURE_SIZES))} pixels, and "

@@ -14,16 +14,18 @@ def envs(
     family: Annotated[str | None, typer.Argument(help="Only this family: gym, classic, sisl, butterfly, mpe.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List environments: agents, spaces, what is installed."""
+    """List environments: agents, spaces, what is compiled, tuned and installed."""
     from mosaic.envs.catalog import entries
     from mosaic.envs.inspect import inspect_env
     from mosaic.ui.cli.screen import note, print_json, print_table, progress
+    from mosaic.workers.presets import presets_of
 
     found = entries(family)
     rows: list[dict[str, Any]] = []
     with progress("looking at environments", len(found), shown=not json) as tick:
         for entry in found:
-            rows.append(asdict(inspect_env(entry)))
+            presets = [f"{preset.worker} {preset.algorithm}" for preset in presets_of(entry.id)]
+            rows.append({**asdict(inspect_env(entry)), "presets": presets})
             tick()
     if json:
         print_json(rows)
@@ -32,6 +34,9 @@ def envs(
         mine = [row for row in rows if row["id"].startswith(f"{name}/")]
         here = [row for row in mine if row["installed"]]
         print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], [_cells(r) for r in here])
+        for what, key in (("Compiled twin", "compiled_twin"), ("Tuned preset", "presets")):
+            if names := [row["id"].split("/", 1)[1] for row in here if row[key]]:
+                note(f"  {what}: {', '.join(names)}\n")
         for line in dict.fromkeys(row["install"] for row in mine if not row["installed"]):
             note(f"  {', '.join(row['id'] for row in mine if row['install'] == line)}: {line}\n")
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")

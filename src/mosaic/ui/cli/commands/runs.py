@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption
+from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, TrustOption
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -149,10 +149,20 @@ def resume(
     ray_address: Annotated[
         str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Go on in this Ray cluster, or auto.")
     ] = None,
+    trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Go on with a paused, stopped, failed or lost run; with other resources only once it has ended."""
+    from mosaic.core.errors import InputError
+    from mosaic.ui.cli.options import give_trust
+
+    if trust and server is not None:
+        raise InputError(
+            "--trust lets a checkpoint run code, which whoever is at a server's machine decides. "
+            f"Type there: mosaic runs resume {run} --trust"
+        )
+    give_trust(trust)
     typed = {"num_workers": num_workers, "ray_address": ray_address}
     resources = {key: value for key, value in typed.items() if value is not None}
     _act(run, server, json, lambda it: it.resume(resources=resources))

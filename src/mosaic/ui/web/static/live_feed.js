@@ -2,8 +2,11 @@
 // Smoothing, toggles and theme are answered from the arrays in memory; another axis or part of it is asked for again.
 import { pickRange } from "/static/range_picker.js";
 
-const DASH = ["solid", [6, 3], [2, 3], [8, 3, 2, 3], [4, 4], [1, 4]];
-const POINTS = 500;
+const DASH = ["solid", [6, 3], [2, 3], [8, 3, 2, 3], [4, 4], [8, 3, 2, 3, 2, 3]];
+const COLOURS = 6;
+const FEW = 6; // more curves have a list of names in place of a name at each end, and no bands
+const ROWS = 10; // of the tooltip, then there is a second column
+const COMPACT_POINTS = 250;
 const APPENDED = 500; // so many new points at full detail, then the server thins the whole curve again
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -13,6 +16,11 @@ const short = (v) => {
   for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (a >= limit) return (+(v / limit).toPrecision(3) + "\u202f" + unit).replace("-", "−");
   return (+v.toPrecision(3) + "").replace("-", "−");
 };
+// Each place has another pair of colour and dash: theme.series_look says the same in Python.
+const look = (place) => ({ color: css(`--s${(place % COLOURS) + 1}`), dash: DASH[(place + Math.floor(place / COLOURS)) % DASH.length] });
+const key = ({ color, dash }) => `<svg width="20" height="8" style="margin-right:6px"><path d="M0 4h20" fill="none" stroke="${color}" stroke-width="2.5" stroke-dasharray="${dash === "solid" ? "" : dash.join(" ")}"/></svg>`;
+const symbol = (x, many) => (x[0] === x[x.length - 1] ? { symbol: "circle", showSymbol: true } : { symbol: many ? "none" : "emptyCircle", showSymbol: false });
+const last = (values) => values.findLast((v) => v !== null) ?? -Infinity;
 const two = (n) => String(Math.floor(n)).padStart(2, "0");
 const clock = (s) => (s >= 3600 ? `${Math.floor(s / 3600)}:${two((s % 3600) / 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`);
 const AXIS = {
@@ -35,7 +43,7 @@ function flatten(value, name, out) {
 
 export default {
   template: "<span hidden></span>",
-  props: { sources: Array, charts: Array, first_axis: { type: String, default: "env_steps" } },
+  props: { sources: Array, charts: Array, points: Number, first_axis: { type: String, default: "env_steps" } },
   async mounted() {
     Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
     this.watcher = new MutationObserver(() => this.redraw()); // dark <-> light
@@ -55,25 +63,36 @@ export default {
     async reload() {
       const asked = (this.asked = (this.asked ?? 0) + 1);
       this.appended = 0;
-      const metrics = [...new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)))];
-      if (!metrics.length || !this.sources.length) return;
+      const wanted = [...new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)))];
+      if (!wanted.length || !this.sources.length) return;
+      const first = wanted.filter((metric) => this.charts[0].lines.some((line) => line.metric === metric));
+      const rest = wanted.filter((metric) => !first.includes(metric));
       const parts = [];
-      for (let i = 0; i < metrics.length; i += 40) parts.push(metrics.slice(i, i + 40));
-      const axis = this.axis;
-      const answers = await Promise.all(parts.map((part) => this.fetch(part, axis)));
-      if (this.closed || asked !== this.asked) return; // a newer question is under way
-      if (answers.some((answer) => !answer)) return setTimeout(() => !this.closed && this.reload(), 2000);
-      this.data = new Map(answers.flatMap((answer) => answer.series).map((series) => [series.ref + "\n" + series.metric, series]));
-      this.started = answers[0].started;
-      await this.ready();
-      this.attend();
-      this.redraw();
-      this.listen(answers[0].last_seq);
+      for (const [metrics, points] of [[first, this.points], [rest, COMPACT_POINTS]])
+        for (let i = 0; i < metrics.length; i += 40) parts.push(this.fetch(metrics.slice(i, i + 40), points));
+      const view = JSON.stringify([this.axis, this.zoom]);
+      const data = new Map(view === this.view ? this.data : []);
+      this.view = view;
+      const seqs = {};
+      for (const part of parts) { // the large chart is drawn while the small ones are under way
+        const answer = await part;
+        if (this.closed || asked !== this.asked) return; // a newer question is under way
+        if (!answer) return setTimeout(() => !this.closed && this.reload(), 2000);
+        for (const series of answer.series) data.set(series.ref + "\n" + series.metric, series);
+        for (const ref in answer.last_seq) seqs[ref] = Math.min(seqs[ref] ?? Infinity, answer.last_seq[ref]);
+        Object.assign(this, { data, started: answer.started });
+        await this.ready();
+        this.attend();
+        this.redraw();
+      }
+      this.listen(seqs);
     },
-    async fetch(metrics, axis) {
-      const query = new URLSearchParams([...this.sources.map((s) => ["ref", s.ref]), ...metrics.map((m) => ["metric", m]), ["x", axis], ["points", POINTS], ...(this.zoom ? [["start", this.zoom[0]], ["stop", this.zoom[1]]] : [])]);
+    async fetch(metrics, points) {
+      const query = String(new URLSearchParams([...this.sources.map((s) => ["ref", s.ref]), ...metrics.map((m) => ["metric", m]), ["x", this.axis], ["points", points], ...(this.zoom ? [["start", this.zoom[0]], ["stop", this.zoom[1]]] : [])]));
+      const begun = globalThis.begunSeries; // by the page's head, before there was anything to draw into
+      globalThis.begunSeries = null;
       try {
-        const answer = await fetch(`/series?${query}`);
+        const answer = await (begun && String(new URLSearchParams(begun.query)) === query ? begun.answer : fetch(`/series?${query}`));
         return answer.ok ? await answer.json() : null;
       } catch {
         return null; // the server is away for a moment: asked again
@@ -172,7 +191,7 @@ export default {
         const series = this.data.get(source.ref + "\n" + line.metric);
         const many = this.sources.length > 1;
         const name = lines.length === 1 ? source.label : many ? `${source.label} · ${line.label}` : line.label;
-        if (series && !this.hidden.has(line.label) && !this.hidden.has(source.label)) found.push({ name, key: source.ref + line.metric, place: (i * stride + line.place) % 6, series });
+        if (series && !this.hidden.has(line.label) && !this.hidden.has(source.label)) found.push({ name, key: source.ref + line.metric, place: i * stride + line.place, series });
       }));
       return found;
     },
@@ -181,10 +200,14 @@ export default {
       const axis = AXIS[this.axis];
       const series = [];
       const curves = this.curves(chart);
+      const many = curves.length > FEW;
+      const room = !compact && width > 520; // for names
+      const looks = new Map();
       for (const { name, key, place, series: { x, low, high, mean } } of curves) {
-        const color = css(`--s${place + 1}`);
-        const [l, h, m] = [low, high, mean].map((values) => smooth(values, this.weight));
-        const banded = x.map((_, i) => i).filter((i) => l[i] !== null && h[i] !== null);
+        const { color, dash } = look(place);
+        looks.set(key, { color, dash });
+        const [l, h, m] = (many ? [[], [], mean] : [low, high, mean]).map((values) => smooth(values, this.weight));
+        const banded = many ? [] : x.map((_, i) => i).filter((i) => l[i] !== null && h[i] !== null);
         if (this.bands && banded.some((i) => l[i] < h[i])) series.push({
           id: key + ":band", type: "custom", silent: true, z: 1, clip: true, tooltip: { show: false },
           data: banded.flatMap((i) => [[x[i], l[i]], [x[i], h[i]]]),
@@ -194,30 +217,38 @@ export default {
           },
         });
         series.push({
-          id: key, name, type: "line", showSymbol: x[0] === x[x.length - 1], symbolSize: 5, data: x.map((v, i) => [v, m[i]]), z: 2, emphasis: { disabled: true },
-          color, lineStyle: { width: compact ? 1.5 : 2, type: DASH[place], color },
-          endLabel: { show: !compact && width > 520, formatter: () => trim(name), color, fontSize: 12, fontWeight: 500, distance: 6 },
+          id: key, name, type: "line", ...symbol(x, many), symbolSize: 5, data: x.map((v, i) => [v, m[i]]), z: 2,
+          emphasis: many ? { focus: "series", lineStyle: { width: 3 } } : { disabled: true },
+          color, lineStyle: { width: compact || many ? 1.5 : 2, type: dash, color },
+          endLabel: { show: room && !many, formatter: () => trim(name), color, fontSize: 12, fontWeight: 500, distance: 6 },
           labelLayout: { moveOverlap: "shiftY" },
         });
       }
       const longest = Math.max(0, ...curves.map(({ name }) => Math.min(22, name.length)));
+      const beside = room ? 16 + 7.4 * longest + (many ? 30 : 0) : 14;
+      const listed = [...curves].sort((a, b) => last(b.series.mean) - last(a.series.mean)).map(({ name }) => name);
       const label = { color: faint, fontSize: 11, hideOverlap: true };
       return {
         animation: false, aria: { enabled: true, label: { description: `${chart.title}: ${curves.map((c) => c.name).join(", ") || "no points yet"}` } },
         textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-        grid: compact ? { left: 40, right: 10, top: 10, bottom: 22 } : { left: 48, right: width > 520 ? 16 + 7.4 * longest : 14, top: 14, bottom: 26 },
+        grid: compact ? { left: 40, right: 10, top: 10, bottom: 22 } : { left: 48, right: beside, top: 14, bottom: 26 },
+        legend: {
+          show: room && many, type: "scroll", orient: "vertical", left: width - beside + 8, top: 6, bottom: 4, itemGap: 4, itemWidth: 26, itemHeight: 7, padding: 2, data: listed, formatter: trim,
+          icon: "inherit", itemStyle: { opacity: 0 }, inactiveColor: faint, textStyle: { color: text, fontSize: 12, lineHeight: 13 }, pageTextStyle: { color: faint }, pageIconColor: text, pageIconInactiveColor: faint, pageIconSize: 11,
+        },
         xAxis: { type: "value", min: this.zoom?.[0] ?? "dataMin", max: this.zoom?.[1] ?? "dataMax", splitNumber: compact ? 3 : 6, axisLine: { onZero: false, lineStyle: { color: line } }, axisTick: { show: false }, splitLine: { show: false },
           axisLabel: { ...label, formatter: axis.format, showMaxLabel: false, showMinLabel: false } },
         yAxis: { type: "value", scale: true, splitNumber: compact ? 2 : 5, splitLine: { lineStyle: { color: line } }, axisLabel: { ...label, formatter: short } },
         tooltip: { trigger: "axis", confine: true, backgroundColor: raised, borderColor: line, padding: [8, 10], textStyle: { color: text, fontSize: 12 }, axisPointer: { lineStyle: { color: faint, type: "solid" } },
-          formatter: (items) => this.words(items.filter((item) => item.seriesType === "line" && typeof item.value?.[1] === "number"), axis, faint) },
+          formatter: (items) => this.words(items.filter((item) => item.seriesType === "line" && typeof item.value?.[1] === "number"), axis, faint, looks) },
         series,
       };
     },
-    words(items, axis, faint) { // none where the curve was replaced under the pointer
+    words(items, axis, faint, looks) { // none where the curve was replaced under the pointer
       if (!items.length) return "";
-      const rows = items.map((item) => `<div style="display:flex;gap:16px;justify-content:space-between"><span>${item.marker}${escape(item.seriesName)}</span><b>${short(item.value[1])}</b></div>`);
-      return `<div style="color:${faint}">${axis.format(items[0].value[0])} ${axis.name}</div>` + rows.join("");
+      const rows = items.sort((a, b) => b.value[1] - a.value[1]).slice(0, 3 * ROWS).map((item) => `<div style="display:flex;gap:16px;justify-content:space-between;break-inside:avoid"><span>${key(looks.get(item.seriesId))}${escape(trim(item.seriesName))}</span><b>${short(item.value[1])}</b></div>`);
+      const more = items.length > rows.length ? `<div style="color:${faint}">and ${items.length - rows.length} more</div>` : "";
+      return `<div style="color:${faint}">${axis.format(items[0].value[0])} ${axis.name}</div><div style="columns:${Math.ceil(rows.length / ROWS)};column-gap:20px">${rows.join("")}</div>${more}`;
     },
     file_name(id, ending) {
       const chart = this.charts.find((each) => each.id === id);

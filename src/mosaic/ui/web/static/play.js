@@ -293,7 +293,8 @@ export default {
       return { left, top, width, height, ...(mark ? { "--mx": mark[0] * 100 + "%", "--my": mark[1] * 100 + "%" } : {}) };
     },
     async invite(agent) {
-      await navigator.clipboard?.writeText(`${location.origin}/play?match=${this.match_id}&agent=${encodeURIComponent(agent)}`);
+      const link = `${location.origin}/play?match=${this.match_id}&agent=${encodeURIComponent(agent)}`;
+      if (!(await mosaicCopy(link))) return void window.prompt("Copy this link:", link);
       this.copied = agent;
       setTimeout(() => (this.copied = ""), 2000);
     },

@@ -1,7 +1,7 @@
 // Keys of the frame: ⌘K or Ctrl+K opens the palette, ⌘Enter or Ctrl+Enter presses the page's one filled button, `g` and a
 // letter opens a page, arrows move within a group of many. Answered here, so that keys pressed in a game never travel to
 // the server twice.
-let waiting = 0;
+let waiting = -Infinity; // since when for the letter after `g`
 window.addEventListener("keydown", (event) => {
   if (event.repeat) return;
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
@@ -15,11 +15,14 @@ window.addEventListener("keydown", (event) => {
   }
   if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.("input, textarea, select, [role=dialog]")) return;
   const now = performance.now();
-  if (event.key === "g") waiting = now;
-  else if (now - waiting < 1000) {
-    waiting = 0;
-    document.querySelector(`.m-side a[data-key="${CSS.escape(event.key)}"]`)?.click();
-  }
+  setTimeout(() => {
+    if (event.defaultPrevented) return; // a game that hears it after us uses this key
+    if (event.key === "g") waiting = now;
+    else if (now - waiting < 1000) {
+      waiting = -Infinity;
+      document.querySelector(`.m-side a[data-key="${CSS.escape(event.key)}"]`)?.click();
+    }
+  });
 });
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };

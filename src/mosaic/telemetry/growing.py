@@ -1,0 +1,48 @@
+"""How the columns of many long runs are brought up to date at once: by a process on each core.
+
+    python -m mosaic.telemetry.growing RUN_FOLDER...
+
+JSON is decoded under Python's lock, so threads would take turns, and keep whoever serves pages waiting meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+
+from mosaic.telemetry.columns import Curves
+
+WORTH_BYTES = 48 << 20  # less is read sooner than a process is started
+_one_at_a_time = Lock()
+
+
+def bring_up_to_date(run_folders: Sequence[Path], processes: int, worth_bytes: int = WORTH_BYTES) -> int:
+    """Reads ahead what asking for curves would read, if that is much. Answers how many processes it took.
+
+    A process that fails is no failure here: whoever asks for the curve reads what is missing, and says what is wrong.
+    """
+    with _one_at_a_time:
+        unread = {folder: Curves(folder).unread_bytes() for folder in run_folders if os.access(folder, os.W_OK)}
+        waiting = sorted((folder for folder in unread if unread[folder]), key=unread.__getitem__, reverse=True)
+        processes = min(processes, len(waiting))
+        if processes < 2 or sum(unread.values()) < worth_bytes:
+            return 0
+        command = [sys.executable, "-P", "-m", "mosaic.telemetry.growing"]
+        shares = [map(str, waiting[first::processes]) for first in range(processes)]
+        reading = [subprocess.Popen([*command, *share], stdin=subprocess.DEVNULL) for share in shares]
+        for process in reading:
+            process.wait()
+        return processes
+
+
+def main(run_folders: Sequence[str]) -> None:
+    for folder in run_folders:
+        Curves(Path(folder)).catch_up()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,63 @@
+"""Who may go on with a run that came from elsewhere, where going on unpickles what it brought."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_cases import assert_no_gap, first_event, toy
+
+from mosaic.runs.run import Run
+from mosaic.runs.trainer import Trainer
+from mosaic.store.archive import archive_run
+from mosaic.store.errors import TrustError
+from mosaic.store.home import Store
+from mosaic.store.importing import import_run
+from mosaic.store.state import State
+from mosaic.workers.rllib.worker import RllibWorker
+from mosaic.workers.toy import ToyWorker
+
+
+@pytest.fixture
+def gift(trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A stopped run of a worker that unpickles to go on, imported from another store."""
+    theirs = Trainer(tmp_path / "theirs").submit(toy())
+    first_event(theirs)
+    theirs.stop()
+    store = Store(trainer.store.home)
+    folder = import_run(store, archive_run(theirs.folder, tmp_path / "gift.tar.gz"))
+    monkeypatch.setattr(ToyWorker, "resumes_from_pickles", True, raising=False)
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+    return Run(store, folder)
+
+
+def test_without_trust_nothing_is_started_and_the_run_stays_as_it_was(gift: Run) -> None:
+    before, log = gift.record(), gift.log()
+    text = (
+        rf"^The checkpoint of run '{gift.id}' .* it was imported\. If .*, type: mosaic runs resume {gift.id} --trust\.$"
+    )
+    with pytest.raises(TrustError, match=text):
+        gift.resume()
+    with pytest.raises(TrustError, match=text):
+        gift.resume(resources={"num_workers": 2})
+    assert (gift.record(), gift.log()) == (before, log)
+    assert gift.config.resources.num_workers is None
+
+
+def test_with_trust_it_goes_on(gift: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOSAIC_TRUST", "1")
+    gift.resume()
+    assert len(gift.record().attempts) == 2
+    gift.stop()
+    assert gift.state is State.STOPPED
+    assert_no_gap(gift)
+
+
+def test_who_unpickles_nothing_to_go_on_needs_no_trust(gift: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ToyWorker, "resumes_from_pickles")
+    gift.resume()
+    gift.stop()
+
+
+def test_rllib_unpickles_to_go_on() -> None:
+    assert RllibWorker.resumes_from_pickles

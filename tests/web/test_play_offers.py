@@ -1,0 +1,58 @@
+"""Who sits where when a person opens a match against a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mosaic.config.loading import parse_run_config
+from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
+from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
+from mosaic.ui.web.play_offers import first_seats, trained_agents
+
+PLAYERS = ("player_1", "player_2")
+OFFERS = ["human", "minimax", "run:mine", "random"]
+
+
+def saved(home: Path, *agents: str) -> RunFolder:
+    config = {"environment": {"env_id": "classic/tictactoe_v3"}, "training": {"worker": "toy", "algorithm": "walk"}}
+    folder = Store(home).create(parse_run_config(config))
+    entry = PolicyEntry(files=("net.bin",), agents=agents)
+
+    def save(path: Path) -> None:
+        (path / "net.bin").write_bytes(b"weights")
+
+    write_checkpoint(folder, 10, save, seq=1, policies={"learner": entry}, worker="toy", pickles=False)
+    return folder
+
+
+def test_a_run_is_trained_for_the_agents_that_its_newest_checkpoint_names(tmp_path: Path) -> None:
+    assert trained_agents(saved(tmp_path, "*"), PLAYERS) == {"player_1", "player_2"}
+    assert trained_agents(saved(tmp_path, "player_1"), PLAYERS) == {"player_1"}
+
+
+def test_a_run_that_has_saved_nothing_is_trained_for_nobody(tmp_path: Path) -> None:
+    config = {"environment": {"env_id": "classic/tictactoe_v3"}, "training": {"worker": "toy", "algorithm": "walk"}}
+    assert trained_agents(Store(tmp_path).create(parse_run_config(config)), PLAYERS) == frozenset()
+
+
+def test_the_person_begins_where_the_opponent_can_sit_anywhere() -> None:
+    seats = {"player_1": "human", "player_2": "run:mine"}
+    assert first_seats(PLAYERS, "run:mine", OFFERS, frozenset(PLAYERS)) == seats
+    assert first_seats(PLAYERS, "run:mine", OFFERS) == seats
+    assert first_seats(PLAYERS, "", OFFERS) == {"player_1": "human", "player_2": "minimax"}
+
+
+def test_the_person_takes_the_place_that_the_run_was_not_trained_for() -> None:
+    assert first_seats(PLAYERS, "run:mine", OFFERS, {"player_1"}) == {"player_1": "run:mine", "player_2": "human"}
+    assert first_seats(PLAYERS, "run:mine", OFFERS, {"player_2"}) == {"player_1": "human", "player_2": "run:mine"}
+
+
+def test_nobody_else_gets_a_run_that_was_not_trained_for_them() -> None:
+    agents = ("a", "b", "c")
+    assert first_seats(agents, "run:mine", OFFERS, {"b"}) == {"a": "human", "b": "run:mine", "c": "minimax"}
+
+
+def test_alone_the_run_is_watched() -> None:
+    assert first_seats(("agent_0",), "run:mine", OFFERS, {"agent_0"}) == {"agent_0": "run:mine"}
+    assert first_seats(("agent_0",), "", OFFERS) == {"agent_0": "human"}
