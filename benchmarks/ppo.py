@@ -2,9 +2,9 @@
 
     python benchmarks/ppo.py [ROW …] [--repeats 5] [--quick] [--with-peers] [--core N] [--list]
 
-Every row runs on one core with one thread on each side. The speed of something that does not learn means nothing, so
-a row whose learner misses its goal is reported as failed. Peers that cannot share our environment (JAX, VMAS,
-Pgx) get one of their own, made in the user's cache folder, where --with-peers is given.
+Every row but two-cores runs on one core with one thread on each side. The speed of something that does not learn means
+nothing, so a row whose learner misses its goal is reported as failed. Peers that cannot share our environment (JAX,
+VMAS, Pgx) get one of their own, made in the user's cache folder, where --with-peers is given.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ ROWS = {  # name: function and what it compares
     "cleanrl": ("single:cleanrl", "PPO CartPole, CleanRL hyper-parameters; the same in one file of torch"),
     "start": ("single:start", "CartPole to 475 from process start, CLI and in process; RLlib"),
     "many-envs": ("single:many_envs", "PPO, 1,024 envs, one epoch; JAX (--with-peers)"),
+    "two-cores": ("single:two_cores", "PPO, 1,024 envs, two epochs, on two cores; on one"),
     "python-cartpole": ("single:python_cartpole", "PPO on 8 CartPoles in Python; SB3"),
     "python-lander": ("single:python_lander", "PPO on 4 LunarLanders in Python; SB3"),
     "spread": ("several:spread", "simple_spread, shared policy, compiled twin; RLlib, SB3 + SuperSuit"),
     "python-spread": ("several:python_spread", "the same with the Python env; RLlib, SB3 + SuperSuit"),
+    "critic": ("critic:critic", "what a centralised critic brings, with its interval"),
     "connect-four": ("several:connect_four", "connect four self-play, moves/s with learning"),
     "a2c": ("single:a2c", "A2C, 8 CartPoles; SB3"),
     "dqn": ("single:dqn", "DQN CartPole: runs benchmarks/dqn.py"),

@@ -1,4 +1,4 @@
-"""Mosaic's own learner as the rows measure it: one lane, one thread, no run around it."""
+"""Mosaic's own learner as the rows measure it: one thread where nothing is said, no run around it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def make_learner(
     algorithm: str = "ppo",
     policies: str = "parameter_sharing",
     python_envs: bool = False,
+    threads: int = 1,
 ) -> Learner:
     """`python_envs` leaves the compiled twin aside, as if the env had none."""
     config = parse_run_config(
@@ -37,7 +38,7 @@ def make_learner(
             "training": {"worker": "native", "algorithm": algorithm, "total_timesteps": total, "preset": False},
         }
     )
-    options = _OPTIONS[algorithm](**params, threads=1)
+    options = _OPTIONS[algorithm](**params, threads=threads)
     if not python_envs:
         return assembly.assemble(config, options).learner
     with patch.object(equipment, "has_twin", lambda environment: False):

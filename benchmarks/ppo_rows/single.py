@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -153,6 +154,30 @@ def many_envs(plan: Plan) -> None:
         return
     mine, other = in_turn(plan.repeats, ours, jax)
     show_speed(what, mine, other, "JAX", 1.2)
+
+
+def two_cores(plan: Plan) -> None:
+    """The only row with more than one core. Each learner takes a half of the envs and of every minibatch."""
+
+    def learn(threads: int) -> Callable[[int], Outcome]:
+        def ours(seed: int) -> Outcome:
+            params = {**MANY, "n_steps": 32, "n_epochs": 2, "learning_rate_schedule": "linear"}
+            learner = make_learner(CARTPOLE, MANY_ENVS, MANY_TOTAL, seed, params, threads=threads)
+            outcome = train(learner, MANY_TOTAL, GOAL)
+            learner.close()
+            gate(outcome.reward >= GOAL, f"seed {seed}: {threads} threads reach {outcome.reward:.0f} of {GOAL}")
+            return outcome
+
+        return ours
+
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        two, one = in_turn(plan.repeats, learn(2), learn(1))
+    finally:
+        os.sched_setaffinity(0, pinned)
+    show_speed("CartPole, 1,024 envs, two epochs, on two cores", two, one, "on one", None)
+    show_time(f"the same, to {GOAL:.0f}", two, one, "on one", None, cpu=False)
 
 
 def python_lander(plan: Plan) -> None:
