@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.groups import group_members
+from mosaic.runs.mentioned import check_mentioned_runs
 from mosaic.runs.run import Run
 from mosaic.store.home import Store
 from mosaic.store.summary import RunSummary
@@ -47,6 +48,7 @@ class Trainer:
         return self.store.index.list(**wanted)
 
     def _submit(self, config: RunConfig, start: bool, group: str) -> Run:
+        check_mentioned_runs(config, self.store)
         run = Run(self.store, self.store.create(config, group=group))
         if start:
             run.start()

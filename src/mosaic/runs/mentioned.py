@@ -1,0 +1,30 @@
+"""Are the runs there that a configuration speaks of? One that waits in a queue should not learn it hours later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mosaic.config.run import RunConfig
+from mosaic.core.reference import parse_options, split_reference
+from mosaic.store.home import Store
+from mosaic.store.run_policy import RunPolicyOptions, parse_run_reference
+
+
+def check_mentioned_runs(config: RunConfig, store: Store) -> None:
+    """Raises InputError for one that is not there. One that has saved nothing yet may still do so in time."""
+    for reference in _references(config):
+        kind, text = split_reference(reference)
+        if kind == "run":
+            run, _, _ = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
+            store.resolve(run)
+
+
+def _references(config: RunConfig) -> Iterator[str]:
+    if not isinstance(config.agents, str):  # else code names them
+        yield from config.agents.values()
+    yield from config.evaluation.opponents
+    if config.training.init is not None:
+        yield config.training.init
+    opponents = config.training.params.get("opponents", ())
+    if isinstance(opponents, list | tuple):
+        yield from (each for each in opponents if isinstance(each, str))
