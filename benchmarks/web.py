@@ -33,12 +33,15 @@ import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 
+from mosaic.runs.long_curves import prepare_curves
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
+from mosaic.store.layout import RunFolder
 from mosaic.telemetry.writer import EventWriter
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+NEW, KNOWN = "a new browser", "a browser that knows the app"
 VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 
 WRITER = """
@@ -228,21 +231,26 @@ def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, 
         spent: dict[str, list[float]] = {}
         for _ in range(repeats):
             known = browser.new_context(viewport=VIEWPORT)
-            for who in ("a new browser", "a browser that knows the app"):
-                for run in made:
-                    shutil.rmtree(run.folder.path / "cache", ignore_errors=True)
-                with serving(home, port) as server:
-                    for when in ("nothing read yet", "again"):
-                        context = known if who != "a new browser" else browser.new_context(viewport=VIEWPORT)
-                        spent.setdefault(f"{when}, {who}", []).append(opened(server, context, *sight))
-                        if context is not known:
-                            context.close()
-                    if who == "a new browser":
+            for who in (NEW, KNOWN):
+                for left, prepare in (("as the runs left them", prepare_curves), ("nothing read yet", _forget_curves)):
+                    for run in made:
+                        prepare(run.folder)
+                    with serving(home, port) as server:
+                        for when in (left, "again"):
+                            context = known if who == KNOWN else browser.new_context(viewport=VIEWPORT)
+                            spent.setdefault(f"{when}, {who}", []).append(opened(server, context, *sight))
+                            if who == NEW:
+                                context.close()
                         opened(server, known, *sight)
             known.close()
         print(words)
         for what, seconds in spent.items():
             show(f"  {what}", median(seconds), "s", 2.0)
+
+
+def _forget_curves(folder: RunFolder) -> None:
+    """As after an import."""
+    shutil.rmtree(folder.path / "cache", ignore_errors=True)
 
 
 def long_run(home: Path, seed: int, points: int) -> Run:

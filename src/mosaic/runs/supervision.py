@@ -37,6 +37,7 @@ from mosaic.runs.lifecycle import (
     advance,
 )
 from mosaic.runs.logbook import Logbook, log
+from mosaic.runs.long_curves import prepare_curves
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.recovery import clear_cluster, end_leftovers
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
@@ -69,6 +70,7 @@ class Supervision:
             self._start()
             ready()
             self._supervise()
+            self._prepare_curves()
         except BaseException:  # whatever went wrong here, nothing of the run may stay behind
             traceback.print_exc()
             self._end_everything()
@@ -245,6 +247,12 @@ class Supervision:
         self._folder.control.unlink(missing_ok=True)  # first: whoever kills us now must not leave it to an ended run
         if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S, self._write_manifest):
             log(f"the end could not be written: {end.state}: {end.reason}")
+
+    def _prepare_curves(self) -> None:
+        try:
+            prepare_curves(self._folder)
+        except (MosaicError, OSError) as error:  # they are made when somebody asks for them
+            log(f"the curves were not prepared: {error}")
 
     def _write_manifest(self, record: RunState) -> None:
         try:
