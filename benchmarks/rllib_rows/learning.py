@@ -104,6 +104,7 @@ def _spread(plan: Plan, policies: str) -> None:
 def connect_four(plan: Plan) -> None:
     question = {
         "env": FOUR, "envs": 32, "policies": "self_play", "seed": 0, "whole": True,
+        "runners": 2,  # on two cores: learning takes its turn after sampling
         "training": {
             "train_batch_size_per_learner": 4000, "minibatch_size": 250, "num_epochs": 4, "lr": 1e-3, "lambda_": 0.95,
             "entropy_coeff": 0.02, "clip_param": 0.2, "use_kl_loss": False,
