@@ -171,12 +171,12 @@ def _moves(
             word ^= word << np.uint64(17)
             chance[0] = word
             left = np.int64(((word >> np.uint64(32)) * np.uint64(legal)) >> np.uint64(32))
-            for action in range(mask.shape[1]):
-                if mask[env, action]:
-                    if left == 0:
-                        act[env, 0] = action
-                        break
-                    left -= 1
+            chosen = 0
+            for action in range(mask.shape[1]):  # without branches, which random moves would mislead
+                free = np.int64(mask[env, action])
+                chosen += action * (free & np.int64(left == 0))
+                left -= free
+            act[env, 0] = chosen
         _step_at(address)(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)
         for env in range(act.shape[0]):
             ended += term[env * agents]

@@ -17,6 +17,7 @@ _MINE, _THEIRS, _MOVER = 0, 1, 2  # in `ints`: marks of the mover and of the oth
 _PICTURE_OPTIONS = {"render_mode", "screen_height"}
 _FULL = (1 << CELLS) - 1
 _LINES = tuple(sum(1 << cell for cell in line) for line in LINES)
+_HAS_LINE = np.array([any(marks & line == line for line in _LINES) for marks in range(_FULL + 1)])
 
 
 def find_classic_tictactoe(config: EnvironmentConfig) -> CompiledKernel | None:
@@ -67,14 +68,6 @@ def _marks(ints: Ints, mine: int, theirs: int) -> list[int]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _has_line(marks: int) -> bool:
-    for line in _LINES:  # noqa: SIM110 (numba knows no any())
-        if marks & line == line:
-            return True
-    return False
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _show(ints: Ints, obs: Rows, mask: Bytes) -> None:
     for env in range(ints.shape[0]):
         mine, theirs = ints[env, _MINE], ints[env, _THEIRS]
@@ -109,7 +102,7 @@ def _step(
         reward, over = 0.0, mine | theirs == _FULL
         if taken & mark:  # only where nothing is masked
             reward, over = -1.0, True
-        elif _has_line(mine):
+        elif _HAS_LINE[mine]:
             reward, over = 1.0, True
         rew[2 * env + mover] = reward
         rew[2 * env + 1 - mover] = 0.0 - reward
