@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -127,6 +128,9 @@ def test_a_run_on_two_nodes_goes_on_when_one_is_lost(cluster, tmp_path, monkeypa
     assert run.wait(PATIENCE_S) == "stopped", run.log()
     assert run.checkpoints()[-1].env_steps >= onward["env_steps"]
     assert not (run.folder.path / RAY).exists()
+    for runner in runners_below(first):  # the cluster ends them, once it has noticed that the run is gone
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(runner).wait(PATIENCE_S)
     assert runners_below(first) == set()
     assert any(psutil.pid_exists(process.pid) for process in first)  # the cluster is not ours to end
 
