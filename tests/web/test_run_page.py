@@ -96,7 +96,8 @@ def test_a_closer_look_asks_for_its_own_points(tab: Tab, server: WebServer) -> N
 
 
 def test_what_changes_is_shown_without_a_reload(tab: Tab, server: WebServer) -> None:
-    run_id = server.submit(toy(60, 0.05, name="followed", tags=["tagged"]))
+    at_the_end = {"every_steps": 10**6}
+    run_id = server.submit(toy(100, 0.05, name="followed", tags=["tagged"], checkpoint=at_the_end))
     page = tab.open(f"/runs/{run_id}")
     facts = page.locator(".r-conf dl")
     expect(facts).to_contain_text("ago")

@@ -88,8 +88,11 @@ class Facts:
 
     def forget_names(self, run_id: str) -> None:
         """At a run's end nobody asks again: the last answer must be the newest."""
-        with self._lock:
-            self._kept.pop(("names", run_id), None)
+        self._forget(("names", run_id))
+
+    def forget_rows(self) -> None:
+        """An address may name runs that are a moment old."""
+        self._forget("rows")
 
     def machine(self) -> Machine:
         return self._fresh("machine", _machine)
@@ -105,6 +108,10 @@ class Facts:
 
     def _spark(self, row: RunSummary) -> list[float | None]:
         return curve_of(self._desk.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
+
+    def _forget(self, key: Hashable) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
 
     def _fresh(self, key: Hashable, read: Callable[[], T], for_s: float = _FRESH_S) -> T:
         with self._lock:

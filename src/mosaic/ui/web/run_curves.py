@@ -39,6 +39,7 @@ class CurvesPanel:
 
     def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails, asked: str) -> None:
         self._frame, self._folder = frame, folder
+        frame.facts.forget_rows()
         self._summary = next((row for row in frame.facts.rows() if row.run_id == folder.run_id), None)
         self._label = title(self._summary) if self._summary else folder.run_id
         self._found: list[Family] = []
