@@ -136,10 +136,41 @@ def test_what_does_not_fit_is_refused_with_the_reason():
         "In self-play at least two agents learn, but here only player_1 does. Add --policies parameter_sharing."
     )
     assert refusal(TICTACTOE, agents={"player_9": "random"}).startswith("There is no agent 'player_9'. Did you mean")
-    assert refusal(TICTACTOE, agents={"player_2": "strong"}, policy_configuration="self_play") == (
-        "In self-play one policy plays all agents, but player_2 was given 'strong'. Leave --agent out, or use "
-        "--policies parameter_sharing or independent."
+    said = refusal(TICTACTOE, agents={"player_2": "strong"}, policy_configuration="self_play")
+    assert said.startswith("There is no policy named 'strong' for player_2 to be played by, and in self-play one ")
+    assert said.endswith(
+        "Leave --agent out, or train a policy named 'strong' with --policies parameter_sharing or independent."
     )
+
+
+@pytest.mark.parametrize("policy", ["randon", "Random", "minmax", "minmax:depth=2", "engine:depth=2", "self@5", "a,b"])
+def test_a_policy_that_does_not_exist_is_not_taken_for_the_name_of_a_new_one(policy):
+    assert refusal(SPREAD, agents={"agent_0": policy}).startswith(f"There is no policy named '{policy}'.")
+
+
+def test_options_that_a_policy_does_not_have_are_refused():
+    said = refusal(TICTACTOE, agents={"player_2": "minimax:dept=3"})
+    assert said.startswith("'minimax:dept=3': there is no option 'dept'. Did you mean 'depth'?")
+    assert "A person cannot play player_2" in refusal(TICTACTOE, agents={"player_2": "human:keys=wasd"})
+
+
+def test_a_name_like_that_of_a_kind_can_be_insisted_on():
+    said = refusal(SPREAD, agents={"agent_0": "randoms"})
+    assert "To train a policy of that name, list it in policies_to_train: [randoms]." in said
+    casting = cast(SPREAD, agents={"agent_0": "randoms"}, policies_to_train=["randoms", "shared"])
+    assert policies(casting)["agent_0"] == "randoms"
+    assert policies(cast(SPREAD, agents={"agent_0": "runner"}))["agent_0"] == "runner"  # not run:
+
+
+def nothing(policy):
+    return False
+
+
+def test_something_must_be_left_to_learn():
+    assert refusal(TAG, policies_to_train=f"python:{__name__}:nothing") == (
+        "policies_to_train leaves nothing to learn. Policies here: adversary, agent."
+    )
+    assert refusal(TAG, policies_to_train=f"python:{__name__}:TAG").endswith("not a function of a policy's name.")
 
 
 def test_a_plan_must_fit_what_agents_see_and_do():

@@ -1,10 +1,12 @@
-"""Who learns and who is played by others, as a run configuration says it."""
+"""Agent mapping of a training run: which agents learn which policy, and which are played by fixed policies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TypeAlias
 
 from mosaic.config.agents import PolicyConfiguration
 from mosaic.config.run import RunConfig
@@ -17,9 +19,15 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.plan import Plan
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
+from mosaic.policies.registry import parse_policy
 
 _SNAPSHOT = re.compile(r"self@-(\d+)")
 _EPISODES_ASKED = 8  # a function that maps agents to policies must answer the same for all of them
+_MISSPELT = 0.75  # likeness to a kind of policy from which on a name is taken for a misspelt kind
+_NAME = re.compile(r"[A-Za-z0-9_][\w .-]*")
+
+# The policy of every learning agent to which no rule gives a name.
+DefaultNames: TypeAlias = Callable[[PolicyConfiguration, Sequence[AgentID], EnvSpec], Mapping[AgentID, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,17 @@ class Casting:
 
 
 def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
+    """Read the mapping for workers that train networks; raise InputError where it does not fit the env."""
+    casting = read_mapping(config, spec)
+    _check_seats(casting.plan, casting.learners, spec)
+    return casting
+
+
+def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> Casting:
+    """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what cannot be honoured.
+
+    `default_names` replaces the names that networks get where no rule gives one.
+    """
     agents = spec.possible_agents
     if not agents:
         raise InputError(f"{spec.env_id} cannot name its agents ahead, and a learner needs to know them.")
@@ -43,14 +62,16 @@ def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
         snapshot = _SNAPSHOT.fullmatch(policy)
         if snapshot:
             ages.append(int(snapshot[1]))
-        elif policy == "human":
+        elif split_reference(policy)[0] == "human":
             raise InputError(
                 f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
                 "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
             )
         elif split_reference(policy)[0] in plugins("mosaic.policies"):
+            parse_policy(policy)  # refuses unknown options
             played[agent] = policy
         else:
+            _check_name(policy, config.policies_to_train)
             named[agent] = policy
     learners = tuple(agent for agent in agents if agent not in played)
     if not learners:
@@ -62,9 +83,29 @@ def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
         )
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
-    plan = _plan(paradigm, learners, named, spec)
-    _check_seats(plan, learners, spec)
+    plan = _plan(paradigm, learners, named, (default_names or _network_names)(paradigm, learners, spec))
     return Casting(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
+
+
+def leaves_self_play(config: RunConfig, spec: EnvSpec) -> bool:
+    """Whether at least two agents learn, so that self-play is possible with these rules."""
+    fixed = [
+        policy
+        for policy in _said(config, spec.possible_agents).values()
+        if split_reference(policy)[0] in plugins("mosaic.policies")
+    ]
+    return len(spec.possible_agents) - len(fixed) >= 2
+
+
+def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
+    """Refuse what is neither a fixed policy nor a name for a new one: misspelt kinds, and kinds that do not exist."""
+    known = plugins("mosaic.policies")
+    if isinstance(trained, tuple) and policy in trained and ":" not in policy:
+        return  # the name is written twice, so it is meant
+    near = get_close_matches(split_reference(policy)[0].casefold(), known, n=1, cutoff=_MISSPELT)
+    if near or not _NAME.fullmatch(policy) or policy.startswith("self@"):
+        advice = "" if ":" in policy else f"To train a policy of that name, list it in policies_to_train: [{policy}]."
+        raise unknown("policy", policy, known, advice)
 
 
 def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyID]:
@@ -88,20 +129,29 @@ def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyI
 
 
 def _plan(
-    paradigm: PolicyConfiguration, learners: tuple[AgentID, ...], named: Mapping[AgentID, str], spec: EnvSpec
+    paradigm: PolicyConfiguration,
+    learners: tuple[AgentID, ...],
+    named: Mapping[AgentID, str],
+    default: Mapping[AgentID, str],
 ) -> Plan:
     if paradigm == "self_play":
-        for agent, name in named.items():
+        for agent, name in ((agent, name) for agent, name in named.items() if name != default[agent]):
             raise InputError(
-                f"In self-play one policy plays all agents, but {agent} was given '{name}'. Leave --agent out, or use "
-                "--policies parameter_sharing or independent."
+                f"There is no policy named '{name}' for {agent} to be played by, and in self-play one policy learns "
+                f"for all agents. Known: {', '.join(plugins('mosaic.policies'))}. Leave --agent out, or train a policy "
+                f"named '{name}' with --policies parameter_sharing or independent."
             )
-        return Plan(("learner",), (0,) * len(learners), (True,), self_play=True)
     central = paradigm == "shared_value_function"
-    default = {agent: agent for agent in learners} if paradigm == "independent" else _groups(learners, spec)
     policy = [named.get(agent, default[agent]) for agent in learners]
     names = tuple(dict.fromkeys(policy))
-    return Plan(names, tuple(names.index(name) for name in policy), (True,) * len(names), central)
+    numbers = tuple(names.index(name) for name in policy)
+    return Plan(names, numbers, (True,) * len(names), central, self_play=paradigm == "self_play")
+
+
+def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
+    if paradigm == "self_play":
+        return dict.fromkeys(learners, "learner")
+    return {agent: agent for agent in learners} if paradigm == "independent" else group_names(learners, spec)
 
 
 def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None:
@@ -123,13 +173,13 @@ def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None
         )
 
 
-def _groups(learners: Sequence[AgentID], spec: EnvSpec) -> dict[AgentID, str]:
+def group_names(learners: Sequence[AgentID], spec: EnvSpec, shared: str = "shared") -> dict[AgentID, str]:
     """One policy for all agents that see and act alike, called after them where there are several kinds."""
     kinds: dict[str, list[AgentID]] = {}
     for agent in learners:
         kinds.setdefault(f"{spec.observation_spaces[agent]} {spec.action_spaces[agent]}", []).append(agent)
     if len(kinds) == 1:
-        return dict.fromkeys(learners, "shared")
+        return dict.fromkeys(learners, shared)
     stems = [re.sub(r"_?\d+$", "", members[0]) for members in kinds.values()]
     unique = len(set(stems)) == len(stems)
     names = stems if unique else [members[0] for members in kinds.values()]
@@ -142,8 +192,14 @@ def _trained(config: RunConfig, plan: Plan) -> tuple[bool, ...]:
         return plan.trained
     if isinstance(asked, str):
         decide = load_code(asked)
-        return tuple(bool(decide(name)) for name in plan.names)
-    for name in asked:
-        if name not in plan.names:
-            raise unknown("policy that learns", name, plan.names)
-    return tuple(name in asked for name in plan.names)
+        if not callable(decide):
+            raise InputError(f"{asked} is a {type(decide).__name__}, not a function of a policy's name.")
+        trained = tuple(bool(decide(name)) for name in plan.names)
+    else:
+        for name in asked:
+            if name not in plan.names:
+                raise unknown("policy that learns", name, plan.names)
+        trained = tuple(name in asked for name in plan.names)
+    if not any(trained):
+        raise InputError(f"policies_to_train leaves nothing to learn. Policies here: {', '.join(plan.names)}.")
+    return trained

@@ -54,9 +54,9 @@ def resolve(config: RunConfig) -> RunConfig:
     spec = _fitting_spec(config, worker)
     paradigm = config.policy_configuration
     if paradigm is None and info.paradigms:
-        facts = spec.facts if spec else None
-        plays_itself = "self_play" in info.paradigms and facts is not None and facts.turn_based and facts.competitive
-        paradigm = "self_play" if plays_itself else info.paradigms[0]
+        paradigm = (
+            "self_play" if "self_play" in info.paradigms and _suits_self_play(config, spec) else info.paradigms[0]
+        )
     if paradigm is not None and paradigm not in info.paradigms:
         raise InputError(
             f"The worker {name} has no policy configuration '{paradigm}'. "
@@ -67,6 +67,13 @@ def resolve(config: RunConfig) -> RunConfig:
     if spec is not None and isinstance(worker, ChecksRuns):
         worker.check(config, options, spec)
     return config
+
+
+def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:
+    """A turn-based zero-sum game in which at least two agents learn."""
+    from mosaic.learners.casting import leaves_self_play
+
+    return spec is not None and spec.facts.turn_based and spec.facts.competitive and leaves_self_play(config, spec)
 
 
 def _pick_worker(config: RunConfig) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
@@ -18,8 +19,9 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
+from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.twins import encode_observation
@@ -34,7 +36,8 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
-from mosaic.workers.tabular_played import POLICY, in_seats, make_played_training, seats_controller
+from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
+from mosaic.workers.tabular_played import in_seats, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 
@@ -116,15 +119,21 @@ class Standing:
     reward: float | None = None
 
 
+class Roles(NamedTuple):
+    """Who acts in the run."""
+
+    policies: Mapping[str, tuple[AgentID, ...]]  # the tables, with the agents (as patterns) that each plays for
+    played: Mapping[AgentID, PolicyID]  # agents of fixed policies
+
+
 class TabularWorker:
     info = WorkerCapabilities(
         name="tabular",
         version=version("mosaic-rl"),
         algorithms=ALGORITHMS,
-        paradigms=("parameter_sharing", "self_play"),
+        paradigms=("parameter_sharing", "self_play", "independent"),
         action_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict"),
         observation_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict", "box"),
-        max_agents=2,
         self_play=True,
         pause=True,
         resume=True,
@@ -155,14 +164,16 @@ class TabularWorker:
             ended_after(make_training(context.config, options, start_ray)) as training,
             watched(context, training) as seen,
         ):
-            self._train(context, options, training, seen)
+            self._train(context, options, training, seen, _roles(context.config, options, training))
 
-    def _train(self, context: WorkerContext, options: TabularWorkerOptions, training: Training, seen: Watched) -> None:
+    def _train(
+        self, context: WorkerContext, options: TabularWorkerOptions, training: Training, seen: Watched, roles: Roles
+    ) -> None:
         gauge = _gauge(training, options)
         standing = _load(context.resume_from, training) if context.resume_from else Standing()
 
         def save() -> None:
-            _save(context, training, standing)
+            _save(context, training, standing, roles)
 
         chunk = options.report_every_steps or _chunk(context.config.training.total_timesteps)
         chunk = min(chunk, context.config.evaluation.every_steps or chunk)
@@ -178,16 +189,17 @@ class TabularWorker:
             standing.iteration += 1
             standing.reward = statistics.return_mean if statistics.episodes else standing.reward
             speed = (training.env_steps - before) / elapsed_s
-            _report(context, training, statistics, standing.iteration, speed, gauge.error() if gauge else None)
+            error = gauge.error() if gauge else None
+            _report(context, training, statistics, standing.iteration, speed, error, roles)
             if is_due(before, training.env_steps, context.config.evaluation.every_steps):
-                _evaluate(context, training, seen.camera)
+                _evaluate(context, training, seen.camera, roles)
                 evaluated_at = training.env_steps
             if context.checkpoint_due(training.env_steps):
                 save()
         if context.config.checkpoint.at_end:
             save()  # first: whatever happens to an evaluation, what was learned is kept
         if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
-            _evaluate(context, training, seen.camera)
+            _evaluate(context, training, seen.camera, roles)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
@@ -221,7 +233,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
     from mosaic.runtimes.parallel import ParallelTraining
 
     algorithm = algorithm_of(config)
-    kind, twin, why = choose_way(config, options)
+    kind, twin, why = choose_way(config, options, _mapping(config, options))
     if kind == "hashed":
         return make_hashed_training(config, algorithm, options)
     if kind == "played":
@@ -280,6 +292,7 @@ def _report(
     iteration: int,
     per_second: float,
     value_error: float | None,
+    roles: Roles,
 ) -> None:
     context.report(
         kind="iteration",
@@ -292,7 +305,7 @@ def _report(
         episode_reward_max=statistics.return_max,
         episode_len_mean=statistics.length_mean,
         env_steps_per_s=per_second,
-        policies={name: {"reward_mean": mean} for name, mean in _returns(training, statistics.return_mean).items()},
+        policies={name: {"reward_mean": mean} for name, mean in _returns(training, statistics, roles).items()},
         custom_metrics={
             "epsilon": statistics.epsilon,
             "coverage": training.coverage,
@@ -302,30 +315,44 @@ def _report(
     )
 
 
-def _policies(training: Training) -> Mapping[str, tuple[AgentID, ...]]:
-    """The agents that each policy plays for, as patterns."""
+def _mapping(config: RunConfig, options: TabularWorkerOptions) -> TableMapping | None:
+    """None where the run says nothing about single agents and policies."""
+    if is_default(config):
+        return None
+    with closing(make_env(config.environment)) as env:
+        return read_table_mapping(config, options, env.spec)
+
+
+def _roles(config: RunConfig, options: TabularWorkerOptions, training: Training) -> Roles:
     from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining
 
+    mapping = _mapping(config, options)
+    if mapping is not None:
+        return Roles(mapping.agents_of_tables(), mapping.played)
     if isinstance(training, TwoTableTraining):
-        return SEATS
+        return Roles(SEATS, {})
     if isinstance(training, SeatsTraining) and len(training.learners) > 1:
-        return training.agents_of_tables()
-    return {POLICY: ("*",)}
+        return Roles(training.agents_of_tables(), {})
+    return Roles({POLICY: ("*",)}, {})
 
 
-def _returns(training: Training, mean: float | None) -> Mapping[str, float | None]:
-    """The return is that of the seat that begins; the other's is known in games with a twin, which are zero-sum."""
+def _returns(training: Training, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
+    """Mean return of each policy's agents; compiled loops know that of the agent that begins, in zero-sum games."""
+    from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining
 
-    first, *others = _policies(training)
+    if isinstance(training, SeatsTraining):
+        return training.table_returns
+    mean = statistics.return_mean
+    first, *others = roles.policies
     other = 0.0 - mean if isinstance(training, TwoTableTraining) and mean is not None else None
     return {first: mean, **dict.fromkeys(others, other)}
 
 
-def _evaluate(context: WorkerContext, training: Training, screen: Screen | None) -> None:
+def _evaluate(context: WorkerContext, training: Training, screen: Screen | None, roles: Roles) -> None:
     """Plays from files as a checkpoint's, so that what is examined is what `run:` would play."""
-    owners = {agent: policy for policy, agents in _policies(training).items() for agent in agents}
+    owners = {agent: policy for policy, agents in roles.policies.items() for agent in agents}
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
         folder = Path(name)
         training.save(folder)
@@ -334,11 +361,12 @@ def _evaluate(context: WorkerContext, training: Training, screen: Screen | None)
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             return _controller(folder, owners.get(agent, POLICY), spec, agent)
 
-        for record in evaluate_learners(context.config, make, screen=screen, stopped=context.inbox.stop_asked):
+        stopped = context.inbox.stop_asked
+        for record in evaluate_learners(context.config, make, roles.played, screen, stopped):
             context.report(kind="evaluation", env_steps=training.env_steps, **record)
 
 
-def _save(context: WorkerContext, training: Training, standing: Standing) -> None:
+def _save(context: WorkerContext, training: Training, standing: Standing, roles: Roles) -> None:
     def save(folder: Path) -> None:
         training.save(folder)
         _save_facts(folder, context, standing)
@@ -346,7 +374,7 @@ def _save(context: WorkerContext, training: Training, standing: Standing) -> Non
     context.checkpoint(
         save,
         env_steps=training.env_steps,
-        policies={name: PolicyEntry(files=(FACTS,), agents=seats) for name, seats in _policies(training).items()},
+        policies={name: PolicyEntry(files=(FACTS,), agents=agents) for name, agents in roles.policies.items()},
         reward=standing.reward,
         pickles=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,40 +10,46 @@ import numpy as np
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import BinsGiven, SpaceCode
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.storage import Storage, choose_storage
 from mosaic.policies.tabular import TabularPolicyController
+from mosaic.workers.tabular_mapping import TableMapping, read_table_mapping
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.played_training import PlayedTraining
     from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.workers.tabular import TabularWorkerOptions
 
-POLICY = "table"
-SEATS = ("first", "second")  # policies where each seat has its own table
-
 
 class TablePlan(NamedTuple):
-    tables: Mapping[AgentID, str]
     codes: Codes  # of the first agent
     storage: Storage
 
 
-def plan_tables(config: RunConfig, spec: EnvSpec, algorithm: str, options: TabularWorkerOptions, why: str) -> TablePlan:
-    """Which tables the env will be learned in, or an error where it cannot be."""
+def plan_tables(
+    config: RunConfig,
+    spec: EnvSpec,
+    algorithm: str,
+    options: TabularWorkerOptions,
+    mapping: TableMapping,
+    why: str,
+) -> TablePlan:
+    """Which kind of table the env will be learned in, or an error where it cannot be."""
     runtime = config.resources.runtime
     if runtime not in (None, "single"):
         raise InputError(f"The runtime {runtime} needs a compiled loop, but for {spec.env_id} {why}.")
-    tables = _tables(spec, options)
+    tables = mapping.tables
     all_codes = {agent: codes_of(spec, agent, options.bins) for agent in tables}
     check_sharing(tables, all_codes, algorithm)
     codes = all_codes[next(iter(tables))]
+    largest = max(all_codes.values(), key=lambda each: each.states.size * each.actions.size)
     number, limit = len(set(tables.values())), memory_limit(options)
-    storage = choose_storage(options.table, *codes, algorithm, options, tables=number, memory_limit=limit)
-    return TablePlan(tables, codes, storage)
+    storage = choose_storage(options.table, *largest, algorithm, options, tables=number, memory_limit=limit)
+    return TablePlan(codes, storage)
 
 
 def memory_limit(options: TabularWorkerOptions) -> int | None:
@@ -57,16 +62,31 @@ def make_played_training(
 ) -> PlayedTraining | SeatsTraining:
     """The kind of table that fits; `why` is why the env is played itself. Both are said on the log."""
     from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.runners.others import ControllerOthers
 
     env = make_env(config.environment)
-    tables, codes, storage = plan_tables(config, env.spec, algorithm, options, why)
-    limit = memory_limit(options)
-    _announce(algorithm, env.spec, tables, storage, why, codes.states)
-    table = options.of_the_table()
-    if storage == "dense" and len(tables) == 1 and (options.bins is not None or not needs_bins(codes.states)):
+    mapping = read_table_mapping(config, options, env.spec)
+    codes, storage = plan_tables(config, env.spec, algorithm, options, mapping, why)
+    _announce(algorithm, env.spec, mapping, storage, why, codes.states)
+    simple = options.bins is not None or not needs_bins(codes.states)
+    if storage == "dense" and len(env.spec.possible_agents) == 1 and simple:
         env.close()
         return _one_agent(config, algorithm, options)
-    return SeatsTraining(env, tables, storage, algorithm, table, config.seed, bins=options.bins, memory_limit=limit)
+    opponents = None
+    if mapping.played:
+        opponents = ControllerOthers(env.spec, mapping.played, child_seed(config.seed, "others", 0))
+    return SeatsTraining(
+        env,
+        mapping.tables,
+        storage,
+        algorithm,
+        options.of_the_table(),
+        config.seed,
+        bins=options.bins,
+        memory_limit=memory_limit(options),
+        trained=mapping.trained,
+        opponents=opponents,
+    )
 
 
 def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
@@ -110,31 +130,17 @@ def seats_controller(
     return TabularPolicyController(np.concatenate([learner.values, learner.new_row()]), row_of, codes.actions.decode)
 
 
-def _tables(spec: EnvSpec, options: TabularWorkerOptions) -> Mapping[AgentID, str]:
-    agents = spec.possible_agents
-    if not agents:
-        raise InputError(f"{spec.env_id} does not name its agents ahead, so none can be given a table.")
-    if len(agents) > 1 and options.opponent != "self":
-        raise InputError(
-            f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}. "
-            "Type: training.params.opponent=self"
-        )
-    if options.tables == "one":
-        return dict.fromkeys(agents, POLICY)
-    if len(agents) != len(SEATS):
-        raise InputError(f"tables=two is for two agents, and {spec.env_id} has {len(agents)}. Use tables=one.")
-    return dict(zip(agents, SEATS, strict=True))
-
-
-def _announce(
-    algorithm: str, spec: EnvSpec, tables: Mapping[AgentID, str], storage: str, why: str, states: SpaceCode
-) -> None:
+def _announce(algorithm: str, spec: EnvSpec, mapping: TableMapping, storage: str, why: str, states: SpaceCode) -> None:
     from mosaic.learners.tabular.hashed_keys import describe_keys
 
     print(f"{algorithm} in {spec.env_id} itself, step by step: {why}")
-    if len(tables) > 1:
+    if len(spec.possible_agents) > 1:
         by_turns = "by turns" if spec.facts.turn_based else "at the same time"
-        whose = "share one table" if len(set(tables.values())) == 1 else "have a table each"
-        print(f"{len(tables)} agents act {by_turns} and {whose}; to each, the others are part of the env")
+        print(f"{len(spec.possible_agents)} agents act {by_turns}; to each, the others are part of the env")
+        for table, agents in mapping.agents_of_tables().items():
+            learns = "learn in" if table in mapping.trained else "act with, and do not change,"
+            print(f"{', '.join(agents)} {learns} the table '{table}'")
+        for agent, policy in mapping.played.items():
+            print(f"{agent} is played by {policy}")
     if storage == "hashed":
         print(f"A hashed table, with a row for each state that is met: {describe_keys(states)}")

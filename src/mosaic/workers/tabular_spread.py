@@ -67,10 +67,11 @@ def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
 @contextmanager
 def ended_after(training: T) -> Iterator[T]:
     """Leaves none of the processes that a way to train may hold."""
+    from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.runtimes.spread import SpreadTraining
 
     try:
         yield training
     finally:
-        if isinstance(training, SpreadTraining):
+        if isinstance(training, SpreadTraining | SeatsTraining):
             training.close()

@@ -12,6 +12,7 @@ from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
 from mosaic.workers.tabular_hashed import check_hashed, is_hashed
+from mosaic.workers.tabular_mapping import TableMapping, is_default, read_table_mapping
 from mosaic.workers.tabular_played import plan_tables
 from mosaic.workers.tabular_spread import check_mpi_mode, spread_over
 
@@ -34,9 +35,11 @@ def algorithm_of(config: RunConfig) -> str:
     return config.training.algorithm or ALGORITHMS[0]
 
 
-def choose_way(config: RunConfig, options: TabularWorkerOptions) -> Way:
-    """The fastest that knows what is asked."""
+def choose_way(config: RunConfig, options: TabularWorkerOptions, mapping: TableMapping | None = None) -> Way:
+    """The fastest that knows what is asked. `mapping` None: every agent learns as the options say."""
     algorithm, twin = algorithm_of(config), find_twin(config.environment)
+    if mapping is not None and not mapping.uniform:
+        return Way("played", twin, "the compiled loops train one table that learns for every agent")
     compiled = COMPILED if isinstance(twin, Mdp) else COMPILED_IN_GAMES
     is_known = algorithm in compiled and options.exploration == "epsilon_greedy"
     if is_known and options.tables == "one" and options.table != "dense" and is_hashed(config.environment):
@@ -57,10 +60,16 @@ def choose_way(config: RunConfig, options: TabularWorkerOptions) -> Way:
 def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> None:
     """Raises what training would raise at its beginning."""
     check_mpi_mode(config, options.mpi_mode)
-    way = choose_way(config, options)
+    mapping = read_table_mapping(config, options, spec)
+    way = choose_way(config, options, None if is_default(config) else mapping)
+    if options.opponent != "self" and not isinstance(way.twin, Game):
+        raise InputError(
+            f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}, which needs the "
+            "compiled twin of a game. Leave it out, and name opponents by agent: --agent NAME=random"
+        )
     match way.kind:
         case "played":
-            plan_tables(config, spec, algorithm_of(config), options, way.why)
+            plan_tables(config, spec, algorithm_of(config), options, mapping, way.why)
         case "hashed":
             check_hashed(config, options)
         case "two_tables":

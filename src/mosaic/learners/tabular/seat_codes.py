@@ -59,10 +59,10 @@ def check_sharing(tables: Mapping[AgentID, str], codes: Mapping[AgentID, Codes],
         if algorithm in LOOK_BACK:
             raise InputError(
                 f"{algorithm} follows the steps of one agent, and '{other}' and '{agent}' share a table. "
-                "Give each its own: --set training.params.tables=two. Or use another algorithm, such as q_learning."
+                "Give each its own: --policies independent. Or use another algorithm, such as q_learning."
             )
         if any(mine.space != theirs.space for mine, theirs in zip(codes[agent], codes[other], strict=True)):
             raise InputError(
                 f"'{other}' and '{agent}' have different spaces and cannot share a table. "
-                "Give each its own: --set training.params.tables=two"
+                "Give each its own: --policies independent"
             )

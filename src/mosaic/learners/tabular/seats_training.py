@@ -8,15 +8,18 @@ one that is taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
-from mosaic.core.turn import Mask, Turn
+from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.others import Others
 from mosaic.learners.tabular.env_training import Glance
 from mosaic.learners.tabular.hashed_keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
@@ -29,6 +32,7 @@ from mosaic.learners.tabular.storage import Storage
 from mosaic.learners.tabular.twin_training import Statistics
 
 COUNTS = "seats.json"
+_MOST_EPISODES_WITHOUT_US = 1000  # in a row: the learning agents never get a turn
 
 
 class Seat(NamedTuple):
@@ -40,7 +44,11 @@ class Seat(NamedTuple):
 
 
 class SeatsTraining:
-    """`tables` names a table for each agent; those of one name share it. Each episode is seeded by its number."""
+    """`tables` names a table for each learning agent; those of one name share it. Each episode is seeded by its number.
+
+    `trained` names the tables that learn (None: all); the others act with the values they have. `opponents` plays the
+    agents without a table.
+    """
 
     def __init__(
         self,
@@ -53,17 +61,22 @@ class SeatsTraining:
         *,
         bins: BinsGiven | None = None,
         memory_limit: int | None = None,
+        trained: Collection[str] | None = None,
+        opponents: Others | None = None,
     ) -> None:
         self.env, self._storage, self._options, self._seed = env, storage, options, seed
-        self._memory_limit = memory_limit
+        self._memory_limit, self._opponents = memory_limit, opponents
         self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
         self.learners: dict[str, TabularLearner] = {}
         check_sharing(tables, {agent: seat.codes for agent, seat in self._seats.items()}, algorithm)
         owners = {seat.table: seat.codes for seat in self._seats.values()}
         for number, (table, codes) in enumerate(owners.items()):
             self.learners[table] = self._new(codes, algorithm, child_seed(seed, "learner", number))
+        self._trained = frozenset(self.learners if trained is None else trained)
         self.env_steps = self.agent_steps = self.episodes = 0
         self._statistics, self._errors = TrainingStatistics(), _Mean()
+        self._returns = {table: _Mean() for table in self.learners}
+        self.table_returns: Mapping[str, float | None] = {}  # mean return of the agents of each table, as last read
         self._glance: Glance | None = None
 
     def watch(self, glance: Glance) -> None:
@@ -71,25 +84,38 @@ class SeatsTraining:
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         """Whole episodes until so many agent steps are done, or so many episodes in all (0: no such limit)."""
-        goal = self.agent_steps + steps
+        goal, idle = self.agent_steps + steps, 0
         while self.agent_steps < goal and not (episodes and self.episodes >= episodes):
             before = {table: learner.epsilon for table, learner in self.learners.items()}
-            self._play(self.env.reset(child_seed(self._seed, "tabular", "train", self.episodes)))
+            decided = self.agent_steps
+            self._play(self._first())
             self.episodes += 1
-            for table, learner in self.learners.items():  # once, however many agents of the table have ended
+            for table in self._trained:  # once, however many agents of the table have ended
+                learner = self.learners[table]
                 learner.episodes = self.episodes
                 learner.epsilon = epsilon_after(self._options, before[table], self.episodes)
+            idle = idle + 1 if self.agent_steps == decided else 0
+            if idle == _MOST_EPISODES_WITHOUT_US:
+                raise MosaicError(
+                    f"{idle} episodes of {self.env.spec.env_id} went by without a turn of {', '.join(self._seats)}: "
+                    "there is nothing to learn."
+                )
+
+    def _first(self) -> Turn:
+        seed = child_seed(self._seed, "tabular", "train", self.episodes)
+        if self._opponents is not None:
+            self._opponents.begin(0, child_seed(seed, "others"))
+        return self.env.reset(seed)
 
     def _play(self, turn: Turn) -> None:
         waiting: dict[AgentID, tuple[int, int]] = {}  # who acted and has not learned from it yet: row and column
         earned: dict[AgentID, float] = {}
         first, length = next(iter(self._seats)), 0
-        returns = dict.fromkeys(self._seats, 0.0)
+        returns = dict.fromkeys(self.env.possible_agents, 0.0)
         while turn.observations:
-            actions = {agent: self._decide(agent, turn, waiting, earned) for agent in turn.observations}
+            actions = self._act(turn, waiting, earned)
             turn = self.env.step(actions)
             length += 1
-            self.agent_steps += len(actions)
             for agent, reward in turn.rewards.items():
                 earned[agent] = earned.get(agent, 0.0) + reward
                 returns[agent] += reward
@@ -100,6 +126,17 @@ class SeatsTraining:
                     self._end(agent, turn, waiting.pop(agent), earned[agent])
         self.env_steps += length
         self._statistics.add_episode(returns[first], length)
+        for agent, seat in self._seats.items():
+            self._returns[seat.table].add(returns[agent])
+
+    def _act(
+        self, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]
+    ) -> dict[AgentID, Action]:
+        actions = {a: self._decide(a, turn, waiting, earned) for a in turn.observations if a in self._seats}
+        self.agent_steps += len(actions)
+        if self._opponents is not None and len(actions) < len(turn.observations):
+            actions.update(self._opponents.act(0, turn))
+        return actions
 
     def _decide(
         self, agent: AgentID, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]
@@ -107,8 +144,8 @@ class SeatsTraining:
         seat = self._seats[agent]
         learner = self.learners[seat.table]
         row, mask = self._row(seat, turn.observations[agent]), _flat(seat.codes.actions, turn.action_masks.get(agent))
-        if agent in waiting:
-            self._errors.add(learner.update(*waiting[agent], earned[agent], row, False, mask))
+        if agent in waiting and seat.table in self._trained:
+            self._errors.add(abs(learner.update(*waiting[agent], earned[agent], row, False, mask)))
         column = learner.select_action(row, mask)
         waiting[agent], earned[agent] = (row, column), 0.0
         return seat.codes.actions.decode(column)
@@ -116,14 +153,21 @@ class SeatsTraining:
     def _end(self, agent: AgentID, turn: Turn, step: tuple[int, int], earned: float) -> None:
         """A state after which nothing comes needs no row: its value is never asked."""
         seat, terminated = self._seats[agent], turn.terminated[agent]
+        if seat.table not in self._trained:
+            return
         last = step[0] if terminated else self._row(seat, turn.final_observations[agent])
         learner = self.learners[seat.table]
-        self._errors.add(learner.update(*step, earned, last, terminated, truncated=not terminated))
+        self._errors.add(abs(learner.update(*step, earned, last, terminated, truncated=not terminated)))
 
     def _row(self, seat: Seat, observation: Any) -> int:
         key = seat.key(observation)
         learner = self.learners[seat.table]
         return learner.row(key) if isinstance(learner, HashedLearner) else key
+
+    def close(self) -> None:
+        if self._opponents is not None:
+            self._opponents.close()
+        self.env.close()
 
     def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:
         return {
@@ -141,6 +185,8 @@ class SeatsTraining:
         """And begin new ones. The return is the first agent's."""
         seen, self._statistics = self._statistics, TrainingStatistics()
         errors, self._errors = self._errors, _Mean()
+        self.table_returns = {table: mean.mean for table, mean in self._returns.items()}
+        self._returns = {table: _Mean() for table in self.learners}
         any_ended = seen.total_episodes > 0
         return Statistics(
             seen.total_episodes,
@@ -173,15 +219,15 @@ class SeatsTraining:
 
 
 class _Mean:
-    """Of the absolute errors."""
+    """Mean of the numbers added so far."""
 
     __slots__ = ("_count", "_sum")
 
     def __init__(self) -> None:
         self._sum, self._count = 0.0, 0
 
-    def add(self, error: float) -> None:
-        self._sum += abs(error)
+    def add(self, number: float) -> None:
+        self._sum += number
         self._count += 1
 
     @property
@@ -190,7 +236,7 @@ class _Mean:
 
 
 def table_file(folder: Path, table: str) -> Path:
-    return folder / f"seat-{table}.safetensors"
+    return folder / f"seat-{quote(table, safe='')}.safetensors"
 
 
 def is_hashed(file: Path) -> bool:

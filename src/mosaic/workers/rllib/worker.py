@@ -65,10 +65,6 @@ class RllibWorker:
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
         casting = read_casting(config, spec)
-        if not any(casting.plan.trained):
-            raise InputError(
-                f"policies_to_train leaves nothing to learn. Policies here: {', '.join(casting.plan.names)}."
-            )
         check_said_once(config.resources, options)
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1

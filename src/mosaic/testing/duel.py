@@ -1,0 +1,74 @@
+"""An env in which every agent's return shows what the other agents played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import ascii_letters
+from typing import Any
+
+from gymnasium import spaces
+from gymnasium.spaces import Space
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.env import EnvFacts, EnvSpec
+
+STEPS, CHOICES = 4, 3
+OTHERS_PAY = 10.0  # for each point that another agent plays; one's own points pay 1
+CONSTANT = f"python:{__name__}:play_two"
+
+
+def play_two(observation: Any, mask: Mask | None) -> Action:
+    """A fixed policy that is recognised in the others' returns."""
+    return CHOICES - 1
+
+
+class Duel:
+    """Agents `a`, `b`, … act together for four steps and see the number of the step.
+
+    An action is 0, 1 or 2 points. A step pays an agent its own points and ten times the points of all others, so that
+    its return is known to lie in 80…88 if its one opponent plays 2 all the time, whatever it does itself.
+    """
+
+    def __init__(self, agents: int = 2) -> None:
+        self.possible_agents: tuple[AgentID, ...] = tuple(ascii_letters[:agents])
+        self.observation_spaces: Mapping[AgentID, Space[Any]] = {
+            a: spaces.Discrete(STEPS + 1) for a in self.possible_agents
+        }
+        self.action_spaces: Mapping[AgentID, Space[Any]] = {a: spaces.Discrete(CHOICES) for a in self.possible_agents}
+        facts = EnvFacts(duel(agents))
+        self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+        self.agents: tuple[AgentID, ...] = ()
+        self._t = 0
+
+    def reset(self, seed: int | None = None) -> Turn:
+        self._t, self.agents = 0, self.possible_agents
+        return self._turn(dict.fromkeys(self.agents, 0.0))
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        if not self.agents:
+            raise RuntimeError("step() after the end of the episode: call reset() first.")
+        if set(actions) != set(self.agents):
+            raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self.agents)} must act.")
+        self._t += 1
+        total = sum(actions.values())
+        return self._turn({a: float(actions[a]) + OTHERS_PAY * (total - actions[a]) for a in self.agents})
+
+    def _turn(self, rewards: Mapping[AgentID, float]) -> Turn:
+        over = self._t == STEPS
+        everybody, self.agents = self.agents, () if over else self.agents
+        seen = dict.fromkeys(everybody, self._t)
+        ended, lives = dict.fromkeys(everybody, over), dict.fromkeys(everybody, False)
+        return Turn({} if over else seen, {}, rewards, ended, lives, seen if over else {}, {a: {} for a in everybody})
+
+    def render(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def duel(agents: int = 2) -> EnvironmentConfig:
+    """Such an env, by its configuration."""
+    return EnvironmentConfig(family="python", env_id=f"{__name__}:Duel", options={"agents": agents})
