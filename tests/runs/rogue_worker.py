@@ -30,6 +30,7 @@ time.sleep(600)
 
 class RogueOptions(BaseModel):
     megabytes: int = 0
+    code: int = 7
 
 
 class RogueWorker:
@@ -66,7 +67,7 @@ class RogueWorker:
             threading.Event().wait(0.05)
 
     def _quitter(self, context: WorkerContext) -> None:
-        os._exit(7)
+        os._exit(context.options.code)  # type: ignore[attr-defined]
 
     def _broken(self, context: WorkerContext) -> None:
         raise RuntimeError("the reward is not a number")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGINT, SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 from hypothesis import strategies as st
@@ -16,6 +16,7 @@ from mosaic.runs.lifecycle import (
     Event,
     Life,
     LimitExceeded,
+    PatienceMeasured,
     PauseAsked,
     RecordEnd,
     Refuse,
@@ -32,6 +33,7 @@ from mosaic.runs.lifecycle import (
     WorkerFailed,
     WorkerPaused,
     WorkerResumed,
+    WorkerReturned,
     WorkerStarted,
     advance,
 )
@@ -47,10 +49,12 @@ def live_through(*events: Event, life: Life | None = None) -> tuple[Life, list[C
 
 
 RUNNING = live_through(StartAsked(), WorkerStarted())[0]
+FINISHED, STOPPED = WorkerReturned("finished"), WorkerReturned("stopped")
+EXIT = "something in it called exit"
 
 
 def test_an_undisturbed_run_finishes() -> None:
-    life, commands = live_through(StartAsked(), WorkerStarted(), WorkerExited(0))
+    life, commands = live_through(StartAsked(), WorkerStarted(), WorkerReturned("finished"), WorkerExited(0))
     assert life == Life(State.FINISHED, attempt=1)
     assert commands == [SpawnWorker(1), EndEverything(), RecordEnd(State.FINISHED, "")]
 
@@ -95,27 +99,24 @@ def test_a_second_stop_hastens_and_never_delays() -> None:
 @pytest.mark.parametrize(
     ("events", "state", "reason"),
     [
-        ([WorkerExited(0)], State.FINISHED, ""),
-        ([WorkerExited(3)], State.STOPPED, "the worker stopped by itself"),
+        ([FINISHED, WorkerExited(0)], State.FINISHED, ""),
+        ([FINISHED, WorkerExited(None, SIGSEGV)], State.FINISHED, ""),
+        ([WorkerExited(0)], State.FAILED, "the worker ended with exit code 0, before its training had ended: " + EXIT),
+        ([WorkerExited(3)], State.FAILED, "the worker ended with exit code 3"),
+        ([STOPPED, WorkerExited(3)], State.STOPPED, "the worker stopped by itself"),
         ([WorkerExited(7)], State.FAILED, "the worker ended with exit code 7"),
         ([WorkerExited(None, SIGKILL)], State.FAILED, "the worker ended with signal SIGKILL"),
         ([WorkerExited(None, 64)], State.FAILED, "the worker ended with signal SIGRTMAX"),
         ([WorkerFailed("ValueError: no"), WorkerExited(1)], State.FAILED, "ValueError: no"),
-        ([StopAsked(0.0, "by hand"), WorkerExited(3)], State.STOPPED, "by hand"),
-        ([StopAsked(0.0, "by hand"), WorkerExited(0)], State.FINISHED, ""),
+        ([StopAsked(0.0, "by hand"), STOPPED, WorkerExited(3)], State.STOPPED, "by hand"),
+        ([StopAsked(0.0, "by hand"), FINISHED, WorkerExited(0)], State.FINISHED, ""),
+        ([LimitExceeded("wall time", "2 h are over", 0.0), STOPPED, WorkerExited(3)], State.STOPPED, "2 h are over"),
+        ([LimitExceeded("memory", "9 MB of 8 MB", 0.0), STOPPED, WorkerExited(3)], State.FAILED, "9 MB of 8 MB"),
         (
-            [StopAsked(0.0, "by hand"), WorkerExited(None, SIGKILL)],
+            [StopAsked(0.0, "by hand"), LimitExceeded("memory", "9 MB", 0.0), STOPPED, WorkerExited(3)],
             State.STOPPED,
-            "by hand (the worker did not end in order: signal SIGKILL)",
+            "by hand",
         ),
-        (
-            [StopAsked(0.0, "by hand"), WorkerFailed("OSError: disk full"), WorkerExited(1)],
-            State.STOPPED,
-            "by hand (the worker did not end in order: OSError: disk full)",
-        ),
-        ([LimitExceeded("wall time", "2 h are over", 0.0), WorkerExited(3)], State.STOPPED, "2 h are over"),
-        ([LimitExceeded("memory", "9 MB of 8 MB", 0.0), WorkerExited(3)], State.FAILED, "9 MB of 8 MB"),
-        ([StopAsked(0.0, "by hand"), LimitExceeded("memory", "9 MB", 0.0), WorkerExited(3)], State.STOPPED, "by hand"),
         ([SupervisorDied()], State.LOST, "its supervisor died"),
     ],
 )
@@ -123,6 +124,37 @@ def test_the_end_and_its_reason(events: list[Event], state: State, reason: str) 
     life, commands = live_through(*events, life=RUNNING)
     assert (life.state, life.reason) == (state, reason)
     assert commands[-2:] == [EndEverything(), RecordEnd(state, reason)]
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([TimerFired(30.0), WorkerExited(None, SIGKILL)], "by hand (it did not stop within 30 s and was killed)"),
+        ([WorkerExited(None, SIGKILL)], "by hand (the worker did not end in order: signal SIGKILL)"),
+        ([WorkerExited(0)], "by hand (the worker did not end in order: exit code 0)"),
+        (
+            [WorkerFailed("OSError: disk full"), WorkerExited(1)],
+            "by hand (the worker did not end in order: OSError: disk full)",
+        ),
+        (
+            [StopAsked(1.0, patience_s=2.0), TimerFired(3.0), WorkerExited(None, SIGKILL)],
+            "by hand (it did not stop within 2 s and was killed)",
+        ),
+    ],
+)
+def test_a_stop_that_the_worker_did_not_carry_out_is_recorded_as_forced(events: list[Event], reason: str) -> None:
+    life, commands = live_through(StopAsked(0.0, "by hand", 30.0), *events, life=RUNNING)
+    assert (life.state, life.reason) == (State.STOPPED, reason)
+    assert commands[-1] == RecordEnd(State.STOPPED, reason, forced=True)
+
+
+def test_a_stop_is_as_patient_as_the_worker_needs() -> None:
+    life, commands = live_through(PatienceMeasured(200.0), StopAsked(0.0), life=RUNNING)
+    assert commands[-1] == Arm(120.0)
+    assert life.stop is not None
+    assert life.stop.patience_s == 200.0
+    life, commands = live_through(PatienceMeasured(200.0), StopAsked(0.0, patience_s=5.0), life=RUNNING)
+    assert commands[-1] == Arm(3.0)
 
 
 def test_a_run_that_cannot_be_started_has_failed() -> None:
@@ -184,7 +216,10 @@ class Lives(RuleBasedStateMachine):
                     self.ended_everything = True
                 case Tell(order):
                     assert self.worker_lives, f"'{order}' was told to nobody"
-                case RecordEnd(state, reason):
+                case RecordEnd(state, reason, forced):
+                    assert not (forced and state is State.FINISHED)
+                    if state is State.FINISHED:
+                        assert before.outcome == "finished", "only the worker's word makes a run finished"
                     assert self.ended_everything, "an end is recorded when nothing is left"
                     assert (state, reason) == (self.life.state, self.life.reason)
                     self.worker_lives, self.end_by_s, self.timer_s = False, None, None
@@ -204,19 +239,27 @@ class Lives(RuleBasedStateMachine):
     def order(self, event: Event) -> None:
         self.see(event)
 
-    @rule(event=st.sampled_from([WorkerStarted(), WorkerPaused(), WorkerResumed(), WorkerFailed("it broke")]))
+    @rule(
+        event=st.sampled_from(
+            [WorkerStarted(), WorkerPaused(), WorkerResumed(), WorkerFailed("it broke"), FINISHED, STOPPED]
+        )
+    )
     def worker_says(self, event: Event) -> None:
         self.see(event)
 
-    @rule(patience_s=PATIENCE, kind=st.sampled_from(["by hand", "wall time", "memory"]))
-    def stop(self, patience_s: float, kind: str) -> None:
+    @rule(patience_s=PATIENCE)
+    def worker_measures(self, patience_s: float) -> None:
+        self.see(PatienceMeasured(patience_s))
+
+    @rule(patience_s=st.none() | PATIENCE, kind=st.sampled_from(["by hand", "wall time", "memory"]))
+    def stop(self, patience_s: float | None, kind: str) -> None:
         match kind:
             case "wall time" | "memory":
                 self.see(LimitExceeded(kind, f"too much {kind}", self.now_s, patience_s))
             case _:
                 self.see(StopAsked(self.now_s, kind, patience_s))
         if self.life.state is State.STOPPING:
-            promise = self.now_s + patience_s
+            promise = self.now_s + (self.life.patience_s if patience_s is None else patience_s)
             self.end_by_s = promise if self.end_by_s is None else min(self.end_by_s, promise)
 
     @rule(code=st.one_of(st.integers(0, 255), st.none()), signal=st.integers(1, 64))

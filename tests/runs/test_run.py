@@ -201,6 +201,10 @@ def test_a_failure_says_why(trainer: Trainer, rogue: str) -> None:
     quitter = trainer.submit(asked_of(rogue, "quitter"))
     assert quitter.wait(60) is State.FAILED
     assert quitter.reason == "the worker ended with exit code 7"
+    for code in (0, 3):  # what the exit codes of a finished and of a stopped worker look like
+        quitter = trainer.submit(asked_of(rogue, "quitter", {"code": code}))
+        assert quitter.wait(60) is State.FAILED
+        assert quitter.reason.startswith(f"the worker ended with exit code {code}")
     with pytest.raises(
         RunFailedError, match=r"failed: RuntimeError: the reward is not a number\. Its log: .*worker\.log"
     ):
@@ -222,7 +226,8 @@ def test_nothing_survives_a_stop(trainer: Trainer, rogue: str) -> None:
     run.stop(patience_s=1.0, wait=False)
     assert eventually(lambda: not is_alive(child) and not is_alive(worker), within_s=1.0 + 2.0)
     assert run.wait(20) is State.STOPPED
-    assert run.reason == "asked to stop (the worker did not end in order: signal SIGKILL)"
+    assert run.reason == "asked to stop (it did not stop within 1 s and was killed)"
+    assert run.forced
     assert run.record().attempts[0].exit == -signal.SIGKILL
 
 

@@ -85,6 +85,19 @@ def test_a_detached_run_is_paused_resumed_saved_and_stopped(mosaic, tmp_path):
     mosaic("runs", "stop", run)
 
 
+def test_a_stop_that_had_to_kill_says_so_and_fails(mosaic, tmp_path):
+    run = json.loads(mosaic(*TOY, "--set", "training.params.iteration_s=600", "--detach", "--json").out)["run_id"]
+    next(iter(follow(Trainer(tmp_path / "home").run(run).folder.metrics)))
+    killed = mosaic("runs", "stop", run, "--patience", "0.5")
+    assert (killed.code, killed.out) == (1, "")
+    said = " ".join(killed.err.split())
+    assert f"The run {run} did not stop by itself: asked to stop (it did not stop within 0.5 s and was killed)." in said
+    assert "It has no checkpoint: everything it did is lost." in said
+    assert mosaic("runs", "stop", run).code == 0  # it has ended: there is nothing left to stop
+    details = json.loads(mosaic("runs", "show", run, "--json").out)
+    assert (details["state"], details["attempts"][-1]["forced"]) == ("stopped", True)
+
+
 def test_going_on_with_a_strangers_pickles_needs_trust(mosaic, tmp_path, monkeypatch):
     monkeypatch.setattr("mosaic.workers.toy.ToyWorker.resumes_from_pickles", True, raising=False)
     monkeypatch.setenv("MOSAIC_TRUST", "0")  # and afterwards what it was, whatever --trust made of it

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from mosaic.runs.ladder import DEFAULT_PATIENCE_S, LONGEST_PATIENCE_S
+from mosaic.runs.ladder import LONGEST_PATIENCE_S
 from mosaic.runs.lifecycle import CheckpointAsked, Event, PauseAsked, ResumeAsked, StopAsked
 
 
@@ -28,8 +28,10 @@ def read_command(line: bytes, now_s: float) -> Event:
             raise ValueError(f"{other!r} is no command: stop, pause, resume, checkpoint")
 
 
-def _patience(message: dict[str, Any]) -> float:
-    patience_s = float(message.get("patience_s", DEFAULT_PATIENCE_S))
+def _patience(message: dict[str, Any]) -> float | None:
+    if message.get("patience_s") is None:
+        return None
+    patience_s = float(message["patience_s"])
     if math.isnan(patience_s):
         raise ValueError("patience_s is no number")
     return min(max(patience_s, 0.0), LONGEST_PATIENCE_S)

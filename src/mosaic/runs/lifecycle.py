@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from signal import SIGKILL, Signals
 from typing import Literal, TypeAlias, assert_never
 
-from mosaic.runs.ladder import DEFAULT_PATIENCE_S, Rung, climb, hasten, ladder
+from mosaic.runs.ladder import DEFAULT_PATIENCE_S, LONGEST_PATIENCE_S, Rung, climb, hasten, ladder
 from mosaic.store.state import LIVE, State
-
-FINISHED_CODE, STOPPED_CODE = 0, 3  # exit codes of the worker's process
 
 End: TypeAlias = Literal[State.FINISHED, State.STOPPED, State.FAILED, State.LOST]
 Verdict: TypeAlias = Literal[State.STOPPED, State.FAILED]
 Limit: TypeAlias = Literal["wall time", "memory"]
 Order: TypeAlias = Literal["stop", "pause", "resume", "checkpoint"]
+Outcome: TypeAlias = Literal["finished", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,7 @@ class Stop:
     reason: str
     verdict: Verdict  # how the run ends unless the worker finishes first
     rungs: tuple[Rung, ...]  # pushes still to come
+    patience_s: float  # from the first to the last of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Life:
     attempt: int = 0
     stop: Stop | None = None
     trouble: str = ""  # what the worker said about its failure
+    outcome: Outcome | None = None  # what the worker said about its end; its exit code alone proves nothing
+    patience_s: float = DEFAULT_PATIENCE_S  # of a stop that names none
     reason: str = ""  # why it ended
 
 
@@ -86,7 +88,7 @@ class CheckpointAsked:
 class StopAsked:
     now_s: float
     reason: str = "asked to stop"
-    patience_s: float = DEFAULT_PATIENCE_S
+    patience_s: float | None = None  # None: what the worker needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,26 @@ class LimitExceeded:
     kind: Limit
     detail: str
     now_s: float
-    patience_s: float = DEFAULT_PATIENCE_S
+    patience_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
     now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PatienceMeasured:
+    """The worker said how long it may take to stop, going by its iterations so far."""
+
+    patience_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReturned:
+    """The worker said that its training returned, and that everything is written."""
+
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +148,8 @@ Event: TypeAlias = (
     | StopAsked
     | LimitExceeded
     | TimerFired
+    | PatienceMeasured
+    | WorkerReturned
     | WorkerFailed
     | WorkerExited
     | SupervisorDied
@@ -182,6 +200,7 @@ class Refuse:
 class RecordEnd:
     state: End
     reason: str
+    forced: bool = False  # a stop was asked for, and the worker did not end by itself: nothing new was saved
 
 
 Command: TypeAlias = SpawnWorker | Tell | Signal | EndEverything | Arm | Refuse | RecordEnd
@@ -212,6 +231,11 @@ def advance(life: Life, event: Event) -> Step:
             return _stop(life, _VERDICTS[kind], detail, now_s, patience_s)
         case TimerFired(now_s):
             return _push(life, now_s)
+        case PatienceMeasured(patience_s):
+            given_s = min(max(patience_s, 0.0), LONGEST_PATIENCE_S)
+            return (replace(life, patience_s=given_s) if life.state in LIVE else life), ()
+        case WorkerReturned(outcome):
+            return (replace(life, outcome=outcome) if life.state in LIVE else life), ()
         case WorkerFailed(message):
             return (replace(life, trouble=message) if life.state in LIVE else life), ()
         case WorkerExited(code, signal):
@@ -244,17 +268,20 @@ def _order(life: Life, order: Order) -> Step:
     return life, (Refuse(f"cannot {order}: the run is {life.state}"),)
 
 
-def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: float) -> Step:
+def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: float | None) -> Step:
+    patience_s = life.patience_s if patience_s is None else patience_s
     match life.state:
         case State.QUEUED:
             return _end(life, verdict, reason)
         case State.STARTING | State.RUNNING | State.PAUSED:
-            stop = Stop(reason, verdict, ladder(now_s, patience_s))
+            stop = Stop(reason, verdict, ladder(now_s, patience_s), patience_s)
             return replace(life, state=State.STOPPING, stop=stop), (Tell("stop", reason), Arm(stop.rungs[0].at_s))
         case State.STOPPING:
             assert life.stop is not None
             rungs = hasten(life.stop.rungs, now_s, patience_s)
-            return replace(life, stop=replace(life.stop, rungs=rungs)), tuple(Arm(rung.at_s) for rung in rungs[:1])
+            given_s = life.stop.patience_s if rungs == life.stop.rungs else patience_s
+            stop = replace(life.stop, rungs=rungs, patience_s=given_s)
+            return replace(life, stop=stop), tuple(Arm(rung.at_s) for rung in rungs[:1])
         case State.FINISHED | State.STOPPED | State.FAILED | State.LOST:
             return life, (Refuse(f"cannot stop: the run is {life.state}"),)
         case _:
@@ -271,16 +298,25 @@ def _push(life: Life, now_s: float) -> Step:
 
 
 def _judge(life: Life, code: int | None, signal: int | None) -> Step:
-    """What the way it ended means."""
+    """Decide what the worker's end means. Code of the user's runs in its process and may exit with any code at any
+    moment, so only the worker's own word counts."""
     how = f"exit code {code}" if signal is None else f"signal {_name(signal)}"
-    if code == FINISHED_CODE:
+    if life.outcome == "finished":
         return _end(life, State.FINISHED, "")
     if life.stop is not None:
-        saved = "" if code == STOPPED_CODE else f" (the worker did not end in order: {life.trouble or how})"
-        return _end(life, life.stop.verdict, life.stop.reason + saved)
-    if code == STOPPED_CODE:
+        if life.outcome == "stopped":
+            return _end(life, life.stop.verdict, life.stop.reason)
+        return _end(life, life.stop.verdict, f"{life.stop.reason} ({_force(life, life.stop, how)})", forced=True)
+    if life.outcome == "stopped":
         return _end(life, State.STOPPED, "the worker stopped by itself")
-    return _end(life, State.FAILED, life.trouble or f"the worker ended with {how}")
+    unasked = "" if code else ", before its training had ended: something in it called exit"
+    return _end(life, State.FAILED, life.trouble or f"the worker ended with {how}{unasked if signal is None else ''}")
+
+
+def _force(life: Life, stop: Stop, how: str) -> str:
+    if stop.rungs or life.trouble:  # it was not killed by us
+        return f"the worker did not end in order: {life.trouble or how}"
+    return f"it did not stop within {stop.patience_s:g} s and was killed"
 
 
 def _name(signal: int) -> str:
@@ -290,6 +326,6 @@ def _name(signal: int) -> str:
         return str(signal)
 
 
-def _end(life: Life, state: End, reason: str) -> Step:
+def _end(life: Life, state: End, reason: str, *, forced: bool = False) -> Step:
     """What the worker left behind goes with it, however it ended."""
-    return Life(state, life.attempt, reason=reason), (EndEverything(), RecordEnd(state, reason))
+    return Life(state, life.attempt, reason=reason), (EndEverything(), RecordEnd(state, reason, forced))

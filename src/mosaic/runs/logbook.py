@@ -42,9 +42,11 @@ class Logbook:
         self._change_attempt(worker=worker)
         self.write()
 
-    def note(self, state: State) -> None:
-        if state is not self.record.state:
+    def note(self, state: State, patience_s: float | None = None) -> None:
+        """`patience_s`: of a stop under way; those who wait for its end read it."""
+        if (state, patience_s) != (self.record.state, self.record.attempts[-1].patience_s):
             self._change(state)
+            self._change_attempt(patience_s=patience_s)
             self.write()
 
     def end(
@@ -54,6 +56,8 @@ class Logbook:
         exit_code: int | None,
         try_for_s: float,
         before: Callable[[RunState], None] = lambda record: None,
+        *,
+        forced: bool = False,
     ) -> bool:
         """Writes the last word, for so long if need be. If it cannot, the run will be read as lost, which is true.
 
@@ -61,7 +65,7 @@ class Logbook:
         """
         self._change(state)
         if self.record.attempts:
-            self._change_attempt(ended=self._clock(), reason=reason, exit=exit_code)
+            self._change_attempt(ended=self._clock(), reason=reason, exit=exit_code, forced=forced)
         before(self.record)
         deadline_s = monotonic() + try_for_s
         if not self.write():

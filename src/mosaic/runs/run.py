@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
-from mosaic.runs.ladder import DEFAULT_PATIENCE_S
 from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.logbook import Logbook
 from mosaic.runs.start import start_attempt
@@ -56,6 +55,12 @@ class Run:
         return attempts[-1].reason if attempts else ""
 
     @property
+    def forced(self) -> bool:
+        """Whether its last attempt did not end by itself when it was stopped, so that nothing new was saved."""
+        attempts = self.record().attempts
+        return bool(attempts) and attempts[-1].forced
+
+    @property
     def config(self) -> RunConfig:
         return self.folder.read_config()
 
@@ -78,9 +83,9 @@ class Run:
     def stop(self, patience_s: float | None = None, reason: str = "asked to stop", *, wait: bool = True) -> None:
         """Whatever the run is doing, it ends: saved if it can within the patience, by force if not.
 
-        `patience_s`: None is what the worker says it needs.
+        `patience_s`: None is what its worker says it needs, going by the iterations it has measured. Afterwards
+        `forced` tells whether it had to be killed.
         """
-        patience_s = self._patience_s() if patience_s is None else patience_s
         record = self.record()
         if record.state is State.QUEUED and not self._cancel(reason):  # somebody is starting it right now
             wait_until(self.folder, self._is_decided, _ANSWER_WITHIN_S)
@@ -93,7 +98,13 @@ class Run:
         if record.state is State.LOST:
             self._clear()
         if wait:
-            self.wait(patience_s + _END_WITHIN_S)
+            self._await_stop()
+
+    def _await_stop(self) -> None:
+        """Wait as long as the supervisor gives the worker; it writes that down when it hears of the stop."""
+        heard = wait_until(self.folder, lambda record: record.state in {State.STOPPING, *ENDED}, _ANSWER_WITHIN_S)
+        given_s = heard.attempts[-1].patience_s if heard is not None and heard.attempts else None
+        self.wait((given_s or 0.0) + _END_WITHIN_S)
 
     def pause(self, timeout_s: float = _ANSWER_WITHIN_S, *, wait: bool = True) -> None:
         """At the end of the worker's iteration."""
@@ -151,15 +162,6 @@ class Run:
                 if monotonic() >= deadline_s:
                     raise self._too_long("save", timeout_s)
                 doze(record)
-
-    def _patience_s(self) -> float:
-        from mosaic.workers.registry import load_worker
-
-        worker = self.config.training.worker
-        try:
-            return DEFAULT_PATIENCE_S if worker is None else load_worker(worker).info.patience_s
-        except MosaicError:  # a plug-in that is gone or broken: its run must still be stopped
-            return DEFAULT_PATIENCE_S
 
     def _saved(self, path: Path) -> Checkpoint:
         """A worker that saves very often may have dropped it by now, for newer ones."""

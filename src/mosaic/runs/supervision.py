@@ -19,6 +19,7 @@ from mosaic.runs.lifecycle import (
     Command,
     EndEverything,
     Event,
+    PatienceMeasured,
     RecordEnd,
     Refuse,
     Signal,
@@ -33,6 +34,7 @@ from mosaic.runs.lifecycle import (
     WorkerFailed,
     WorkerPaused,
     WorkerResumed,
+    WorkerReturned,
     WorkerStarted,
     advance,
 )
@@ -47,7 +49,13 @@ from mosaic.store.state import LIVE, Process, RunState, State
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0
-_SAID: dict[str, Event] = {"started": WorkerStarted(), "paused": WorkerPaused(), "resumed": WorkerResumed()}
+_SAID: dict[str, Event] = {
+    "started": WorkerStarted(),
+    "paused": WorkerPaused(),
+    "resumed": WorkerResumed(),
+    "finished": WorkerReturned("finished"),
+    "stopped": WorkerReturned("stopped"),
+}
 
 
 class Supervision:
@@ -160,10 +168,10 @@ class Supervision:
             match read_progress(line):
                 case {"progress": "failed", "message": str(text)}:
                     self._see(WorkerFailed(text))
+                case {"progress": "patience", "patience_s": int(seconds) | float(seconds)}:
+                    self._see(PatienceMeasured(seconds))
                 case {"progress": str(word)} if word in _SAID:
                     self._see(_SAID[word])
-                case {"progress": _}:
-                    pass  # it also says what it is done with; how it ends tells us the same
                 case _:
                     log(f"the worker said what nobody understands: {line!r}")
         if self._worker.silent and self._worker.progress in self._selector.get_map():
@@ -191,7 +199,8 @@ class Supervision:
         for command in commands:
             self._carry_out(command)
         if self._life.state in LIVE:
-            self._logbook.note(self._life.state)
+            stop = self._life.stop
+            self._logbook.note(self._life.state, stop.patience_s if stop else None)
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -245,7 +254,8 @@ class Supervision:
 
     def _record_end(self, end: RecordEnd) -> None:
         self._folder.control.unlink(missing_ok=True)  # first: whoever kills us now must not leave it to an ended run
-        if not self._logbook.end(end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S, self._write_manifest):
+        facts = (end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S)
+        if not self._logbook.end(*facts, self._write_manifest, forced=end.forced):
             log(f"the end could not be written: {end.state}: {end.reason}")
 
     def _prepare_curves(self) -> None:

@@ -65,6 +65,7 @@ class AttemptRow(Answer):
     ended: float | None = None
     exit: int | None = None
     reason: str = ""
+    forced: bool = Field(False, description="It did not stop by itself and was killed: nothing new was saved.")
 
 
 class RunDetails(Answer):

@@ -51,6 +51,8 @@ class Attempt(_Record):
     ended: float | None = None
     exit: int | None = None  # of the worker; negative: the signal that ended it
     reason: str = ""  # why it ended, for people
+    patience_s: float | None = None  # seconds that a stop gives the worker before it is killed; None: no stop yet
+    forced: bool = False  # the worker did not end by itself when it was stopped; nothing new was saved
 
 
 class RunState(_Record):

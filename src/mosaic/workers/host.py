@@ -99,6 +99,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
             writer.report(kind="alert", message=message)
         options = parse_params(worker, algorithm, dict(config.training.params))
         context = WorkerContext(config, options, folder, writer, inbox, resume_from)
+        progress("patience", patience_s=worker.info.patience_s)
         progress("started")
         with mirrored(folder.path, config.telemetry.mirrors, writer):
             _train(worker, context, writer)

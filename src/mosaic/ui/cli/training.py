@@ -10,6 +10,7 @@ from mosaic.ui.cli.place import PlacedRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
+    from mosaic.server.answers import RunDetails
 
 
 def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> RunConfig:
@@ -95,6 +96,18 @@ def result(run: PlacedRun) -> dict[str, Any]:
         "checkpoint": details.checkpoints[-1].path if details.checkpoints else None,
         "policies": last.get("policies") or {},
     }
+
+
+def unsaved_work(details: RunDetails) -> str | None:
+    """Say that a run did not stop by itself, and what that costs; None where it did."""
+    if not details.attempts or not details.attempts[-1].forced:
+        return None
+    saved = f"its last checkpoint, at {details.checkpoints[-1].env_steps:,} env steps" if details.checkpoints else None
+    lost = f"What it did after {saved} is lost" if saved else "It has no checkpoint: everything it did is lost"
+    return (
+        f"The run {details.run_id} did not stop by itself: {details.reason}. {lost}. "
+        "A run that needs longer to save can be given it: mosaic runs stop RUN --patience SECONDS"
+    )
 
 
 def show_result(results: list[dict[str, Any]]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, TrustOption
+
+if TYPE_CHECKING:
+    from mosaic.ui.cli.place import PlacedRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -130,8 +133,18 @@ def compare(
 def stop(
     run: RunArgument, patience: PatienceOption = None, server: ServerOption = None, json: JsonOption = False
 ) -> None:
-    """Stop a run and save it."""
-    _act(run, server, json, lambda it: it.stop(patience))
+    """Stop a run and save it. Fails where the run had to be killed, so that nothing new was saved."""
+    from mosaic.core.errors import MosaicError
+    from mosaic.store.state import ENDED
+    from mosaic.ui.cli.training import unsaved_work
+
+    def stop_and_check(chosen: PlacedRun) -> None:
+        had_ended = chosen.show().state in ENDED
+        chosen.stop(patience)
+        if not had_ended and (text := unsaved_work(chosen.show())):
+            raise MosaicError(text)
+
+    _act(run, server, json, stop_and_check)
 
 
 @app.command()

@@ -127,8 +127,8 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.ui.cli.following import follow, view_of
     from mosaic.ui.cli.groups import group_curve, show_group
-    from mosaic.ui.cli.screen import note, print_json
-    from mosaic.ui.cli.training import result, show_result
+    from mosaic.ui.cli.screen import complain, note, print_json
+    from mosaic.ui.cli.training import result, show_result, unsaved_work
 
     try:
         with ctrl_c_kept():
@@ -142,6 +142,8 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
             note("Stopping and saving …")
         for run in started:
             run.stop()
+            if text := unsaved_work(run.show()):
+                complain(text)
         if not json:
             note(f"Go on with it: mosaic runs resume {started[0].id}")
         raise
