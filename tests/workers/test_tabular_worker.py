@@ -243,6 +243,18 @@ class FirstBit(gymnasium.Env):
         seen, info = self._show()
         return seen, reward, self.count == 8, False, info
 
+class Ring(gymnasium.Env):
+    observation_space, action_space = Discrete(5), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place = (self.place + int(self.np_random.integers(3)) + action) % 5
+        return self.place, float(self.place == 0), False, False, {}
+
 class PaysNan(FirstBit):
     odd_reward = float("nan")
 
@@ -259,6 +271,27 @@ def own_envs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")]))
     return "python:tabular_worker_envs:"
+
+
+def test_an_env_that_never_ends_stops_when_asked_and_reports_meanwhile(tmp_path, own_envs):
+    run = finished(
+        tmp_path,
+        run_config("tabular", {"report_every_steps": 1000}, environment={"env_id": f"{own_envs}Ring"},
+                   training={"total_timesteps": 4321}),
+    )  # fmt: skip
+    reports = [event for event in run.events() if event["kind"] == "iteration"]
+    assert [event["env_steps"] for event in reports] == [1000, 2000, 3000, 4321]
+    assert all(event["custom_metrics"]["td_error"] > 0.0 for event in reports)
+    assert run.checkpoints()[-1].env_steps == 4321
+
+
+def test_a_run_against_random_ends_with_a_report_that_has_a_reward(tmp_path):
+    params = {"opponent": "random", "report_every_steps": 1000}
+    run = finished(tmp_path, run_config("tabular", params, environment=GAME, training={"total_timesteps": 10_001}))
+    reports = [event for event in run.events() if event["kind"] == "iteration"]
+    assert len(reports) > 3
+    assert all(event["episode_reward_min"] is not None for event in reports)
+    assert 10_001 <= reports[-1]["env_steps"] <= 10_003  # a random reply belongs to the step before it
 
 
 LIST = {"table_engine": "list", "discount_factor": 0.5, "epsilon": 0.3}

@@ -183,14 +183,14 @@ class TabularWorker:
             if context.inbox.stop_asked():
                 break
             started, before = perf_counter(), training.env_steps
-            seen.advance(_ask(context, training, chunk), context.config.training.episodes or 0)
+            _advance(context, training, seen, chunk)
             elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1
             standing.reward = statistics.return_mean if statistics.episodes else standing.reward
             speed = (training.env_steps - before) / elapsed_s
             error = gauge.error() if gauge else None
-            _report(context, training, statistics, standing.iteration, speed, error, roles)
+            _report(context, training, statistics, standing, speed, error, roles)
             if is_due(before, training.env_steps, context.config.evaluation.every_steps):
                 _evaluate(context, training, seen.camera, roles)
                 evaluated_at = training.env_steps
@@ -276,31 +276,51 @@ def _chunk(total_timesteps: int | None) -> int:
     return 1_000_000 if total_timesteps is None else min(5_000_000, max(10_000, total_timesteps // 50))
 
 
-def _ask(context: WorkerContext, training: Training, chunk: int) -> int:
-    """How many agent steps to take now; a random opponent's replies are env steps too."""
-    total = context.config.training.total_timesteps
-    if total is None:
-        return chunk
+def _advance(context: WorkerContext, training: Training, seen: Watched, chunk: int) -> None:
+    """Train until the next report: `chunk` agent steps, or what is left where that is less than two chunks.
+
+    A short last chunk might hold no end of an episode, and so no reward. Evaluations keep their own pace.
+    """
+    settings = context.config.training
+    most = chunk if context.config.evaluation.every_steps else 2 * chunk - 1
+    goal = training.agent_steps + chunk
+    if settings.total_timesteps is not None and _steps_left(settings.total_timesteps, training) <= most:
+        goal = training.agent_steps + most
+    episodes = settings.episodes or 0
+    while training.agent_steps < goal and not context.inbox.stop_asked():
+        steps = goal - training.agent_steps
+        if settings.total_timesteps is not None:
+            if training.env_steps >= settings.total_timesteps:
+                return
+            steps = min(steps, _steps_left(settings.total_timesteps, training))
+        seen.advance(steps, episodes)
+        if episodes and training.episodes >= episodes:
+            return
+
+
+def _steps_left(total_timesteps: int, training: Training) -> int:
+    """Agent steps until the total is reached, at least 1; a random opponent's replies are env steps too."""
     per_step = training.env_steps / training.agent_steps if training.agent_steps else 1.0
-    return max(1, min(chunk, int((total - training.env_steps) / max(1.0, per_step))))
+    return max(1, int((total_timesteps - training.env_steps) / max(1.0, per_step)))
 
 
 def _report(
     context: WorkerContext,
     training: Training,
     statistics: Statistics,
-    iteration: int,
+    standing: Standing,
     per_second: float,
     value_error: float | None,
     roles: Roles,
 ) -> None:
+    """Report one chunk; where no episode ended in it, the mean reward is that of the last chunk in which one did."""
     context.report(
         kind="iteration",
-        training_iteration=iteration,
+        training_iteration=standing.iteration,
         env_steps=training.env_steps,
         agent_steps=training.agent_steps,
         episodes_total=training.episodes,
-        episode_reward_mean=statistics.return_mean,
+        episode_reward_mean=standing.reward,
         episode_reward_min=statistics.return_min,
         episode_reward_max=statistics.return_max,
         episode_len_mean=statistics.length_mean,

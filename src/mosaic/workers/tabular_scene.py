@@ -97,7 +97,7 @@ class PlayedScene:
 
     def shoot(self, index: int) -> Shot:
         training = self._training
-        steps = training.env_steps + self._length
+        steps = training.episode_began + self._length
         return Shot(training.env.render, index, steps, training.episodes, self._reward, self._returns)
 
 

@@ -61,6 +61,20 @@ class Engine(Protocol):
         /,
     ) -> float: ...
 
+    def learn_and_select(
+        self,
+        state: int,
+        action: int,
+        reward: float,
+        next_state: int,
+        terminated: bool,
+        truncated: bool,
+        next_legal: Legal | None,
+        /,
+    ) -> int: ...  # `learn`, then `select` in the next state; ENDED at the end of an episode, NOT_FINITE on an error
+
+    def take_error_sum(self) -> float: ...  # of the absolute errors since the last call
+
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]: ...
 
     def greedy(self, state: int, legal: Legal, /) -> int: ...  # of equal actions the lowest; no draw

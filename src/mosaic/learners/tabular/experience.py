@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Legal: TypeAlias = NDArray[np.bool_] | Sequence[bool]  # one entry per action
 
 NOWHERE = -1
+# What a step answers instead of the next action
+ENDED, NOT_FINITE, NO_ROOM = -1, -2, -3
 TRACE_FLOOR = 1e-6  # a trace that has faded below this is forgotten
 
 

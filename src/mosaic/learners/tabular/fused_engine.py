@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mosaic.learners.tabular import fused_steps as steps
 from mosaic.learners.tabular.engine import TRAIL_NEXT, Batch, Snapshot
-from mosaic.learners.tabular.experience import Legal
+from mosaic.learners.tabular.experience import NO_ROOM, Legal
+from mosaic.learners.tabular.fused_rollout import STEPS_BY_DTYPE, directory
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
 
 _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")
@@ -30,6 +31,7 @@ class FusedEngine:
                 options.temperature,
                 options.ucb_c,
                 options.lambda_,
+                0.0,  # sum of absolute errors
             ]
         )
         self._marks = np.zeros(steps.MARKS, np.int64)
@@ -51,6 +53,15 @@ class FusedEngine:
             self._learn_on_trail if self._looks_back else partial(steps.learn_one, *self._arrays)
         )
 
+        self._legal = np.ones(self._visits.shape[1], np.bool_)
+        self._all_legal = True
+        self._step = STEPS_BY_DTYPE[options.dtype]
+        self._index_arrays()
+
+    def _index_arrays(self) -> None:
+        self._directory = directory((*self._arrays, self._legal, self._pairs, self._trail, self._trail_legal))
+        self._address = int(self._directory.ctypes.data)
+
     @property
     def epsilon(self) -> float:
         return float(self._numbers[steps.EPSILON])
@@ -58,6 +69,32 @@ class FusedEngine:
     @epsilon.setter
     def epsilon(self, epsilon: float) -> None:
         self._numbers[steps.EPSILON] = epsilon
+
+    def learn_and_select(
+        self,
+        state: int,
+        action: int,
+        reward: float,
+        next_state: int,
+        terminated: bool,
+        truncated: bool,
+        next_legal: Legal | None,
+    ) -> int:
+        if next_legal is not None:
+            self._legal[:] = next_legal
+            self._all_legal = False
+        elif not self._all_legal:
+            self._legal[:] = self._all_legal = True
+        code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
+        if code == NO_ROOM:
+            self._make_room()
+            code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
+        return code
+
+    def take_error_sum(self) -> float:
+        total = float(self._numbers[steps.ERRORS])
+        self._numbers[steps.ERRORS] = 0.0
+        return total
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]:
         if self._looks_back:
@@ -100,3 +137,4 @@ class FusedEngine:
         pairs[:length], trail[:length] = self._pairs[used], self._trail[used]
         self._pairs, self._trail = pairs, trail
         self._marks[steps.TRAIL_FIRST], self._marks[steps.TRAIL_LAST] = 0, length
+        self._index_arrays()

@@ -14,7 +14,8 @@ from mosaic.core.compiled import njit
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 
 # Places in `numbers`
-ALPHA, ALPHA_MIN, GAMMA, EPSILON, TEMPERATURE, UCB_C, LAMBDA = range(7)
+ALPHA, ALPHA_MIN, GAMMA, EPSILON, TEMPERATURE, UCB_C, LAMBDA, ERRORS = range(8)
+NUMBERS = 8
 # Places in `marks`; the first five are those of engine.Snapshot
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)
 TRAIL_FIRST, TRAIL_LAST, ALGORITHM, EXPLORATION, BY_VISITS, N_STEP = range(5, 11)

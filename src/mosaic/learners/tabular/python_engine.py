@@ -19,7 +19,7 @@ from mosaic.learners.tabular.engine import (
     Snapshot,
     signed,
 )
-from mosaic.learners.tabular.experience import NOWHERE, Experience, Legal, Trail
+from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail
 from mosaic.learners.tabular.exploration import Rule
 from mosaic.learners.tabular.schedules import rate_by_visits
 from mosaic.learners.tabular.settings import Algorithm, TabularOptions
@@ -35,6 +35,8 @@ class PythonEngine:
         pairs = [(int(state), int(action)) for state, action in start.trail_pairs]
         self.trail = Trail(pairs, start.trail_numbers.tolist(), int(start.marks[TRAIL_NEXT]), start.trail_legal)
         self._step = STEPS[algorithm]
+        self._all = np.ones(start.visits.shape[1], np.bool_)
+        self._error_sum = 0.0
         self._key = int(start.marks[KEY]) & WORD
         self._counter = int(start.marks[COUNTER])
         self._pending = int(start.marks[PENDING_STATE]), int(start.marks[PENDING_ACTION])
@@ -67,6 +69,29 @@ class PythonEngine:
         if x.ended:
             self._pending = NOWHERE, NOWHERE
         return error
+
+    def learn_and_select(
+        self,
+        state: int,
+        action: int,
+        reward: float,
+        next_state: int,
+        terminated: bool,
+        truncated: bool,
+        next_legal: Legal | None,
+    ) -> int:
+        legal = self._all if next_legal is None else next_legal
+        if not math.isfinite(reward):
+            return NOT_FINITE
+        error = self.learn(state, action, reward, next_state, terminated, truncated, legal)
+        if not math.isfinite(error):
+            return NOT_FINITE
+        self._error_sum += abs(error)
+        return ENDED if terminated or truncated else self.select(next_state, legal)
+
+    def take_error_sum(self) -> float:
+        total, self._error_sum = self._error_sum, 0.0
+        return total
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]:
         columns = (column.tolist() for column in batch[:-1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -20,10 +21,10 @@ from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.others import Others
-from mosaic.learners.tabular.env_training import Glance
 from mosaic.learners.tabular.hashed_keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of
 from mosaic.learners.tabular.settings import TabularOptions
@@ -33,6 +34,7 @@ from mosaic.learners.tabular.twin_training import Statistics
 
 COUNTS = "seats.json"
 _MOST_EPISODES_WITHOUT_US = 1000  # in a row: the learning agents never get a turn
+_MOST_STEPS_WITHOUT_US = 1_000_000  # in a row: the same in an episode that never ends
 
 
 class Seat(NamedTuple):
@@ -41,6 +43,19 @@ class Seat(NamedTuple):
     codes: Codes
     table: str
     key: KeyOf
+
+
+@dataclass(slots=True)
+class RunningEpisode:
+    """An episode that may be left after any env step; the actions so far recreate it in another process."""
+
+    turn: Turn
+    returns: dict[AgentID, float]
+    epsilons: dict[str, float]  # of each table at its start: the schedule counts whole episodes
+    waiting: dict[AgentID, tuple[int, int]] = field(default_factory=dict)  # acted, not learned yet: row and column
+    earned: dict[AgentID, float] = field(default_factory=dict)
+    length: int = 0
+    columns: list[dict[AgentID, int]] = field(default_factory=list)  # of each env step, up to MOST_RECORDED
 
 
 class SeatsTraining:
@@ -78,77 +93,91 @@ class SeatsTraining:
         self._returns = {table: _Mean() for table in self.learners}
         self.table_returns: Mapping[str, float | None] = {}  # mean return of the agents of each table, as last read
         self._glance: Glance | None = None
+        self._episode: RunningEpisode | None = None
 
     def watch(self, glance: Glance) -> None:
         self._glance = glance
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """Whole episodes until so many agent steps are done, or so many episodes in all (0: no such limit)."""
+        """Take this many agent steps (those of one env step together), or stop after `episodes` in all (0: no limit).
+
+        The running episode is kept, and the next call continues it.
+        """
         goal, idle = self.agent_steps + steps, 0
         while self.agent_steps < goal and not (episodes and self.episodes >= episodes):
-            before = {table: learner.epsilon for table, learner in self.learners.items()}
+            if self._episode is None:
+                self._episode = self._begin()
             decided = self.agent_steps
-            self._play(self._first())
-            self.episodes += 1
-            for table in self._trained:  # once, however many agents of the table have ended
-                learner = self.learners[table]
-                learner.episodes = self.episodes
-                learner.epsilon = epsilon_after(self._options, before[table], self.episodes)
+            self._play(self._episode, goal)
+            if self._episode.turn.observations:
+                continue
+            self._finish(self._episode)
             idle = idle + 1 if self.agent_steps == decided else 0
             if idle == _MOST_EPISODES_WITHOUT_US:
-                raise MosaicError(
-                    f"{idle} episodes of {self.env.spec.env_id} went by without a turn of {', '.join(self._seats)}: "
-                    "there is nothing to learn."
-                )
+                raise self._nothing_to_learn(f"{idle} episodes")
 
-    def _first(self) -> Turn:
+    def _nothing_to_learn(self, what: str) -> MosaicError:
+        return MosaicError(
+            f"{what} of {self.env.spec.env_id} went by without a turn of {', '.join(self._seats)}: "
+            "there is nothing to learn."
+        )
+
+    def _begin(self) -> RunningEpisode:
         seed = child_seed(self._seed, "tabular", "train", self.episodes)
         if self._opponents is not None:
             self._opponents.begin(0, child_seed(seed, "others"))
-        return self.env.reset(seed)
+        epsilons = {table: learner.epsilon for table, learner in self.learners.items()}
+        return RunningEpisode(self.env.reset(seed), dict.fromkeys(self.env.possible_agents, 0.0), epsilons)
 
-    def _play(self, turn: Turn) -> None:
-        waiting: dict[AgentID, tuple[int, int]] = {}  # who acted and has not learned from it yet: row and column
-        earned: dict[AgentID, float] = {}
-        first, length = next(iter(self._seats)), 0
-        returns = dict.fromkeys(self.env.possible_agents, 0.0)
-        while turn.observations:
-            actions = self._act(turn, waiting, earned)
-            turn = self.env.step(actions)
-            length += 1
-            for agent, reward in turn.rewards.items():
-                earned[agent] = earned.get(agent, 0.0) + reward
-                returns[agent] += reward
+    def _play(self, episode: RunningEpisode, goal: int) -> None:
+        first, idle = next(iter(self._seats)), 0
+        while episode.turn.observations and self.agent_steps < goal:
+            columns = {a: self._decide(a, episode) for a in episode.turn.observations if a in self._seats}
+            self._step(episode, columns)
+            self.env_steps += 1
+            self.agent_steps += len(columns)
             if self._glance is not None:
-                self._glance(length, turn.rewards.get(first, 0.0), returns)
-            for agent in turn.final_observations:
-                if agent in waiting:
-                    self._end(agent, turn, waiting.pop(agent), earned[agent])
-        self.env_steps += length
-        self._statistics.add_episode(returns[first], length)
+                self._glance(episode.length, episode.turn.rewards.get(first, 0.0), episode.returns)
+            for agent in episode.turn.final_observations:
+                if agent in episode.waiting:
+                    self._end(agent, episode.turn, episode.waiting.pop(agent), episode.earned[agent])
+            idle = 0 if columns else idle + 1
+            if idle == _MOST_STEPS_WITHOUT_US:
+                raise self._nothing_to_learn(f"{idle:,} steps of one episode")
+
+    def _step(self, episode: RunningEpisode, columns: dict[AgentID, int]) -> None:
+        """Act with these columns for the agents of the tables, and let the opponents act for the others."""
+        actions: dict[AgentID, Action] = {a: self._seats[a].codes.actions.decode(c) for a, c in columns.items()}
+        if self._opponents is not None and len(actions) < len(episode.turn.observations):
+            actions.update(self._opponents.act(0, episode.turn))
+        episode.turn = self.env.step(actions)
+        episode.length += 1
+        if episode.length <= MOST_RECORDED:
+            episode.columns.append(columns)
+        for agent, reward in episode.turn.rewards.items():
+            episode.earned[agent] = episode.earned.get(agent, 0.0) + reward
+            episode.returns[agent] += reward
+
+    def _finish(self, episode: RunningEpisode) -> None:
+        self._episode = None
+        self.episodes += 1
+        self._statistics.add_episode(episode.returns[next(iter(self._seats))], episode.length)
         for agent, seat in self._seats.items():
-            self._returns[seat.table].add(returns[agent])
+            self._returns[seat.table].add(episode.returns[agent])
+        for table in self._trained:  # once, however many agents of the table have ended
+            learner = self.learners[table]
+            learner.episodes = self.episodes
+            learner.epsilon = epsilon_after(self._options, episode.epsilons[table], self.episodes)
 
-    def _act(
-        self, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]
-    ) -> dict[AgentID, Action]:
-        actions = {a: self._decide(a, turn, waiting, earned) for a in turn.observations if a in self._seats}
-        self.agent_steps += len(actions)
-        if self._opponents is not None and len(actions) < len(turn.observations):
-            actions.update(self._opponents.act(0, turn))
-        return actions
-
-    def _decide(
-        self, agent: AgentID, turn: Turn, waiting: dict[AgentID, tuple[int, int]], earned: dict[AgentID, float]
-    ) -> Any:
-        seat = self._seats[agent]
+    def _decide(self, agent: AgentID, episode: RunningEpisode) -> int:
+        seat, turn, waiting = self._seats[agent], episode.turn, episode.waiting
         learner = self.learners[seat.table]
         row, mask = self._row(seat, turn.observations[agent]), _flat(seat.codes.actions, turn.action_masks.get(agent))
         if agent in waiting and seat.table in self._trained:
-            self._errors.add(abs(learner.update(*waiting[agent], earned[agent], row, False, mask)))
+            self._errors.add(abs(learner.update(*waiting[agent], episode.earned[agent], row, False, mask)))
         column = learner.select_action(row, mask)
-        waiting[agent], earned[agent] = (row, column), 0.0
-        return seat.codes.actions.decode(column)
+        waiting[agent], episode.earned[agent] = (row, column), 0.0
+        return column
 
     def _end(self, agent: AgentID, turn: Turn, step: tuple[int, int], earned: float) -> None:
         """A state after which nothing comes needs no row: its value is never asked."""
@@ -198,10 +227,19 @@ class SeatsTraining:
             next(iter(self.learners.values())).epsilon,
         )
 
+    @property
+    def episode_began(self) -> int:
+        """Env steps before the running episode."""
+        return self.env_steps - (self._episode.length if self._episode else 0)
+
     def save(self, folder: Path) -> None:
         for table, learner in self.learners.items():
             learner.save(table_file(folder, table))
-        counts = {"episodes": self.episodes, "agent_steps": self.agent_steps}
+        counts: dict[str, Any] = {"episodes": self.episodes, "agent_steps": self.agent_steps}
+        if self._episode is not None:
+            running = self._episode
+            columns = running.columns if running.length <= MOST_RECORDED else None
+            counts["running"] = {"length": running.length, "epsilons": running.epsilons, "columns": columns}
         (folder / COUNTS).write_text(json.dumps(counts))
 
     def restore(self, folder: Path, env_steps: int) -> None:
@@ -211,6 +249,29 @@ class SeatsTraining:
             self.learners[table] = HashedLearner.load(file, self._memory_limit) if hashed else TabularLearner.load(file)
         counts = json.loads((folder / COUNTS).read_text())
         self.env_steps, self.episodes, self.agent_steps = env_steps, counts["episodes"], counts["agent_steps"]
+        if (running := counts.get("running")) is not None:
+            self._episode = self._replay(**running)
+
+    def _replay(
+        self, length: int, epsilons: dict[str, float], columns: list[dict[AgentID, int]] | None
+    ) -> RunningEpisode | None:
+        """Recreate the running episode by its actions; None, and a new one begins, where that is impossible."""
+        if columns is None or not self.env.spec.facts.reproducible:
+            print(f"The running episode of {length:,} steps cannot be replayed: a new one begins")
+            return None
+        episode = self._begin()
+        episode.epsilons = epsilons
+        for acted in columns:
+            if acted.keys() != {agent for agent in episode.turn.observations if agent in self._seats}:
+                print(f"{self.env.spec.env_id} does not repeat the running episode by its seed: a new one begins")
+                return None
+            for agent, column in acted.items():
+                row = self._row(self._seats[agent], episode.turn.observations[agent])
+                episode.waiting[agent], episode.earned[agent] = (row, column), 0.0
+            self._step(episode, acted)
+            for agent in episode.turn.final_observations:
+                episode.waiting.pop(agent, None)
+        return episode
 
     def _new(self, codes: Codes, algorithm: str, seed: int) -> TabularLearner:
         if self._storage == "hashed":

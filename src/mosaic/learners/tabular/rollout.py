@@ -1,0 +1,264 @@
+"""A learner that acts in a Python env of one agent: left after any step, and resumed there, in another process too.
+
+The env is reset with a seed, then plays on with its own random stream until it is reseeded. The actions since the last
+seeded reset are recorded: they recreate the env's state, which cannot be saved in general.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from math import isfinite
+from operator import index as as_int
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import gymnasium
+from gymnasium.spaces import Discrete
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Turn
+from mosaic.envs.codes import SpaceCode, flatten_mask, space_code
+from mosaic.envs.env import Env
+from mosaic.envs.gymnasium import GymnasiumEnv
+from mosaic.envs.transform import Named
+from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
+from mosaic.learners.tabular.checks import bad_index, bad_reward, checked_mask, nothing_legal, overflown
+from mosaic.learners.tabular.experience import ENDED
+from mosaic.learners.tabular.schedules import epsilon_after
+from mosaic.learners.tabular.statistics import TrainingStatistics
+
+if TYPE_CHECKING:
+    from mosaic.learners.tabular.learner import TabularLearner
+
+MOST_RECORDED = 1_000_000  # steps since a seeded reset; what is longer is not recreated
+_SLICE = 100_000  # steps between two looks at the length of the record
+RESEED_AFTER = 1_000  # steps: seeding costs as much as several steps, recreating the state as much as these
+
+# Called between two env steps: steps of the episode so far, the first agent's last reward, all agents' returns so far.
+Glance: TypeAlias = Callable[[int, float, Mapping[AgentID, float]], None]
+Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, terminated, truncated, mask or info
+
+
+class Standing(NamedTuple):
+    """Where a rollout is; what another process needs to resume it."""
+
+    seed: int
+    columns: list[int] | None  # actions since the seeded reset; None: too many
+    ended: int  # episodes since the seeded reset
+    state: int
+    column: int  # the next action: it was decided with the last step
+
+
+class Rollout:
+    """`next_seed()` seeds the env; it is asked at the start and then after at least `reseed_after` steps (0: never)."""
+
+    def __init__(
+        self, learner: TabularLearner, env: Env, next_seed: Callable[[], int], *, reseed_after: int = 0
+    ) -> None:
+        self.learner, self.env = learner, env
+        self.agent, self._rows, self._columns = agent_codes(learner, env)
+        self._next_seed, self._reseed_after = next_seed, reseed_after
+        self._row = as_int if _counts_from_0(self._rows) else self._rows.encode
+        self._action: Callable[[int], Any] = int if _counts_from_0(self._columns) else self._columns.decode
+        self._step, self._masked, self._time_limit = _step_function(env, self.agent)
+        self.running = False  # an episode
+        self.length, self.total = 0, 0.0  # of the running episode
+        self._state = self._column = 0
+        self._seed, self._recorded, self._ended = 0, array("q"), 0
+        self._since_seed = -1  # steps; -1: the next episode is seeded
+        self.steps = 0  # in all
+
+    def run(
+        self,
+        steps: float,
+        episodes: float,
+        statistics: TrainingStatistics,
+        glance: Glance | None = None,
+        *,
+        cut: bool = False,
+    ) -> int:
+        """Play until so many steps or episodes are done; return the steps.
+
+        With `cut`, an episode that `steps` leaves unfinished is truncated to the table; else the next call continues.
+        """
+        goal, ended = self.steps + steps, 0
+        first = self.steps
+        while self.steps < goal and ended < episodes:
+            if not self.running:
+                self._begin()
+            left = goal - self.steps
+            if self._play(min(left, _SLICE), glance, cut and left <= _SLICE):
+                ended += 1
+                statistics.add_episode(self.total, self.length)
+        return self.steps - first
+
+    def _begin(self) -> None:
+        if self._since_seed < 0 or (self._reseed_after and self._since_seed >= self._reseed_after):
+            self._seed = self._next_seed()
+            turn = self._restart(self._seed)
+        else:
+            turn = self.env.reset()
+        mask = self._mask(turn.action_masks.get(self.agent))
+        state = self._rows.encode(turn.observations[self.agent])
+        self._column = self.learner.select_action(state, mask)
+        self._state, self.length, self.total, self.running = state, 0, 0.0, True
+
+    def _restart(self, seed: int) -> Turn:
+        self._recorded, self._ended, self._since_seed = array("q"), 0, 0
+        return self.env.reset(seed)
+
+    def _play(self, most: float, glance: Glance | None, cut: bool) -> bool:
+        """Steps of the running episode; return whether it ended. What changes at every step is in local names."""
+        engine, states = self.learner._engine, self.learner.states
+        step, row, to_action, masked = self._step, self._row, self._action, self._masked
+        advance, limit, agent = engine.learn_and_select, self._time_limit, self.agent
+        state, column, length, total = self._state, self._column, self.length, self.total
+        record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
+        over, done, mask = False, 0, None
+        while done < most:
+            observation, reward, terminated, truncated, extra = step(to_action(column))
+            record(column)
+            done += 1
+            length += 1
+            reward = float(reward)
+            total += reward
+            if glance is not None:
+                glance(length, reward, {agent: total})
+            try:
+                after = row(observation)
+            except TypeError:
+                after = self._rows.encode(observation)  # says what is wrong with it
+            if not 0 <= after < states:
+                raise bad_index("state", after, states)
+            if masked:
+                mask = self._mask(extra)
+            if terminated or truncated or length == limit:
+                over = True
+                code = advance(state, column, reward, after, bool(terminated), not terminated, mask)
+            else:
+                code = advance(state, column, reward, after, False, cut and done >= most, mask)
+            if code < 0:
+                if code != ENDED:
+                    raise _refusal(state, column, reward, after, mask)
+                self._end()
+                break
+            state, column = after, code
+        self._state, self._column, self.length, self.total = state, column, length, total
+        self.steps += done
+        self._since_seed += done
+        return over
+
+    def _end(self) -> None:
+        learner = self.learner
+        self.running = False
+        self._ended += 1
+        learner.episodes += 1
+        learner._engine.epsilon = epsilon_after(learner.options, learner._engine.epsilon, learner.episodes)
+
+    def _mask(self, mask: Any) -> Any:
+        if mask is None:
+            return None
+        flat = mask if len(self._columns.counts) == 1 else flatten_mask(self._columns, mask)
+        return checked_mask(flat, self.learner.actions)
+
+    @property
+    def episode_began(self) -> int:
+        """Steps before the running episode."""
+        return self.steps - self.length
+
+    def standing(self) -> Standing | None:
+        """None before the first step."""
+        if self._since_seed < 0:
+            return None
+        columns = self._recorded.tolist() if self._since_seed == len(self._recorded) else None
+        return Standing(self._seed, columns, self._ended, self._state, self._column if self.running else ENDED)
+
+    def resume(self, standing: Standing) -> bool:
+        """Recreate the env's state by the recorded actions; return whether it came out as it was.
+
+        Where not, the next episode begins with a new seed.
+        """
+        if standing.columns is None or not self.env.spec.facts.reproducible:
+            return False
+        self._seed = standing.seed
+        turn, over = self._restart(standing.seed), False
+        state, self.length, self.total = self._rows.encode(turn.observations[self.agent]), 0, 0.0
+        for column in standing.columns:
+            if over:
+                self.env.reset()
+                self._ended, self.length, self.total = self._ended + 1, 0, 0.0
+            observation, reward, terminated, truncated, _ = self._step(self._action(column))
+            state, self.length, self.total = self._rows.encode(observation), self.length + 1, self.total + float(reward)
+            over = bool(terminated or truncated or self.length == self._time_limit)
+        self._ended += over
+        self.running = standing.column != ENDED
+        if over == self.running or self._ended != standing.ended or (self.running and state != standing.state):
+            self.running, self._since_seed = False, -1
+            return False
+        self._recorded, self._since_seed = array("q", standing.columns), len(standing.columns)
+        self._state, self._column = standing.state, standing.column
+        return True
+
+
+def agent_codes(learner: TabularLearner, env: Env) -> tuple[AgentID, SpaceCode, SpaceCode]:
+    """The one agent, and the codes of its observations and actions; an error where they do not fit the table."""
+    if len(env.possible_agents) != 1:
+        raise InputError(
+            f"{env.spec.env_id} has {len(env.possible_agents)} agents; TabularLearner.train plays envs of one. "
+            "Train games of several agents with: mosaic train --worker tabular"
+        )
+    (agent,) = env.possible_agents
+    rows, columns = space_code(env.observation_spaces[agent]), space_code(env.action_spaces[agent])
+    if (rows.size, columns.size) != (learner.states, learner.actions):
+        raise InputError(
+            f"{env.spec.env_id} has {rows.size:,} states and {columns.size:,} actions, the table has "
+            f"{learner.states:,} and {learner.actions:,}. Make one that fits: "
+            f"TabularLearner({rows.size}, {columns.size})"
+        )
+    return agent, rows, columns
+
+
+def _counts_from_0(code: SpaceCode) -> bool:
+    return isinstance(code.space, Discrete) and int(code.space.start) == 0
+
+
+def _forget(column: int) -> None:
+    """Instead of a record that is too long to be replayed."""
+
+
+def _refusal(state: int, column: int, reward: float, after: int, mask: Any) -> InputError:
+    if not isfinite(reward):
+        return bad_reward(reward)
+    return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
+
+
+def _step_function(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], bool, int]:
+    """How to step, whether masks come with it, and a time limit to be watched here (0: none).
+
+    A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
+    cost more than a step of learning.
+    """
+    inner: Any = env
+    limits: list[int] = []
+    while isinstance(inner, OwnTimeLimit | Named):
+        if isinstance(inner, OwnTimeLimit):
+            limits.append(inner.max_steps)
+        inner = inner.env
+    if isinstance(inner, GymnasiumEnv) and inner.plain:
+        raw: gymnasium.Env[Any, Any] = inner.env
+        while isinstance(raw, TimeLimit | OrderEnforcing | PassiveEnvChecker):
+            if isinstance(raw, TimeLimit):
+                limits.append(int(raw._max_episode_steps))
+            raw = raw.env
+        return raw.step, False, min(limits, default=0)
+
+    def step(action: Any) -> Answer:
+        turn = env.step({agent: action})
+        if turn.observations:
+            return turn.observations[agent], turn.rewards[agent], False, False, turn.action_masks.get(agent)
+        ended = turn.terminated[agent]
+        return turn.final_observations[agent], turn.rewards[agent], ended, not ended, None
+
+    return step, True, 0
