@@ -229,7 +229,7 @@ def test_the_log_is_read_in_parts(api: TestClient, home: Path) -> None:
 def test_the_catalog(home: Path) -> None:
     with app_client(home) as api:
         assert api.get("/health").json() | {"version": ""} == {
-            "status": "ok", "version": "", "queued": 0, "running": 0, "stuck": {},
+            "status": "ok", "problems": [], "version": "", "queued": 0, "running": 0, "stuck": {},
         }  # fmt: skip
         assert {row["id"]: row["installed"] for row in api.get("/workers").json()}["toy"] is True
         assert "random" in [row["id"] for row in api.get("/policies").json()]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from threading import Event, Thread
 from typing import TypeAlias
 
-from mosaic.core.errors import MosaicError
 from mosaic.runs.logbook import log
 from mosaic.store.index import Index
 from mosaic.store.layout import RunFolder
@@ -37,7 +35,7 @@ class Publisher:
             last = self._over.is_set()
             try:
                 self._publish()
-            except (MosaicError, OSError, sqlite3.Error) as error:
+            except Exception as error:  # noqa: BLE001 - the folders are the truth: a run outlives any trouble with the index
                 if not complained:
                     log(f"the index was not updated: {error}")
                 complained = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,10 +18,13 @@ class Complaint(Answer):
 
 
 class Health(Answer):
-    status: str
+    """Sent with HTTP status 200 when `status` is ok, with 503 when it is degraded."""
+
+    status: Literal["ok", "degraded"]
+    problems: tuple[str, ...] = Field((), description="Why the server is degraded; empty when it is ok.")
     version: str
-    queued: int
-    running: int
+    queued: int | None = Field(description="Runs that wait; null when the runs cannot be listed.")
+    running: int | None = Field(description="Runs that are alive; null when the runs cannot be listed.")
     stuck: dict[str, str] = Field(description="Queued runs that this server could not start, and why.")
 
 

@@ -44,6 +44,7 @@ from mosaic.telemetry.fastlane_wishes import Wish
 T = TypeVar("T", bound=BaseModel)
 
 _KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be picked up in that instant
+_DEGRADED = 503  # of GET /health
 TIMEOUT_S = 60.0
 RECONNECT_S = 30.0  # how long a lost stream is sought again
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
@@ -112,7 +113,11 @@ class Client:
         return self._list(FindingRow, "/doctor", {})
 
     def health(self) -> Health:
-        return self.ask(Health, "GET", "/health")
+        """How the server is; one that is degraded says so with status 503 and the same document."""
+        response = self._request("GET", "/health")
+        if response.status_code != _DEGRADED:
+            _check(response)
+        return Health.model_validate_json(response.content)
 
     def schema(self, worker: str | None = None, algorithm: str = "") -> dict[str, Any]:
         """Of a run's configuration, or of a worker's options."""
@@ -139,13 +144,13 @@ class Client:
 
     def send(self, method: str, path: str, **what: Any) -> httpx.Response:
         """Any request; raises with the server's own words where it refuses."""
+        return _check(self._request(method, path, **what))
+
+    def _request(self, method: str, path: str, **what: Any) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **what)
+            return self._http.request(method, path, **what)
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
-        if not response.is_success:
-            raise _complaint(response.status_code, response.content)
-        return response
 
     def stream(self, path: str) -> ClientConnection:
         """An open WebSocket."""
@@ -280,6 +285,12 @@ def _received(socket: ClientConnection, deadline_s: float | None) -> list[Metric
 
 def _quoted(part: str) -> str:
     return quote(part, safe="")
+
+
+def _check(response: httpx.Response) -> httpx.Response:
+    if not response.is_success:
+        raise _complaint(response.status_code, response.content)
+    return response
 
 
 def _complaint(status: int, body: bytes) -> MosaicError:

@@ -1,4 +1,8 @@
-"""Who starts what waits: a thread of the server looks at the store and lets the queue decide."""
+"""Dispatcher: the server's thread that starts queued runs.
+
+Nothing that goes wrong with one run, with the index or with the disk ends it: a run that cannot be started is tried
+again later, a look at the queue that fails is logged, shown by `/health` and repeated.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import TypeVar
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
@@ -19,65 +27,107 @@ from mosaic.store.state import LIVE, RunState, State, read_state
 from mosaic.store.summary import RunSummary
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
-POLL_S = 1.0  # runs also end and come without our doing
+POLL_S = 1.0  # runs are also submitted and end without this server
+STALLED_S = 60.0  # a look that takes longer is reported: a start waits for its supervisor, which takes a second or two
+_RETRY_FIRST_S, _RETRY_LONGEST_S = 10.0, 600.0
 
 
 class NoRoomError(MosaicError):
     """What is asked for does not fit beside what runs now."""
 
 
-class Dispatcher:
-    """Everything it knows about the queue stands in the store: a new server goes on where the old one was."""
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A run that could not be started."""
 
-    def __init__(self, trainer: Trainer, limits: Limits, retries: int = 0) -> None:
+    reason: str
+    failures: int
+    retry_at_s: float  # on the dispatcher's clock
+
+
+class Dispatcher:
+    """Keeps no knowledge that the store does not have: a new server continues where the old one was."""
+
+    def __init__(
+        self, trainer: Trainer, limits: Limits, retries: int = 0, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._trainer, self._store, self._limits, self._retries = trainer, trainer.store, limits, retries
-        self._configs: dict[str, tuple[int, RunConfig]] = {}  # with the file's time: a run may go on with another
-        self._seen: set[str] = set()  # runs that lived under our eyes: only these are tried again
-        self._stuck: dict[str, str] = {}
+        self._clock = clock
+        self._configs: dict[str, tuple[int, RunConfig]] = {}  # with the file's time: a resume may change it
+        self._seen: set[str] = set()  # runs that were alive while this server watched: only these are retried
+        self._stuck: dict[str, Stuck] = {}
         self._noted: set[str] = set()
+        self._failure, self._failures = "", 0  # of the last look at the queue
+        self._looked_s = clock()
         self._wake, self._ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
+        self._looked_s = self._clock()
         self._thread = threading.Thread(target=self._work, name="queue", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Runs go on; those that wait, wait for the next server."""
+        """Runs continue; queued ones wait for the next server."""
         self._ending.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def wake(self) -> None:
-        """Something was queued."""
+        """Look at the queue now: something was submitted."""
         self._wake.set()
 
     def stuck(self) -> dict[str, str]:
-        """Queued runs that could not be started, and why."""
-        return dict(self._stuck)
+        """Return the queued runs that could not be started, and why."""
+        return {run_id: stuck.reason for run_id, stuck in self._stuck.items()}
+
+    def problems(self) -> list[str]:
+        """Return why queued runs are not started at present; empty while the queue works."""
+        if self._thread is None or self._ending.is_set():
+            return []
+        found = []
+        if self._failure:
+            times = f" ({self._failures} times in a row)" if self._failures > 1 else ""
+            found.append(f"The queue could not be processed{times}: {self._failure}. It is tried again every second.")
+        silent_s = self._clock() - self._looked_s
+        if not self._thread.is_alive():
+            found.append("The thread that starts queued runs has ended. Start the server again: mosaic serve")
+        elif silent_s > STALLED_S:
+            found.append(f"The queue was last processed {silent_s:.0f} s ago: starting a run takes unusually long.")
+        return found
 
     def check_room(self, folder: RunFolder, config: RunConfig) -> None:
-        """Raises unless the run, with this configuration, fits beside those that run now."""
+        """Raise unless the run, with this configuration, fits beside those that run now."""
         demand = demand_of(config, folder.run_id)
-        running = [self._of(run) for run in self._store.index.list(states=LIVE) if run.run_id != folder.run_id]
+        running = [self._taken(run) for run in self._store.index.list(states=LIVE) if run.run_id != folder.run_id]
         if demand.run_id not in choose([demand], running, self._limits):
             raise NoRoomError(
                 f"The run {folder.run_id} does not fit beside the {len(running)} that run now. Try later."
             )
 
     def dispatch(self) -> list[str]:
-        """Starts what may start now and says what that was. Servers of one store take turns with this."""
+        """Start what may start now and return what was started. Servers of one store take turns."""
         with self._turn() as mine:
             return self._dispatch() if mine else []
 
+    def look(self) -> None:
+        """Dispatch; record a failure instead of raising it."""
+        try:
+            self.dispatch()
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything, and the queue must outlive it
+            self._failure, self._failures = _describe(error), self._failures + 1
+            if self._failures & (self._failures - 1) == 0:  # 1st, 2nd, 4th, 8th …: one line a second would fill a disk
+                logger.exception("The queue could not be processed (failure %d); it is tried again", self._failures)
+        else:
+            self._failure, self._failures = "", 0
+        self._looked_s = self._clock()
+
     def _work(self) -> None:
         while not self._ending.is_set():
-            try:
-                self.dispatch()
-            except (MosaicError, OSError):
-                logger.exception("the queue could not be looked at; it is tried again")
+            self.look()
             self._wake.wait(POLL_S)
             self._wake.clear()
 
@@ -86,13 +136,20 @@ class Dispatcher:
         self._pass_on_notes()
         running = [run for run in runs if run.state in LIVE]
         self._seen.update(run.run_id for run in running)
-        waiting = [run for run in runs if run.run_id not in self._stuck and self._waits(run)]
-        self._configs = {run.run_id: self._read(run.run_id) for run in (*running, *waiting)}
-        chosen = choose(map(self._of, waiting), map(self._of, running), self._limits)
+        candidates = [run for run in runs if self._waits(run)]
+        self._stuck = {run.run_id: self._stuck[run.run_id] for run in candidates if run.run_id in self._stuck}
+        current = {run.run_id for run in (*running, *candidates)}
+        self._configs = {run_id: known for run_id, known in self._configs.items() if run_id in current}
+        now_s = self._clock()
+        due = [
+            run for run in candidates if run.run_id not in self._stuck or now_s >= self._stuck[run.run_id].retry_at_s
+        ]
+        waiting = [demand for run in due if (demand := self._guarded(run.run_id, partial(self._demand, run)))]
+        chosen = choose(waiting, map(self._taken, running), self._limits)
         return [run_id for run_id in chosen if self._started(run_id)]
 
     def _pass_on_notes(self) -> None:
-        """Once each: a run that cannot be read is noted at every look."""
+        """Log each note once: a run that cannot be read is noted at every look."""
         notes = self._store.index.notes
         for note in set(notes) - self._noted:
             logger.warning("%s", note)
@@ -104,46 +161,77 @@ class Dispatcher:
             return True
         if run.state not in (State.FAILED, State.LOST) or not self._retries or run.run_id not in self._seen:
             return False
-        return len(self._record(run.run_id).attempts) <= self._retries
+        try:
+            return len(self._record(run.run_id).attempts) <= self._retries
+        except (MosaicError, OSError):
+            return False  # it was deleted or damaged since it was listed; the next list notes that
 
     def _started(self, run_id: str) -> bool:
+        return bool(self._guarded(run_id, partial(self._start, run_id)))
+
+    def _start(self, run_id: str) -> bool:
         folder = self._store.folder(run_id)
         before = self._record(run_id)
         run = self._trainer.run(run_id)
         try:
             run.start() if before.state is State.QUEUED else run.resume()
-        except MosaicError as error:
+        except MosaicError:
             if not folder.exists() or held(folder) or read_state(folder) != before:
-                return False  # somebody else started, stopped or deleted it meanwhile
-            logger.warning("run %s could not be started: %s", run_id, error)
-            self._stuck[run_id] = str(error)
-            return False
+                return False  # another process started, stopped or deleted it meanwhile
+            raise
         self._seen.add(run_id)
+        self._stuck.pop(run_id, None)
         return True
 
-    def _of(self, run: RunSummary) -> Demand:
-        return demand_of(self._read(run.run_id)[1], run.run_id, run.queued_at, run.group)
+    def _guarded(self, run_id: str, work: Callable[[], T]) -> T | None:
+        """Return what `work` does for one run; where it fails, that run waits and the others do not."""
+        try:
+            return work()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as in `look`
+            failures = self._stuck[run_id].failures + 1 if run_id in self._stuck else 1
+            pause_s = min(_RETRY_FIRST_S * 2 ** (failures - 1), _RETRY_LONGEST_S)
+            reason = str(error) if isinstance(error, MosaicError) else _describe(error)
+            logger.warning("run %s could not be started (tried again in %g s): %s", run_id, pause_s, reason)
+            self._stuck[run_id] = Stuck(reason, failures, self._clock() + pause_s)
+            return None
 
-    def _read(self, run_id: str) -> tuple[int, RunConfig]:
-        folder = self._store.folder(run_id)
-        written_ns, known = folder.config.stat().st_mtime_ns, self._configs.get(run_id)
-        return known if known is not None and known[0] == written_ns else (written_ns, folder.read_config())
+    def _demand(self, run: RunSummary) -> Demand:
+        folder = self._store.folder(run.run_id)
+        written_ns, known = folder.config.stat().st_mtime_ns, self._configs.get(run.run_id)
+        if known is None or known[0] != written_ns:
+            self._configs[run.run_id] = known = (written_ns, folder.read_config())
+        return demand_of(known[1], run.run_id, run.queued_at, run.group)
+
+    def _taken(self, run: RunSummary) -> Demand:
+        """Return what a living run uses: its last readable configuration, or else the least that a run needs."""
+        try:
+            return self._demand(run)
+        except (MosaicError, OSError, ValueError):
+            if known := self._configs.get(run.run_id):
+                return demand_of(known[1], run.run_id, run.queued_at, run.group)
+            return Demand(run.run_id, queued_at=run.queued_at, owner=run.group)
 
     def _record(self, run_id: str) -> RunState:
         return read_state(self._store.folder(run_id))
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
-        """Else two servers could each start one run where there is room for one."""
+        """Hold the queue's lock: else two servers could each start one run where there is room for one."""
         self._store.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(self._store.home / "queue.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            yield False
-            return
-        try:
-            yield True
+            yield _locked(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The SQLite file behind the index: opened by many processes, thrown away and made anew when it is no good."""
+"""SQLite file behind the index: shared by many processes, verified row by row, replaced when it is damaged."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import astuple, fields
@@ -18,13 +19,22 @@ from mosaic.store.summary import RunSummary
 
 T = TypeVar("T")
 
-SCHEMA = 1
+SCHEMA = 2
 _PATIENCE_S = 20.0
 _COLUMNS = tuple(field.name for field in fields(RunSummary))
 _TAGS, _STATE, _IMPORTED = (_COLUMNS.index(name) for name in ("tags", "state", "imported"))
-_TABLE = "CREATE TABLE runs ({}, stamp, PRIMARY KEY (run_id))".format(", ".join(f'"{name}"' for name in _COLUMNS))
-_PUT = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"
-_NO_GOOD = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR}
+_TABLE = "CREATE TABLE runs ({}, stamp, checksum, PRIMARY KEY (run_id))".format(
+    ", ".join(f'"{name}"' for name in _COLUMNS)
+)
+_PUT = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * (len(_COLUMNS) + 2))})"
+# Failures that a new file would not cure. Any other one counts as damage: a damaged file fails in many ways.
+_NOT_DAMAGE = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_PROTOCOL,
+}
 
 Row = tuple[RunSummary, str]  # with the stamp of the state.json it was made from
 
@@ -34,7 +44,7 @@ class UnusableError(Exception):
 
 
 class Database:
-    """Every use opens the file under a shared lock; making it anew takes that lock alone."""
+    """Every use opens the file under a shared lock; replacing the file takes that lock exclusively."""
 
     def __init__(self, home: Path) -> None:
         self._path, self._lock = home / "index.sqlite", home / "index.lock"
@@ -56,7 +66,7 @@ class Database:
         self._use(work)
 
     def rebuild(self, collect: Callable[[], Iterable[Row]], *, always: bool = False) -> bool:
-        """Makes the file anew, unless another process just did. Says whether this one did."""
+        """Replace the file, unless another process just did. Return whether this one did."""
         with self._locked(fcntl.LOCK_EX):
             if not always and self._is_sound():
                 return False
@@ -66,7 +76,7 @@ class Database:
                     path.unlink(missing_ok=True)
                 _make(fresh, collect())
                 os.replace(fresh, self._path)
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.Error, ValueError, OverflowError) as error:
                 raise StorageError(f"The index '{self._path}' cannot be made: {error}.") from error
             return True
 
@@ -85,16 +95,19 @@ class Database:
                 sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", _PATIENCE_S, 0, None, uri=True)
             ) as connection:
                 connection.execute("PRAGMA synchronous=NORMAL")
+                connection.execute("PRAGMA cell_size_check=ON")
                 if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA,):
                     raise UnusableError("was made by another version of Mosaic")
                 return work(connection)
-        except sqlite3.DatabaseError as error:
-            if not self.exists() or error.sqlite_errorcode == sqlite3.SQLITE_READONLY_DBMOVED:
+        except sqlite3.Error as error:
+            # Text that is not UTF-8 raises an error without a code.
+            code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+            if not self.exists() or code == sqlite3.SQLITE_READONLY_DBMOVED:
                 raise UnusableError("was missing") from error
-            if error.sqlite_errorcode & 0xFF in _NO_GOOD:
-                raise UnusableError("was damaged") from error
-            raise StorageError(f"The index '{self._path}' cannot be used: {error}.") from error
-        except (ValueError, TypeError) as error:
+            if code & 0xFF in _NOT_DAMAGE:
+                raise StorageError(f"The index '{self._path}' cannot be used: {error}.") from error
+            raise UnusableError(f"was unusable ({error})") from error
+        except (ValueError, TypeError, LookupError, OverflowError, MemoryError, RecursionError) as error:
             raise UnusableError("was damaged") from error
 
     def _is_sound(self) -> bool:
@@ -139,12 +152,21 @@ def _read(connection: sqlite3.Connection) -> dict[str, Row]:
 def _values(row: Row) -> list[Any]:
     values = list(astuple(row[0]))
     values[_TAGS] = json.dumps(values[_TAGS])
-    return [*values, row[1]]
+    values[_STATE] = str(values[_STATE])
+    values[_IMPORTED] = int(values[_IMPORTED])
+    return [*values, row[1], _checksum([*values, row[1]])]
 
 
 def _row(values: tuple[Any, ...]) -> Row:
-    summary = list(values[:-1])
+    """Raise ValueError for a row that differs from what was stored: SQLite itself checks structure, not content."""
+    *summary, stamp, checksum = values
+    if checksum != _checksum([*summary, stamp]):
+        raise ValueError("a row does not match its checksum")
     summary[_TAGS] = tuple(json.loads(summary[_TAGS]))
     summary[_STATE] = State(summary[_STATE])
     summary[_IMPORTED] = bool(summary[_IMPORTED])
-    return RunSummary(*summary), values[-1]
+    return RunSummary(*summary), stamp
+
+
+def _checksum(values: list[Any]) -> int:
+    return zlib.crc32(repr(values).encode(errors="surrogatepass"))

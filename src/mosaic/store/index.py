@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from mosaic.store.errors import StorageError
 from mosaic.store.layout import STATE, RunFolder
 from mosaic.store.run_ids import MARK
 from mosaic.store.seal import RUNS
-from mosaic.store.state import LIVE, State, read_written_state
+from mosaic.store.state import LIVE, State, read_state, read_written_state
 from mosaic.store.summary import RunSummary, summarise
 
 T = TypeVar("T")
@@ -116,7 +117,10 @@ class Index:
         return dict(sorted((left | fresh).items(), key=lambda item: (item[1][0].queued_at, item[0]), reverse=True))
 
     def _now(self, row: Row) -> RunSummary | None:
-        """How the run stands this moment; None if it went away meanwhile."""
+        """Return how the run stands at this moment; None if it was deleted meanwhile.
+
+        A living run whose configuration became unreadable is still listed, as it was indexed: it uses resources.
+        """
         if row[0].state not in LIVE:
             return row[0]
         folder = self._folder(row[0].run_id)
@@ -124,6 +128,9 @@ class Index:
             return summarise(folder)
         except (MosaicError, OSError) as error:
             self._note_unreadable(folder, error)
+        try:
+            return replace(row[0], state=read_state(folder).state)
+        except (MosaicError, OSError):
             return None
 
     def _change(self, put: Iterable[Row], gone: Iterable[str]) -> None:
@@ -139,13 +146,14 @@ class Index:
             return None
 
     def _with_rebuild(self, work: Callable[[], T]) -> T:
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             try:
                 return work()
             except UnusableError as problem:
-                if self._database.rebuild(self._collect) and self._stamps():
+                # A file that can be read but not written looks sound: from the second failure on it is replaced anyway.
+                if self._database.rebuild(self._collect, always=attempt > 0) and self._stamps():
                     self.notes.append(f"The index of runs {problem}; it was rebuilt from the run folders.")
-        raise StorageError(f"The index of runs is no good {_TRIES} times in a row, although it was rebuilt.")
+        raise StorageError(f"The index of runs failed {_TRIES} times in a row, although it was rebuilt.")
 
     def _collect(self) -> Iterable[Row]:
         return self._read(map(self._folder, self._stamps()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from mosaic import __version__
 from mosaic.config.schema import run_schema
-from mosaic.core.errors import MissingExtraError
+from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
@@ -21,14 +21,22 @@ from mosaic.workers.registry import load_worker, options_model
 def routes(desk: Desk) -> APIRouter:
     router = APIRouter(tags=["catalog"])
 
-    @router.get("/health")
-    def health() -> Health:
-        states = [run.state for run in desk.store.index.list()]
+    @router.get("/health", responses={503: {"model": Health, "description": "Degraded: `problems` says why."}})
+    def health(response: Response) -> Health:
+        """Whether queued runs are started and runs can be listed. A degraded server answers with status 503."""
+        problems = desk.dispatcher.problems()
+        states: list[State] | None = None
+        try:
+            states = [run.state for run in desk.store.index.list()]
+        except (MosaicError, OSError) as error:
+            problems.append(f"The runs cannot be listed: {error}")
+        response.status_code = 503 if problems else 200
         return Health(
-            status="ok",
+            status="degraded" if problems else "ok",
+            problems=tuple(problems),
             version=__version__,
-            queued=states.count(State.QUEUED),
-            running=sum(state in LIVE for state in states),
+            queued=None if states is None else states.count(State.QUEUED),
+            running=None if states is None else sum(state in LIVE for state in states),
             stuck=desk.dispatcher.stuck(),
         )
 
