@@ -13,7 +13,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.keeping import kept, unkept
-from mosaic.envs.spaces import has_mask, inner_space, split
+from mosaic.envs.spaces import has_mask, inner_space, mask_reader, split
 from mosaic.envs.upstream import keep_pygame
 
 AGENT: AgentID = "agent_0"
@@ -42,6 +42,7 @@ class GymnasiumEnv:
         self.action_spaces = {AGENT: env.action_space}
         self.spec = EnvSpec(facts or EnvFacts(), self.possible_agents, self.observation_spaces, self.action_spaces)
         self._masked = info_masks or has_mask(env.observation_space)
+        self._read_mask = mask_reader(env.action_space)
         self._keep = kept if aliases else unkept
         self._remake = remake
         self._over = True
@@ -63,7 +64,7 @@ class GymnasiumEnv:
         self._over = False
         mask = None
         if self._masked:
-            observation, mask = split(observation, info)
+            observation, mask = split(observation, info, self._read_mask)
         masks = _NONE if mask is None else {AGENT: mask}
         return Turn({AGENT: self._keep(observation)}, masks, {AGENT: 0.0}, _LIVES, _LIVES, _NONE, {AGENT: info})
 
@@ -75,7 +76,7 @@ class GymnasiumEnv:
         observation, reward, terminated, truncated, info = self.env.step(actions[AGENT])
         rewards, infos, mask = {AGENT: float(reward)}, {AGENT: info}, None
         if self._masked:
-            observation, mask = split(observation, info)
+            observation, mask = split(observation, info, self._read_mask)
         observation = self._keep(observation)
         if terminated or truncated:
             self._over = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -16,11 +16,11 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.lookup import Lookup
 from mosaic.core.seeding import SEED_LIMIT
-from mosaic.core.turn import Action, Turn
+from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.keeping import kept, unkept
 from mosaic.envs.repairs import NO_REPAIRS, Repairs
-from mosaic.envs.spaces import inner_space, split
+from mosaic.envs.spaces import inner_space, mask_reader, split
 from mosaic.envs.upstream import keep_pygame, quiet
 
 _NONE: dict[AgentID, Any] = {}
@@ -54,6 +54,9 @@ class _PettingZooEnv:
         self.observation_spaces = Lookup(lambda a: inner_space(env.observation_space(a)), self.possible_agents)
         self.action_spaces = Lookup(env.action_space, self.possible_agents)
         self.spec = EnvSpec(facts or EnvFacts(), self.possible_agents, self.observation_spaces, self.action_spaces)
+        self._mask_readers: Lookup[AgentID, Callable[[Any], Mask]] = Lookup(
+            lambda a: mask_reader(self.action_spaces[a])
+        )
         self._acting: tuple[AgentID, ...] = ()
         self._repairs = repairs
         self._keep = kept if aliases else unkept
@@ -69,6 +72,7 @@ class _PettingZooEnv:
         if not self.possible_agents:  # where agents have no names ahead, a name may mean another agent each time
             self.observation_spaces.clear()
             self.action_spaces.clear()
+            self._mask_readers.clear()
         if self._repairs.after_reset:
             self._repairs.after_reset(state)
         return answer
@@ -125,7 +129,7 @@ class ParallelAdapter(_PettingZooEnv):
         now, masks, finals, told = {}, {}, {}, {}
         for agent, seen in observations.items():
             info = told[agent] = infos.get(agent, _NONE)
-            observation, mask = split(seen, info)
+            observation, mask = split(seen, info, self._mask_readers[agent])
             observation = self._keep(observation)
             if terminated[agent] or truncated[agent]:
                 finals[agent] = observation
@@ -201,7 +205,7 @@ class AECAdapter(_PettingZooEnv):
             terminated[agent], truncated[agent] = bool(terminations[agent]), bool(truncations[agent])
             if terminated[agent] or truncated[agent]:
                 infos[agent] = state.infos[agent]
-                finals[agent] = self._keep(split(env.observe(agent), _NONE)[0])
+                finals[agent] = self._keep(split(env.observe(agent), _NONE, self._mask_readers[agent])[0])
         ended.update(finals)
         while state.agents and state.agent_selection in ended:
             env.step(None)
@@ -211,7 +215,7 @@ class AECAdapter(_PettingZooEnv):
         agent = state.agent_selection
         self._acting = (agent,)
         infos[agent] = {**state.infos[agent], **repairs.inform(state)} if repairs.inform else state.infos[agent]
-        observation, mask = split(env.observe(agent), infos[agent])
+        observation, mask = split(env.observe(agent), infos[agent], self._mask_readers[agent])
         masks = _NONE if mask is None else {agent: mask}
         return Turn({agent: self._keep(observation)}, masks, rewards, terminated, truncated, finals, infos)
 

@@ -9,7 +9,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
+from mosaic.core.errors import InputError
 from mosaic.core.turn import Action, Mask, Observation
+from mosaic.envs.codes import SpaceCode, forbidden_part, join_mask, space_code
 
 MASK = "action_mask"
 
@@ -26,7 +28,33 @@ def inner_space(space: Space[Any]) -> Space[Any]:
     return rest["observation"] if rest.keys() == {"observation"} else spaces.Dict(rest)
 
 
-def split(observation: Any, info: Mapping[str, Any]) -> tuple[Observation, Mask | None]:
+def mask_reader(space: Space[Any]) -> Callable[[Any], Mask]:
+    """A function that turns the masks that an env gives for this action space into the form that a Turn holds.
+
+    That is one flag per action of a Discrete. For MultiDiscrete, MultiBinary, Tuple and Dict it is the flags of all
+    parts, one part behind the other; an env may also give them as a tuple or dict of masks.
+    """
+    if isinstance(space, spaces.Discrete):
+        return _flags
+    code = parts_of(space)
+    return _flags if code is None else lambda mask: join_mask(code, mask)
+
+
+def parts_of(space: Space[Any]) -> SpaceCode | None:
+    """The code whose digits are the parts of an action; None where actions are not choices, such as those of a Box."""
+    try:
+        return space_code(space, most=None)
+    except InputError:
+        return None
+
+
+def _flags(mask: Any) -> Mask:
+    return np.asarray(mask).astype(np.bool_)  # astype copies: the env may reuse its buffer
+
+
+def split(
+    observation: Any, info: Mapping[str, Any], read: Callable[[Any], Mask] = _flags
+) -> tuple[Observation, Mask | None]:
     """Observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
     if isinstance(observation, dict) and MASK in observation:
         mask = observation[MASK]
@@ -38,7 +66,7 @@ def split(observation: Any, info: Mapping[str, Any]) -> tuple[Observation, Mask 
         mask = info[MASK]
     else:
         return observation, None
-    return observation, np.asarray(mask).astype(np.bool_)  # astype copies: the env may reuse its buffer
+    return observation, read(mask)
 
 
 def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
@@ -74,8 +102,13 @@ def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
 
         return box
 
+    code = parts_of(space)
+
     def other(action: Action, mask: Mask | None) -> str | None:
-        return None if space.contains(action) else f"{action!r}, which is not in {space}"
+        if not space.contains(action):
+            return f"{action!r}, which is not in {space}"
+        part = None if mask is None or code is None else forbidden_part(code, mask, action)
+        return None if part is None else f"{action!r}, whose part {part} is illegal here"
 
     return other
 

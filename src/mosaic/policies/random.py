@@ -13,7 +13,9 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lookup import Lookup
 from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.codes import draw_legal
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.spaces import parts_of
 from mosaic.policies.controller import PolicyKind, PolicyRequest
 
 
@@ -41,7 +43,8 @@ class RandomPolicyController:
 
     def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
         if not isinstance(space, spaces.Discrete):
-            return space.sample()
+            code = None if mask is None else parts_of(space)
+            return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)
         if mask is None:
             return int(space.start) + self._random.randrange(int(space.n))
         return int(space.start) + int(self._random.choice(mask.nonzero()[0]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Observation, Turn
+from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.policies.controller import Explanation
 
 
@@ -18,9 +18,17 @@ class TabularPolicyController:
     """Plays the best legal action of the state that an observation is; equally good ones by its own seed."""
 
     def __init__(
-        self, values: NDArray[Any], state_of: Callable[[Observation], int], action_of: Callable[[int], Action]
+        self,
+        values: NDArray[Any],
+        state_of: Callable[[Observation], int],
+        action_of: Callable[[int], Action],
+        legal_of: Callable[[Mask], Mask] | None = None,
     ) -> None:
-        """`state_of` and `action_of` translate between the env's spaces and the table's rows and columns."""
+        """`state_of` and `action_of` translate between the env's spaces and the table's rows and columns.
+
+        `legal_of` turns a mask into a flag for each column, where actions have several parts.
+        """
+        self._legal_of = legal_of
         self._values, self._state_of, self._action_of = values, state_of, action_of
         self._random = Random(0)
 
@@ -38,6 +46,8 @@ class TabularPolicyController:
         for agent, observation in turn.observations.items():
             row = self._values[self._state_of(observation)]
             mask = turn.action_masks.get(agent)
+            if mask is not None and self._legal_of is not None:
+                mask = self._legal_of(mask)
             shown = row if mask is None else np.where(mask, row, -np.inf)
             yield agent, np.flatnonzero(shown == shown.max()).tolist(), row
 

@@ -6,11 +6,14 @@ from collections.abc import Collection, Mapping
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.lookup import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.spaces import objection
 from mosaic.policies.controller import PolicyController
+from mosaic.policies.errors import PolicyError
 from mosaic.policies.registry import load_policy
 
 
@@ -30,6 +33,7 @@ class ControllerOthers:
         self.agents = tuple(policies)
         self._spec, self._policies, self._seed = spec, dict(policies), seed
         self._by_env = {index: self._policies | dict(more) for index, more in (by_env or {}).items()}
+        self._objections = Lookup(lambda agent: objection(spec.action_spaces[agent]))
         self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
 
     def plays(self, index: int) -> Collection[AgentID]:
@@ -43,7 +47,11 @@ class ControllerOthers:
         actions: dict[AgentID, Action] = {}
         for agent in self._cast(index):
             if agent in turn.observations:
-                actions |= self._controller(index, agent).act(turn.only((agent,)))
+                action = self._controller(index, agent).act(turn.only((agent,)))[agent]
+                problem = self._objections[agent](action, turn.action_masks.get(agent))
+                if problem:
+                    raise PolicyError(f"The policy '{self._cast(index)[agent]}' of {agent} played {problem}.")
+                actions[agent] = action
         return actions
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
-from mosaic.workers.tabular_played import in_seats, make_played_training, seats_controller
+from mosaic.workers.tabular_played import in_seats, legal_columns, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 
@@ -223,7 +223,7 @@ def _controller(folder: Path, policy: str, spec: EnvSpec, agent: AgentID) -> Pol
     if in_hashed_table(folder):
         return hashed_controller(folder, actions.decode)
     state_of = encode_observation(spec.env_id, space) if on_twin(folder) else space_code(space, bins).encode
-    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode)
+    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal_columns(actions))
 
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> Training:

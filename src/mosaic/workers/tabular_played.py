@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +13,9 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Mask
 from mosaic.envs.catalog import make_env
-from mosaic.envs.codes import BinsGiven, SpaceCode
+from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.storage import Storage, choose_storage
@@ -117,9 +120,9 @@ def seats_controller(
 
     file = table_file(folder, policy)
     codes = codes_of(spec, agent, bins)
-    key = keys_of(codes.states)
+    key, legal = keys_of(codes.states), legal_columns(codes.actions)
     if not is_hashed(file):
-        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode)
+        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal)
     learner = HashedLearner.load(file)
     unknown = learner.states
 
@@ -127,7 +130,13 @@ def seats_controller(
         row = learner.find(key(observation))
         return unknown if row is None else row
 
-    return TabularPolicyController(np.concatenate([learner.values, learner.new_row()]), row_of, codes.actions.decode)
+    values = np.concatenate([learner.values, learner.new_row()])
+    return TabularPolicyController(values, row_of, codes.actions.decode, legal)
+
+
+def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
+    """What turns the flags of an action's parts into a flag for each column; None where a mask is that already."""
+    return None if len(actions.counts) == 1 else partial(flatten_mask, actions)
 
 
 def _announce(algorithm: str, spec: EnvSpec, mapping: TableMapping, storage: str, why: str, states: SpaceCode) -> None:

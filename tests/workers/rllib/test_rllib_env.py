@@ -140,7 +140,7 @@ def test_an_illegal_action_is_refused_by_name():
     env.reset(seed=0)
     env.step({"player_1": 4})
     with pytest.raises(
-        MosaicError, match=r"RLlib chose 4 for player_2 in classic/tictactoe_v3, which is illegal there "
+        MosaicError, match=r"RLlib chose for player_2 in classic/tictactoe_v3: 4, which is illegal here "
     ):
         env.step({"player_2": 4})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mosaic.envs.codes.bins import Bins, BinsGiven, Spelling, in_training, read_bins
 from mosaic.envs.codes.build import space_code
 from mosaic.envs.codes.code import MOST_STATES, SpaceCode
-from mosaic.envs.codes.masks import flatten_mask
+from mosaic.envs.codes.masks import draw_legal, flatten_mask, forbidden_part, join_mask
 
 __all__ = [
     "MOST_STATES",
@@ -13,8 +13,11 @@ __all__ = [
     "BinsGiven",
     "SpaceCode",
     "Spelling",
+    "draw_legal",
     "flatten_mask",
+    "forbidden_part",
     "in_training",
+    "join_mask",
     "read_bins",
     "space_code",
 ]

@@ -1,11 +1,12 @@
-"""Which indices are allowed when each part of an action has a mask of its own."""
+"""Masks of actions with several parts: the flags of all parts in one array, and the indices that they allow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import MultiBinary
 from numpy.typing import NDArray
 
 from mosaic.core.complaints import shown
@@ -35,11 +36,44 @@ def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
     return allowed
 
 
+def join_mask(code: SpaceCode, mask: Any) -> Mask:
+    """The flags of all parts of the action, one part behind the other, from any form that `flatten_mask` takes."""
+    return np.concatenate(list(_digits(code, mask)))
+
+
+def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
+    """The number of the first part whose choice a joined mask forbids, or None."""
+    for part, (digit, flags) in enumerate(zip(_choices(code, action), _cut(code, joined), strict=True)):
+        if not flags[digit]:
+            return part
+    return None
+
+
+def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]) -> Any:
+    """An action whose parts `choose` picks from the choices that a joined mask allows."""
+    index = 0
+    for count, flags in zip(code.counts, _cut(code, joined), strict=True):
+        index = index * count + choose(np.flatnonzero(flags).tolist())
+    return code.decode(index)
+
+
+def _choices(code: SpaceCode, action: Any) -> list[int]:
+    """The choice of each part, first to last."""
+    index, digits = code.encode(action), []
+    for count in reversed(code.counts):
+        index, digit = divmod(index, count)
+        digits.append(digit)
+    return digits[::-1]
+
+
 def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
     """The mask of each digit, first to last."""
     if mask is None:
         for count in code.counts:
             yield np.ones(count, np.bool_)
+    elif isinstance(code.space, MultiBinary) and _is_fixing(mask, code.space.shape):
+        for bit in np.ravel(mask):
+            yield np.array([bit != 1, bit != 0])
     elif isinstance(code, DictCode) and isinstance(mask, Mapping):
         if mask.keys() != code.parts.keys():
             raise _refusal(code, mask, f"it should be a dict of {', '.join(map(repr, code.parts))}")
@@ -54,6 +88,13 @@ def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
         yield from _of_array(code, mask)
     else:
         yield from _cut(code, mask)
+
+
+def _is_fixing(mask: Any, shape: tuple[int, ...]) -> bool:
+    """Gymnasium's own form for MultiBinary: 0 and 1 fix a bit, 2 leaves it free."""
+    if not isinstance(mask, np.ndarray) or mask.shape != shape or mask.dtype.kind not in "iu":
+        return False
+    return bool(((mask == 0) | (mask == 1) | (mask == 2)).all())
 
 
 def _is_nested(mask: Any) -> bool:

@@ -13,6 +13,8 @@ from gymnasium.spaces import Space
 from mosaic.core.ids import AgentID
 from mosaic.core.lookup import Lookup
 from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.codes import draw_legal
+from mosaic.envs.spaces import parts_of
 
 
 class Sampler:
@@ -32,6 +34,7 @@ class Sampler:
 
     def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
         if not isinstance(space, spaces.Discrete):
-            return space.sample()
+            code = None if mask is None else parts_of(space)
+            return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)
         choices = range(int(space.n)) if mask is None else mask.nonzero()[0]
         return int(space.start) + int(self._random.choice(choices))

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn
 from mosaic.envs.contract.errors import ContractError, Place
 from mosaic.envs.contract.membership import why_outside
 from mosaic.envs.env import Env
+from mosaic.envs.spaces import parts_of
 
 
 class Witness:
@@ -168,7 +168,7 @@ class Witness:
             if why is not None:
                 self._broken(
                     f"its mask {why}",
-                    "a mask holds one bool per Discrete action, at least one of them True",
+                    "a mask holds one bool per Discrete action (or per choice of each part), at least one of them True",
                     "build it with np.array(..., dtype=np.bool_)",
                     agent,
                 )
@@ -202,10 +202,12 @@ class Witness:
 
 
 def _why_no_mask(space: Any, mask: Any) -> str | None:
-    if not isinstance(space, spaces.Discrete):
+    code = parts_of(space)
+    if code is None:
         return f"restricts a {type(space).__name__}"
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
         return f"is of {getattr(mask, 'dtype', type(mask).__name__)}"
-    if mask.shape != (int(space.n),):
-        return f"has shape {mask.shape} instead of ({space.n},)"
-    return None if mask.any() else "allows nothing"
+    if mask.shape != (sum(code.counts),):
+        return f"has shape {mask.shape} instead of ({sum(code.counts)},)"
+    parts = np.split(mask, np.cumsum(code.counts)[:-1])
+    return None if all(part.any() for part in parts) else "allows nothing"

@@ -28,7 +28,7 @@ class SeatCode:
     action_space: Space[Any]
     read: Callable[[Observation], NDArray[np.float32]]  # a fresh array
     act: Callable[[Any], Action]  # RLlib's action as the env wants it
-    choices: int  # entries of an action mask; 0 where actions are not one choice
+    choices: int  # entries of an action mask, of all parts of an action; 0 where actions are numbers
 
     @property
     def width(self) -> int:
@@ -43,7 +43,7 @@ def seat_code(observation: Space[Any], action: Space[Any], picture_size: int = P
     acts = action_code(action)
     space, act = _actions(acts, action)
     seen, read = _observations(observation, picture_size)
-    return SeatCode(seen, space, read, act, int(space.n) if isinstance(space, spaces.Discrete) else 0)
+    return SeatCode(seen, space, read, act, acts.head.width if acts.head.kind == "categorical" else 0)
 
 
 def is_taken_as_is(observation: Space[Any], action: Space[Any]) -> bool:

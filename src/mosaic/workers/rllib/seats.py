@@ -15,7 +15,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import Env
-from mosaic.envs.spaces import MASK, legal_text
+from mosaic.envs.spaces import MASK, objection
 from mosaic.runners.others import ControllerOthers
 from mosaic.workers.rllib.seat_code import PICTURE_SIZE, SeatCode, seat_code
 from mosaic.workers.rllib.support import no_central_pictures
@@ -60,6 +60,7 @@ class Seats:
             agent: seat_code(env.observation_spaces[agent], env.action_spaces[agent], picture_size)
             for agent in learners
         }
+        self._objections = {agent: objection(env.action_spaces[agent]) for agent in learners}
         self._masked = bool(env.reset(0).action_masks)
         self._state = _StateRow(self._codes) if state else None
         self.observation_spaces = {agent: self._space(code) for agent, code in self._codes.items()}
@@ -127,13 +128,11 @@ class Seats:
         return turn
 
     def _action(self, agent: AgentID, chosen: Any) -> Action:
-        mask = self._turn.action_masks.get(agent)
-        if mask is not None and not mask[chosen]:
-            raise MosaicError(
-                f"RLlib chose {chosen} for {agent} in {self.env.spec.env_id}, which is illegal there "
-                f"(legal: {legal_text(mask)})."
-            )
-        return self._codes[agent].act(chosen)
+        action, mask = self._codes[agent].act(chosen), self._turn.action_masks.get(agent)
+        problem = None if mask is None else self._objections[agent](action, mask)
+        if problem is not None:
+            raise MosaicError(f"RLlib chose for {agent} in {self.env.spec.env_id}: {problem}.")
+        return action
 
     def _see(self, observations: Mapping[AgentID, Observation], turn: Turn) -> dict[AgentID, Any]:
         codes = self._codes
