@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lookup import Lookup
 from mosaic.core.seeding import child_seed
-from mosaic.core.turn import Action, Turn
+from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import objection
@@ -33,7 +33,9 @@ class ControllerOthers:
         self.agents = tuple(policies)
         self._spec, self._policies, self._seed = spec, dict(policies), seed
         self._by_env = {index: self._policies | dict(more) for index, more in (by_env or {}).items()}
-        self._objections = Lookup(lambda agent: objection(spec.action_spaces[agent]))
+        self._objections: Lookup[AgentID, Callable[[Action, Mask | None], str | None]] = Lookup(
+            lambda agent: objection(spec.action_spaces[agent])
+        )
         self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
 
     def plays(self, index: int) -> Collection[AgentID]:
