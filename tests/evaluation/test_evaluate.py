@@ -77,6 +77,8 @@ def test_a_policy_on_both_sides_is_one_value_per_episode() -> None:
 def test_one_game_again_and_again_is_said_to_be_one() -> None:
     found = evaluate(TICTACTOE, {"player_1": FIRST, "player_2": LAST}, episodes=6)
     assert found.distinct_games == 1
+    assert found.agents["player_1"].returns == (1.0, None, None)  # six times the same observation
+    assert found.length.ci95 == [None, None]
     assert found.reproducible
     assert evaluate(TICTACTOE, {"*": "random"}, episodes=6).distinct_games == 6
 

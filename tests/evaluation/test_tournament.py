@@ -51,12 +51,22 @@ def test_scores_are_counted_from_both_sides() -> None:
             wins=sum(tally.wins for tally in own) + sum(tally.losses for tally in reply),
             draws=sum(tally.draws for tally in own + reply),
             losses=sum(tally.losses for tally in own) + sum(tally.wins for tally in reply),
+            distinct_games=sum(tally.distinct_games for tally in own + reply),
         )
     rows = found.to_json()["policies"]
     assert [row["rating"] for row in rows] == sorted((row["rating"] for row in rows), reverse=True)
     assert sum(row["score_mean"] for row in rows) == pytest.approx(len(POLICIES) / 2)
     assert all(row["score_ci95"][0] < row["score_mean"] < row["score_ci95"][1] for row in rows)
     assert all(row["rating_sd"] > 0 for row in rows)
+
+
+def test_games_played_again_narrow_neither_scores_nor_ratings() -> None:
+    once, again = (play(policies=[FIRST, LAST], games=games).to_json() for games in (1, 25))
+    for before, after in zip(once["policies"], again["policies"], strict=True):
+        assert (after["games"], after["distinct_games"]) == (50, 2)
+        assert after["score_ci95"] == before["score_ci95"]
+        assert after["rating_sd"] == before["rating_sd"]
+    assert [pair["score_ci95"] for pair in again["pairs"]] == [pair["score_ci95"] for pair in once["pairs"]]
 
 
 def test_the_first_of_a_pair_has_the_first_seat() -> None:

@@ -151,8 +151,46 @@ def test_a_group_of_seeds_is_put_together(mosaic):
     together = json.loads(mosaic("runs", "compare", group, "--json").out)
     assert len(together["runs"]) == 3
     assert set(together["differences"]) == {"seed"}
-    curve = together["group"]
+    (row,) = together["groups"]
+    assert (row["group"], row["env"], len(row["scores"])) == (group, "gym/CartPole-v1", 3)
+    assert min(row["scores"]) <= row["iqm_ci95"][0] <= row["iqm"] <= row["iqm_ci95"][1] <= max(row["scores"])
+    curve = row["curve"]
     assert curve["low"][-1] < curve["mean"][-1] < curve["high"][-1]
+    assert together["comparisons"] == []
+
+
+def test_groups_and_envs_are_compared_and_not_pooled(mosaic):
+    """Two settings of one env have a difference; another env has numbers of its own."""
+    toy = ["train", "--worker", "toy", "--steps", "300", "--json"]
+    asked = ["gym/CartPole-v1"], ["gym/CartPole-v1", "--set", "telemetry.report_every_s=0.5"], ["gym/Acrobot-v1"]
+    made = [json.loads(mosaic(*toy, *more, "--seeds", "3").out)[0]["run_id"] for more in asked]
+    group_of = {row["run_id"]: row["group"] for row in json.loads(mosaic("runs", "list", "--json").out)}
+    groups = [group_of[run] for run in made]
+    alone = json.loads(mosaic(*toy, "gym/CartPole-v1").out)["run_id"]
+    found = json.loads(mosaic("runs", "compare", *groups, alone, alone, "--json").out)
+    assert [(row["group"], row["env"], len(row["runs"])) for row in found["groups"]] == [
+        (groups[0], "gym/CartPole-v1", 3),
+        (groups[1], "gym/CartPole-v1", 3),
+        (groups[2], "gym/Acrobot-v1", 3),
+        (alone, "gym/CartPole-v1", 1),
+    ]
+    assert found["group"] is None
+    assert found["groups"][3]["iqm_ci95"] == [None, None]
+    assert [(pair["first"], pair["second"]) for pair in found["comparisons"]] == [
+        (groups[0], groups[1]),
+        (groups[0], alone),
+        (groups[1], alone),
+    ]
+    (pair, *_) = found["comparisons"]
+    first, second = (row["scores"] for row in found["groups"][:2])
+    low, high = pair["difference_ci95"]
+    assert min(first) - max(second) <= low <= pair["difference"] <= high <= max(first) - min(second)
+    low, high = pair["probability_of_improvement_ci95"]
+    assert 0 <= low <= pair["probability_of_improvement"] <= high <= 1
+    shown = mosaic("runs", "compare", *groups)
+    assert "interquartile mean" in shown.out
+    assert "gym/Acrobot-v1: last episode_reward_mean" in shown.out
+    assert "2 different envs" in shown.err
 
 
 def test_archive_delete_import_and_reindex(mosaic, tmp_path):

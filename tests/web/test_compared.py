@@ -14,6 +14,7 @@ from mosaic.server.desk import Desk
 from mosaic.ui.web import theme
 from mosaic.ui.web.compared import address, read_compared, sources_of
 from mosaic.ui.web.comparison import left_out, sources_for
+from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.live import MOST_SOURCES, chart_height
 from mosaic.ui.web.theme import series_key, series_look
 
@@ -93,8 +94,8 @@ def test_the_runs_page_puts_the_mean_first_where_there_is_room(desk: Desk) -> No
     rows = {row.run_id: row for row in desk.store.index.list()}
     ticked = [rows[run_id] for run_id in members]
     every = list(rows.values())
-    assert [source.ref for source in sources_for(ticked[:2], every)] == ["group:many", *members[:2]]
-    assert [source.ref for source in sources_for(ticked, every)] == members[:MOST_SOURCES]
+    assert [source.ref for source in sources_for(ticked[:2], every, bool)] == ["group:many", *members[:2]]
+    assert [source.ref for source in sources_for(ticked, every, bool)] == members[:MOST_SOURCES]
 
 
 def test_the_comparison_says_what_it_leaves_out() -> None:
@@ -125,3 +126,20 @@ def test_the_browser_has_as_many_dashes_as_the_server() -> None:
 def test_a_chart_of_many_curves_is_higher() -> None:
     assert chart_height(252, 6) == "height:252px"
     assert chart_height(252, 20) == chart_height(252, 60) == "height:384px"
+
+
+def test_runs_that_differ_in_more_than_their_seed_have_no_common_mean(desk: Desk) -> None:
+    """The trials of a search share a group, and so can any runs submitted with one."""
+    trainer = Trainer(desk.store.home)
+    for env in ("gym/CartPole-v1", "gym/Acrobot-v1"):
+        trainer.submit({**CONFIG, "environment": {"env_id": env}}, start=False, group="mixed")
+    own, other = made(desk, 2, group="alike")
+    found = read_compared(desk, own, "group:mixed,group:alike")
+    assert found.refs == ["group:alike"]
+    assert "environment.env_id" in found.problems[0]
+    facts = Facts(desk)
+    assert facts.group("mixed") == []
+    assert {row.run_id for row in facts.group("alike")} == {own, other}
+    rows = facts.rows()
+    mixed = [row for row in rows if row.group == "mixed"]
+    assert [source.ref for source in sources_for(mixed, rows, facts.is_seed_group)] == [row.run_id for row in mixed]

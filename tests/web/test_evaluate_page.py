@@ -37,8 +37,26 @@ from mosaic.ui.web.evaluate_words import (
 
 TICTACTOE = {"env_id": "classic/tictactoe_v3"}
 PAIRS = [
-    {"first": "a", "second": "b", "games": 20, "wins": 15, "draws": 5, "losses": 0, "score_mean": 0.875},
-    {"first": "b", "second": "a", "games": 20, "wins": 2, "draws": 3, "losses": 15, "score_mean": 0.175},
+    {
+        "first": "a",
+        "second": "b",
+        "games": 20,
+        "wins": 15,
+        "draws": 5,
+        "losses": 0,
+        "score_mean": 0.875,
+        "distinct_games": 20,
+    },
+    {
+        "first": "b",
+        "second": "a",
+        "games": 20,
+        "wins": 2,
+        "draws": 3,
+        "losses": 15,
+        "score_mean": 0.175,
+        "distinct_games": 20,
+    },
 ]
 RESULT: dict[str, Any] = {
     "games_total": 40,
@@ -69,8 +87,8 @@ def finished(api: TestClient, path: str) -> dict[str, Any]:
 def test_scores_are_put_together_from_both_seats() -> None:
     score = score_of(RESULT, "a", "b")
     assert (score.wins, score.draws, score.losses, score.mean) == (30, 8, 2, 0.85)
-    assert score_of(RESULT, "b", "a") == Score(2, 8, 30)
-    assert first_seat(RESULT) == Score(17, 8, 15)
+    assert score_of(RESULT, "b", "a") == Score(2, 8, 30, 40)
+    assert first_seat(RESULT) == Score(17, 8, 15, 40)
     assert score.words == "85% over 40 games, 95% interval 71% to 93%"
 
 
@@ -78,10 +96,11 @@ def test_the_verdict_says_whether_it_is_sure() -> None:
     assert re.sub("<.*?>", "", tournament_verdict(RESULT, 41)) == (
         "40 games in 41 s. a beats b: 85% over 40 games, 95% interval 71% to 93%."
     )
-    even = {**RESULT, "pairs": [{**RESULT["pairs"][0], "wins": 5, "draws": 0, "losses": 5}], "distinct_games": 3}
+    pair = {**RESULT["pairs"][0], "wins": 5, "draws": 0, "losses": 5, "distinct_games": 3}
+    even = {**RESULT, "pairs": [pair], "distinct_games": 3}
     assert re.sub("<.*?>", "", tournament_verdict(even, 1)) == (
-        "40 games in 1 s. a and b are not clearly apart: 50% over 10 games, 95% interval 24% to 76%. "
-        "Only 3 of the games differ: where nothing draws lots, a game is played again and again."
+        "40 games in 1 s. a and b are not clearly apart: 50% over 10 games, 95% interval 13% to 87%. "
+        "Only 3 of the games differ: a game played again says nothing new and narrows no interval."
     )
 
 

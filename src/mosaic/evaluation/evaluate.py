@@ -57,12 +57,12 @@ class Evaluation:
 
     @property
     def length(self) -> Estimate:
-        return estimate_mean([result.length for result in self.episode_results])
+        return estimate_mean([result.length for result in self.episode_results], self.distinct_games)
 
     @property
     def distinct_games(self) -> int:
-        """Where neither env nor policies draw lots, n episodes are one game played n times."""
-        return len({result.game for result in self.episode_results})
+        """Where neither env nor policies are stochastic, n episodes are one game played n times."""
+        return len({result.distinct for result in self.episode_results})
 
     @property
     def cut(self) -> int:

@@ -37,6 +37,11 @@ class EpisodeResult:
     span_s: tuple[float, float] = field(compare=False)  # from when to when, on the machine's monotonic clock
 
     @property
+    def distinct(self) -> tuple[GameDigest, tuple[float, ...]]:
+        """Equal for games that are the same in beginning, actions and returns: the second says nothing new."""
+        return self.game, tuple(self.returns.values())
+
+    @property
     def winner(self) -> AgentID | None:
         """Who won alone."""
         winners = [agent for agent, outcome in (self.outcomes or {}).items() if outcome == "win"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from mosaic.core.ids import EnvID, PolicyID
@@ -20,11 +19,12 @@ class Tally:
     wins: int
     draws: int
     losses: int
+    distinct_games: int  # a game played again says nothing new
 
     @classmethod
-    def of(cls, scores: Collection[float]) -> Tally:
-        counts = [sum(score == value for score in scores) for value in SCORES.values()]
-        return cls(*counts)
+    def of(cls, scores: Collection[float], distinct_games: int) -> Tally:
+        wins, draws, losses = (sum(score == value for score in scores) for value in SCORES.values())
+        return cls(wins, draws, losses, distinct_games)
 
     @property
     def games(self) -> int:
@@ -32,7 +32,7 @@ class Tally:
 
     @property
     def score(self) -> Estimate:
-        return estimate_score(self.wins, self.draws, self.losses)
+        return estimate_score(self.wins, self.draws, self.losses, self.distinct_games)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,6 +42,7 @@ class Tally:
             "wins": self.wins,
             "draws": self.draws,
             "losses": self.losses,
+            "distinct_games": self.distinct_games,
         }
 
 
@@ -56,22 +57,35 @@ class Tournament:
     results: tuple[MatchResult, ...]  # in the order of the schedule, whenever they were played
 
     def ratings(self) -> dict[PolicyID, Rating]:
-        """Best first."""
-        found = rate((result.match.first, result.match.second, result.score) for result in self.results)
+        """Best first. Each pair counts with as many games as it has distinct ones, in the proportion of all."""
+        found = rate(
+            (first, second, score) for (first, second), results in self._pairs() for score in _independent(results)
+        )
         return dict(sorted(found.items(), key=lambda item: (-item[1].value, item[0])))
 
     def pair(self, first: PolicyID, second: PolicyID) -> Tally:
         """From the side of the first, who has the first seat."""
-        return Tally.of([result.score for result in self.results if result.match[:2] == (first, second)])
+        chosen = [result for result in self.results if result.match[:2] == (first, second)]
+        return Tally.of([result.score for result in chosen], _distinct(chosen))
 
     def policy(self, policy: PolicyID) -> Tally:
         """Of one policy in both seats."""
         firsts = [result.score for result in self.results if result.match.first == policy]
         seconds = [1 - result.score for result in self.results if result.match.second == policy]
-        return Tally.of([*firsts, *seconds])
+        pairs = [results for pair, results in self._pairs() if policy in pair]
+        return Tally.of([*firsts, *seconds], sum(map(_distinct, pairs)))
+
+    def _pairs(self) -> list[tuple[tuple[PolicyID, PolicyID], list[MatchResult]]]:
+        found: dict[tuple[PolicyID, PolicyID], list[MatchResult]] = {}
+        for result in self.results:
+            found.setdefault((result.match.first, result.match.second), []).append(result)
+        return list(found.items())
 
     def to_json(self) -> dict[str, Any]:
-        pairs = [self._pair_to_json(list(results)) for _, results in groupby(self.results, lambda r: r.match[:2])]
+        pairs = [
+            {"first": first, "second": second, **self.pair(first, second).to_json()}
+            for (first, second), _ in self._pairs()
+        ]
         return {
             "env": self.env,
             "options": dict(self.options),
@@ -88,11 +102,13 @@ class Tournament:
             "pairs": pairs,
         }
 
-    def _pair_to_json(self, results: list[MatchResult]) -> dict[str, Any]:
-        return {
-            "first": results[0].match.first,
-            "second": results[0].match.second,
-            **Tally.of([result.score for result in results]).to_json(),
-            # where neither env nor policies draw lots, a pair's games are one game played again and again
-            "distinct_games": len({result.game for result in results}),
-        }
+
+def _distinct(results: Collection[MatchResult]) -> int:
+    """Count different games: where neither env nor policies are stochastic, a pair plays one game again and again."""
+    return len({(result.game, result.score) for result in results})
+
+
+def _independent(results: Collection[MatchResult]) -> list[float]:
+    """Return as many scores as there are distinct games, evenly picked from the sorted scores."""
+    scores, count = sorted(result.score for result in results), _distinct(results)
+    return [scores[int((place + 0.5) * len(scores) / count)] for place in range(count)]

@@ -64,7 +64,9 @@ def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -
         policy=" | ".join(dict.fromkeys(result.policies[agent] for result, agent in pairs)),
         agents=tuple(dict.fromkeys(agent for _, agent in pairs)),
         episodes=len(lived),
-        returns=estimate_mean([_mean_return(result, agents) for result, agents in lived]),
+        returns=estimate_mean(
+            [_mean_return(result, agents) for result, agents in lived], len({result.distinct for result, _ in lived})
+        ),
         wins=counts["win"] if competitive else None,
         draws=counts["draw"] if competitive else None,
         losses=counts["loss"] if competitive else None,

@@ -1,4 +1,4 @@
-"""What the runs of a seed group say together: mean, interquartile mean and a 95 % band along a common x."""
+"""Curves of a seed group: mean, interquartile mean and a 95 % band of the mean along a common x."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mosaic.core.bootstrap import Floats, bounds, resampled_counts
+
 Counts = NDArray[np.int64]
-_UPPER = 0.975
 
 
 class GroupCurve(NamedTuple):
@@ -27,8 +27,9 @@ class GroupCurve(NamedTuple):
 def group_curves(curves: Sequence[tuple[Floats, Floats]], points: int = 200) -> GroupCurve:
     """Statistics over runs given as (x, y) with growing x; NaN in y is left out.
 
-    A run counts from its first to its last x and is interpolated in between, never extended. The band is Student's t
-    interval of the mean: it takes two runs, and says how sure the mean is, not how far single runs spread.
+    A run counts from its first to its last x and is interpolated in between, never extended. The band is a bootstrap
+    interval of the mean: it takes two runs, shows how certain the mean is, not how far single runs spread, and never
+    leaves the range of the runs.
     """
     whole = [(x[keep], y[keep]) for x, y in curves if (keep := np.isfinite(x) & np.isfinite(y)).any()]
     if not whole:
@@ -56,16 +57,23 @@ def interquartile_mean(values: Floats) -> Floats:
 
 
 def mean_band(values: Floats) -> tuple[Floats, Floats]:
-    """Per column: the interval that holds the true mean in 95 of 100 groups; NaN below two runs."""
-    from scipy.special import stdtrit  # late: importing SciPy costs more than most charts
-
-    count, centre = _counts(values), mean(values)
-    squares = np.nansum((values - centre) ** 2, axis=0)
-    enough = count >= 2
-    freedom = np.where(enough, count - 1, 1)
-    reach = stdtrit(freedom, _UPPER) * np.sqrt(squares / freedom / np.maximum(count, 1))
-    reach = np.where(enough, reach, np.nan)
-    return centre - reach, centre + reach
+    """Return a 95 % bootstrap interval of the mean per column, within the hull of its values; NaN below two runs."""
+    low, high = np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
+    present = ~np.isnan(values)
+    patterns, which = np.unique(present, axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    for place, pattern in enumerate(patterns.T):
+        count = int(np.sum(pattern))
+        if count < 2:
+            continue
+        columns = which == place
+        chosen = values[np.ix_(pattern, columns)]
+        means = (resampled_counts(count) @ (chosen / count)).T  # one row per column: sorting along rows is faster
+        below, above = bounds(means, count)
+        centre = mean(chosen)
+        low[columns] = np.clip(below, chosen.min(axis=0), centre)  # rounding must not leave the hull
+        high[columns] = np.clip(above, centre, chosen.max(axis=0))
+    return low, high
 
 
 def _counts(values: Floats) -> Counts:

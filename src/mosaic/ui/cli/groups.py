@@ -1,18 +1,89 @@
-"""What several runs say together: mean, interquartile mean and 95 % band of their reward."""
+"""Comparison of groups of runs: per env, scores over seeds, differences and probabilities of improvement."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mosaic.ui.cli.place import PlacedRun
 
+if TYPE_CHECKING:
+    from mosaic.evaluation.statistics import Estimate
+    from mosaic.server.answers import RunDetails
+
 METRIC = "episode_reward_mean"
 _BUCKETS = 200
+_COLUMNS = ("x", "mean", "iqm", "low", "high")
+
+
+class Group(NamedTuple):
+    """Runs of one env that differ in nothing but their seed."""
+
+    name: str
+    env: str
+    runs: list[PlacedRun]
+    scores: list[float]  # of the runs that reported one
+
+    def document(self) -> dict[str, Any]:
+        from mosaic.evaluation.statistics import estimate_iqm, finite_mean
+
+        found = estimate_iqm(self.scores)
+        return {
+            "group": self.name,
+            "env": self.env,
+            "metric": METRIC,
+            "runs": [run.id for run in self.runs],
+            "scores": self.scores,
+            "mean": finite_mean(self.scores),
+            "iqm": found.mean,
+            "iqm_ci95": found.ci95,
+            "curve": group_curve(self.runs),
+        }
+
+
+def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
+    """Put runs together that share env, settings and seed group; `groups` holds the seed group of each, or ""."""
+    from mosaic.ui.cli.differences import env_key, settings_key
+
+    found: dict[tuple[str, str], Group] = {}
+    for run, shown, group in zip(runs, details, groups, strict=True):
+        key = (group, settings_key(shown.config))
+        put = found.setdefault(key, Group(group, env_key(shown.config), [], []))
+        put.runs.append(run)
+        score = (shown.last_metric or {}).get(METRIC)
+        if score is not None:
+            put.scores.append(float(score))
+    names = [group.name for group in found.values()]  # the id of a search names all of its trials
+    return [
+        each if each.name and names.count(each.name) == 1 else each._replace(name=each.runs[0].id)
+        for each in found.values()
+    ]
+
+
+def compare_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return one document per pair of groups in the same env."""
+    from mosaic.evaluation.statistics import estimate_difference, estimate_improvement
+
+    pairs = [(first, second) for first, second in combinations(groups, 2) if first.env == second.env]
+    return [
+        {
+            "env": first.env,
+            "first": first.name,
+            "second": second.name,
+            **_estimate("difference", estimate_difference(first.scores, second.scores)),
+            **_estimate("probability_of_improvement", estimate_improvement(first.scores, second.scores)),
+        }
+        for first, second in pairs
+    ]
+
+
+def _estimate(name: str, found: Estimate) -> dict[str, Any]:
+    return {name: found.mean, f"{name}_ci95": found.ci95}
 
 
 def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, list[float | None]]:
-    """Columns x, mean, iqm, low, high; None where there is nothing to say."""
+    """Return columns x, mean, iqm, low, high; None where there is no value."""
     import numpy as np
 
     from mosaic.telemetry.groups import group_curves
@@ -20,21 +91,46 @@ def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, li
     points = [run.curve(metric, buckets=_BUCKETS) for run in runs]
     curves = [(np.array(p.x, float), np.array(p.mean, float)) for p in points]
     found = group_curves(curves)
-    return {name: [_number(v) for v in getattr(found, name)] for name in ("x", "mean", "iqm", "low", "high")}
+    return {name: [_number(v) for v in getattr(found, name)] for name in _COLUMNS}
 
 
-def show_group(curve: dict[str, list[Any]]) -> None:
+def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> None:
+    from mosaic.ui.cli.screen import interval, note, out, print_table
+
+    envs = list(dict.fromkeys(each["env"] for each in groups))
+    for env in envs:
+        here = [each for each in groups if each["env"] == env]
+        rows = [[each["group"], len(each["scores"]), interval(each["iqm"], each["iqm_ci95"])] for each in here]
+        columns = ["group", "seeds", "interquartile mean (95 %)"]
+        print_table(f"{env}: last {METRIC}", columns, rows, columns[1:])
+        compared = [
+            [
+                f"{pair['first']} − {pair['second']}",
+                interval(pair["difference"], pair["difference_ci95"]),
+                interval(pair["probability_of_improvement"], pair["probability_of_improvement_ci95"], digits=2),
+            ]
+            for pair in pairs
+            if pair["env"] == env
+        ]
+        if compared:
+            columns = ["groups", "difference (95 %)", "P(first > second)"]
+            print_table(f"{env}: differences", columns, compared, columns[1:], whole=0)
+        for each in here:
+            _draw(each, out.width)
+    if len(envs) > 1:
+        note(f"{len(envs)} different envs: their rewards are not compared with each other.")
+    if any(len(each["scores"]) < 2 for each in groups):
+        note("A group of one run has no interval: train with --seeds 5 or more.")
+
+
+def _draw(group: dict[str, Any], width: int) -> None:
     from mosaic.ui.cli.chart import chart
     from mosaic.ui.cli.screen import out
 
-    last = next((i for i in reversed(range(len(curve["x"]))) if curve["low"][i] is not None), None)
-    if last is None:
-        return
-    out.print(
-        f"At {curve['x'][last]:,.0f} env steps: mean {curve['mean'][last]:.3f} "
-        f"[{curve['low'][last]:.3f}, {curve['high'][last]:.3f}] (95 %), interquartile mean {curve['iqm'][last]:.3f}"
-    )
-    out.print("\n".join(chart(curve["x"], curve["mean"], min(out.width, 100), 12)))
+    curve = group["curve"]
+    if any(value is not None for value in curve["mean"]):
+        out.print(f"{group['group']}, mean over {len(group['runs'])} runs:")
+        out.print("\n".join(chart(curve["x"], curve["mean"], min(width, 100), 12)))
 
 
 def _number(value: float) -> float | None:

@@ -73,10 +73,10 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def interval(mean: float | None, bounds: Sequence[float | None] | None) -> str:
+def interval(mean: float | None, bounds: Sequence[float | None] | None, digits: int = 3) -> str:
     """`-12.3 [-14.0, -10.6]`, or the mean alone where one sample gives no interval."""
     if mean is None:
         return "–"
     if not bounds or bounds[0] is None or bounds[1] is None:
-        return f"{mean:.3f}"
-    return f"{mean:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]"
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} [{bounds[0]:.{digits}f}, {bounds[1]:.{digits}f}]"

@@ -13,7 +13,7 @@ from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.ui.web.live import MOST_SOURCES, Source
 from mosaic.ui.web.run_words import title
-from mosaic.ui.web.series_routes import GROUP
+from mosaic.ui.web.series_routes import GROUP, seed_group
 
 _TOO_MANY = (
     "{curves} curves cannot be told apart in one chart: the first {most} are shown. "
@@ -76,4 +76,5 @@ def _found(desk: Desk, asked: str) -> str:
     groups = sorted({row.group for row in desk.store.index.list() if row.group})
     if (name := asked.removeprefix(GROUP)) not in groups:
         raise unknown("seed group", name, groups)
+    seed_group(desk, name)  # raises where a mean over it has no meaning
     return asked

@@ -41,7 +41,7 @@ class Comparison:
                 button("Clear", clear, kind="ghost small")
 
     def show(self, runs: Sequence[RunSummary]) -> None:
-        sources = sources_for(runs, self._facts.rows())
+        sources = sources_for(runs, self._facts.rows(), self._facts.is_seed_group)
         self._plot.style(chart_height(_HEIGHT, len(sources)))
         self._feed.compare(sources)
         means = sum(source.ref.startswith(GROUP) for source in sources)
@@ -73,10 +73,13 @@ class Comparison:
         )
 
 
-def sources_for(ticked: Sequence[RunSummary], rows: Sequence[RunSummary]) -> list[Source]:
+def sources_for(
+    ticked: Sequence[RunSummary], rows: Sequence[RunSummary], is_seed_group: Callable[[str], bool]
+) -> list[Source]:
     """Each run; before them the mean of their seed group where all belong to one and there is room for it."""
     groups = {row.group for row in ticked}
-    mean = [GROUP + group for group in groups if group and len(groups) == 1 and len(ticked) < MOST_SOURCES]
+    alone = len(groups) == 1 and len(ticked) < MOST_SOURCES
+    mean = [GROUP + group for group in groups if group and alone and is_seed_group(group)]
     return sources_of([*mean, *(row.run_id for row in ticked[:MOST_SOURCES])], rows)
 
 

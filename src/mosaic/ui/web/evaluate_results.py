@@ -278,9 +278,9 @@ def _episode(index: int, episode: Mapping[str, Any], agent: str) -> tuple[int, l
 
 def _facts(result: Mapping[str, Any]) -> str:
     low, high = result["length_ci95"]
-    half = "" if low is None or high is None else f" ± {number((high - low) / 2, 1)}"
+    interval = "" if low is None or high is None else f" ({number(low, 1)} to {number(high, 1)})"
     rows = {
-        "Episode length": f"{number(result['length_mean'], 1)}{half} env steps",
+        "Episode length": f"{number(result['length_mean'], 1)}{interval} env steps",
         "Speed": f"{result['env_steps_per_s']:,.0f} env steps/s",
         "Repeatable": "yes, with the same seed"
         if result["reproducible"]

@@ -24,6 +24,7 @@ class Score:
     wins: int
     draws: int
     losses: int
+    distinct_games: int | None = None  # None: all of them
 
     @property
     def games(self) -> int:
@@ -35,7 +36,7 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        found = estimate_score(self.wins, self.draws, self.losses)
+        found = estimate_score(self.wins, self.draws, self.losses, self.distinct_games)
         assert found.low is not None
         assert found.high is not None
         return found.low, found.high
@@ -47,18 +48,20 @@ class Score:
 
 
 def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> Score:
-    wins = draws = losses = 0
+    wins = draws = losses = distinct = 0
     for pair in result["pairs"]:
+        if {pair["first"], pair["second"]} == {policy, other}:
+            distinct += pair["distinct_games"]
         if (pair["first"], pair["second"]) == (policy, other):
             wins, draws, losses = wins + pair["wins"], draws + pair["draws"], losses + pair["losses"]
         elif (pair["first"], pair["second"]) == (other, policy):
             wins, draws, losses = wins + pair["losses"], draws + pair["draws"], losses + pair["wins"]
-    return Score(wins, draws, losses)
+    return Score(wins, draws, losses, distinct)
 
 
 def first_seat(result: Mapping[str, Any]) -> Score:
     """What having the first seat was worth, over all games."""
-    return Score(*(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses")))
+    return Score(*(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses", "distinct_games")))
 
 
 def tournament_verdict(result: Mapping[str, Any], seconds: float) -> str:
@@ -108,15 +111,15 @@ def _best_return(policies: Mapping[str, Mapping[str, Any]]) -> str:
 def _repeated(distinct: int, played: int) -> str:
     if distinct == played:
         return ""
-    return f" Only {distinct:,} of the games differ: where nothing draws lots, a game is played again and again."
+    return f" Only {distinct:,} of the games differ: a game played again says nothing new and narrows no interval."
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """6.84 ± 0.41."""
+    """6.84 (6.43 to 7.25): an interval is not symmetric where the possible range ends."""
     mean, (low, high) = row["return_mean"], row["return_ci95"]
     if mean is None or low is None or high is None:
         return number(mean)
-    return f'{number(mean)} <span class="faint">± {number((high - low) / 2)}</span>'
+    return f'{number(mean)} <span class="faint">({number(low)} to {number(high)})</span>'
 
 
 def short(policy: PolicyID) -> str:

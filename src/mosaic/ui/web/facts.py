@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import psutil
 from nicegui import run as threads
 
+from mosaic.core.errors import InputError
 from mosaic.server.answers import CurvePoints, FindingRow, RunDetails
 from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
@@ -20,6 +21,7 @@ from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.telemetry.columns import Curves
 from mosaic.ui.web.last_iteration import last_iteration
+from mosaic.ui.web.series_routes import seed_group
 
 T = TypeVar("T")
 REWARD = "episode_reward_mean"
@@ -55,7 +57,17 @@ class Facts:
 
     def group(self, name: str) -> list[RunSummary]:
         """The runs that differ in their seed only."""
-        return [row for row in self.rows() if name and row.group == name]
+        return [row for row in self.rows() if name and row.group == name] if self.is_seed_group(name) else []
+
+    def is_seed_group(self, name: str) -> bool:
+        """Whether the runs of a group differ in nothing but their seed, so that a mean over them has a meaning."""
+        return self._fresh(("seed group", name), lambda: self._is_seed_group(name))
+
+    def _is_seed_group(self, name: str) -> bool:
+        try:
+            return bool(name and seed_group(self._desk, name))
+        except InputError:
+            return False
 
     def details(self, run_id: str) -> RunDetails:
         return self._fresh(("details", run_id), lambda: details_of(self._desk.folder(run_id)))

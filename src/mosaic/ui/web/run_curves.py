@@ -183,7 +183,8 @@ class CurvesPanel:
     def _groups(self, rows: Sequence[RunSummary]) -> dict[str, Source]:
         """The means of other seed groups."""
         sizes = Counter(row.group for row in rows if row.group)
-        refs = [GROUP + name for name, size in sizes.items() if size > 1 and GROUP + name != self._group]
+        others = [name for name, size in sizes.items() if size > 1 and GROUP + name != self._group]
+        refs = [GROUP + name for name in others if self._frame.facts.is_seed_group(name)]
         return {source.ref: source for source in sources_of(refs, rows)}
 
     def _choose_main(self, chosen: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from math import isfinite
+from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
@@ -13,6 +16,7 @@ import numpy as np
 from fastapi import FastAPI, Query
 from numpy.typing import NDArray
 
+from mosaic.core.errors import InputError
 from mosaic.server.answers import Answer
 from mosaic.server.complaints import REFUSALS
 from mosaic.server.desk import Desk
@@ -24,6 +28,7 @@ from mosaic.telemetry.buckets import Curve
 from mosaic.telemetry.columns import Axis, Curves
 from mosaic.telemetry.groups import group_curves
 from mosaic.telemetry.growing import bring_up_to_date
+from mosaic.ui.cli.differences import differences, settings_key
 
 GROUP = "group:"  # before the name of a seed group where a run may stand
 MOST_POINTS = 1000
@@ -110,9 +115,24 @@ class _Member:
 
 def _folders(desk: Desk, ref: str) -> list[RunFolder]:
     if ref.startswith(GROUP):
-        members = desk.store.index.list(group=ref.removeprefix(GROUP))
-        return [desk.store.folder(member.run_id) for member in members]
+        return seed_group(desk, ref.removeprefix(GROUP))
     return [desk.folder(ref)]
+
+
+def seed_group(desk: Desk, name: str) -> list[RunFolder]:
+    """Return the runs of a group; raise where they differ in more than their seed: a mean over them means nothing."""
+    folders = [desk.store.folder(member.run_id) for member in desk.store.index.list(group=name)]
+    if len({_settings(folder.config, folder.config.stat().st_mtime_ns) for folder in folders}) > 1:
+        differing = differences([json.loads(folder.config.read_bytes()) for folder in folders])
+        named = ", ".join(key for key in differing if key != "seed")
+        raise InputError(f"The runs of {name} differ in {named}: they have no common mean. Compare them one by one.")
+    return folders
+
+
+@lru_cache(maxsize=10_000)
+def _settings(config: Path, changed_ns: int) -> str:
+    """Settings of a run; `changed_ns` makes a rewritten file be read again."""
+    return settings_key(json.loads(config.read_bytes()))
 
 
 def _series(ref: str, folders: Sequence[RunFolder], asked: _Asked) -> Iterator[Series]:

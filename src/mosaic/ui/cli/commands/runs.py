@@ -94,22 +94,30 @@ def compare(
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put runs side by side: results, settings that differ, their mean.
+    """Compare runs: results, settings that differ, and statistics over seeds per env.
 
-    A seed group's id stands for all of its runs.
+    A seed group's id stands for all of its runs. Runs that differ in nothing but their seed form one group; groups of
+    one env are compared by the interquartile mean of their last rewards, its difference and the probability that a run
+    of the first group scores higher, each with a 95 % bootstrap interval.
     """
     from mosaic.ui.cli.differences import differences
-    from mosaic.ui.cli.groups import group_curve, show_group
+    from mosaic.ui.cli.groups import compare_groups, make_groups, show_groups
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import print_json, print_table
 
     with place(server) as runs:
         groups: dict[str, list[str]] = {}
+        group_of: dict[str, str] = {}
         for row in runs.runs():
-            groups.setdefault(row.group or "", []).append(row.run_id)
-        chosen = [runs.run(ref) for asked in run for ref in sorted(groups.get(asked, [asked]))]
+            group_of[row.run_id] = row.group or ""
+            if row.group:
+                groups.setdefault(row.group, []).append(row.run_id)
+        named = [runs.run(ref) for asked in run for ref in sorted(groups.get(asked, [asked]))]
+        chosen = list({each.id: each for each in named}.values())  # a run named twice counts once
         shown = [each.show() for each in chosen]
-        together = group_curve(chosen)
+        made = make_groups(chosen, shown, [group_of.get(each.id, "") for each in chosen])
+        together = [group.document() for group in made]
+        pairs = compare_groups(made)
     differing = differences([details.config for details in shown])
     results = [
         {
@@ -121,12 +129,15 @@ def compare(
         for details in shown
     ]
     if json:
-        print_json({"runs": results, "differences": differing, "group": together})
+        curve = together[0]["curve"] if len(together) == 1 else None
+        print_json(
+            {"runs": results, "differences": differing, "groups": together, "comparisons": pairs, "group": curve}
+        )
         return
     print_table("Results", list(results[0]), [["–" if v is None else v for v in row.values()] for row in results])
     rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
     print_table("Settings that differ", ["setting", *(details.run_id for details in shown)], rows)
-    show_group(together)
+    show_groups(together, pairs)
 
 
 @app.command()

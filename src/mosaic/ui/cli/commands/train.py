@@ -126,7 +126,7 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
     from mosaic.core.ctrl_c import ctrl_c_kept
     from mosaic.core.errors import MosaicError
     from mosaic.ui.cli.following import follow, view_of
-    from mosaic.ui.cli.groups import group_curve, show_group
+    from mosaic.ui.cli.groups import make_groups, show_groups
     from mosaic.ui.cli.screen import complain, note, print_json
     from mosaic.ui.cli.training import result, show_result, unsaved_work
 
@@ -153,7 +153,8 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
     else:
         show_result(results)
         if len(started) > 1:
-            show_group(group_curve(started))
+            groups = make_groups(started, [run.show() for run in started], [""] * len(started))
+            show_groups([group.document() for group in groups], [])
     for document in results:
         if document["state"] in ("failed", "lost"):
             reason = (document["reason"] or "see its log").rstrip(".")
