@@ -19,7 +19,7 @@ def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def settings_key(config: Mapping[str, Any]) -> str:
-    """Return a text that is equal for runs that differ in nothing but seed, name and tags: their scores can be pooled."""
+    """Return a text that is equal for runs that differ in seed, name and tags alone: their scores can be pooled."""
     return json.dumps({key: value for key, value in config.items() if key not in _NOT_COMPARED}, sort_keys=True)
 
 
