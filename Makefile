@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
 WORKERS ?= auto
 
-.PHONY: demo setup system check format lint types imports fast test test-all bench clean
+.PHONY: demo setup system check format lint types imports fast test test-all test-generic bench clean
 
 demo: setup
 	$(BIN)/mosaic demo
@@ -45,7 +45,12 @@ test: setup format lint types imports
 
 test-all: setup format lint types imports
 	$(BIN)/python -m pytest -n $(WORKERS)
+	$(MAKE) test-generic
 	$(MAKE) bench
+
+# The learning tests as on a CPU without AVX2 and AVX-512: they must not depend on its rounding.
+test-generic:
+	$(BIN)/python scripts/generic-cpu.py $(BIN)/python -m pytest -n $(WORKERS) tests/learners tests/models
 
 bench:
 	$(BIN)/python benchmarks/runner.py

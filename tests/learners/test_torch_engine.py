@@ -241,7 +241,11 @@ def test_values_are_clipped_only_where_the_clip_is_active() -> None:
 
 
 def teach_choice(engine: TorchEngine, rows: NDArray[np.float32], right: NDArray[np.int64], rounds: int) -> float:
-    """A bandit: the right choice pays 1. Returns how often the greedy choice is right."""
+    """Train on a bandit whose right choice pays 1, and return how often the greedy choice is right.
+
+    A learning rate of 3e-3 is too high for a convolution: a policy can become deterministic before it is right, and
+    whether it does depends on the rounding of the CPU.
+    """
     how = LearnSettings(n_epochs=4, batch_size=64, ent_coef=0.0)
     batch = make_batch(len(rows), rows.shape[1], 1)
     batch.obs[:] = rows
@@ -250,32 +254,34 @@ def teach_choice(engine: TorchEngine, rows: NDArray[np.float32], right: NDArray[
         batch.act[:], batch.logp[:], batch.val[:] = act, logp, val
         batch.ret[:] = act[:, 0] == right
         batch.adv[:] = batch.ret - val
-        engine.learn(batch, NO_INTS, NO_BYTES, np.arange(len(rows)), how, 3e-3)
+        engine.learn(batch, NO_INTS, NO_BYTES, np.arange(len(rows)), how, 1e-3)
     act = np.zeros((len(rows), 1), np.float32)
     engine.greedy(rows, np.zeros((0, 1), np.uint8), np.arange(len(rows)), np.zeros(len(rows), np.uint8), act)
     return float((act[:, 0] == right).mean())
 
 
-def test_a_picture_tells_what_to_do() -> None:
-    random = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_picture_tells_what_to_do(seed: int) -> None:
+    random = np.random.default_rng(seed)
     right = random.integers(0, 3, 128)
     pictures = (0.2 * random.random((128, 12, 12, 1))).astype(np.float32)
     for row, column in enumerate(right):
         pictures[row, random.integers(0, 12), 4 * column : 4 * column + 4] = 1.0
     part = RowPart("observation", 0, (12, 12, 1), True)
     architecture = Architecture(144, CHOICE, hidden=(32,), activation="relu", parts=(part,))
-    assert teach_choice(TorchEngine(architecture, seed=0), pictures.reshape(128, -1), right, 12) > 0.95
+    assert teach_choice(TorchEngine(architecture, seed), pictures.reshape(128, -1), right, 24) > 0.95
 
 
-def test_parts_of_a_dict_tell_together_what_to_do() -> None:
-    """Neither the picture nor the number beside it is enough."""
-    random = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_of_a_dict_tell_together_what_to_do(seed: int) -> None:
+    """The right choice is the sum of what both parts show: with one part alone, half of the choices are wrong."""
+    random = np.random.default_rng(seed)
     bright, sign = random.integers(0, 2, 128), random.integers(0, 2, 128)
     pictures = (bright[:, None] * random.random((128, 64))).astype(np.float32)
     rows = np.concatenate([2.0 * sign[:, None] - 1.0, pictures], 1).astype(np.float32)
     parts = (RowPart("sign", 0, (1,), False), RowPart("view", 1, (8, 8, 1), True))
-    architecture = Architecture(65, ActionHead("categorical", (2,)), hidden=(32,), parts=parts)
-    assert teach_choice(TorchEngine(architecture, seed=0), rows, bright ^ sign, 40) > 0.95
+    architecture = Architecture(65, CHOICE, hidden=(32,), parts=parts)
+    assert teach_choice(TorchEngine(architecture, seed), rows, bright + sign, 40) > 0.95
 
 
 def remembered(engine: TorchEngine, envs: int, length: int, random: np.random.Generator) -> tuple[Batch, Any, Any]:
