@@ -1,6 +1,6 @@
 """How fast tables learn, beside what people use: ours and the peer back to back, medians, ratios, a gate on every row.
 
-python benchmarks/tabular.py [--repeats 5]
+python benchmarks/tabular.py [ROW ...] [--repeats 5]
 """
 
 from __future__ import annotations
@@ -367,6 +367,60 @@ def _read_ns(entries: int, steps: int = 1_000_000) -> float:
     return median(seconds(lambda: chase(ring, steps)) for _ in range(3)) / steps * 1e9
 
 
+class SelfPlayPeer(ListPeer):
+    """Self-play in plain Python, tuned by hand: both agents share one table, seen by the mover."""
+
+    def train(self, steps: int) -> None:
+        powers = [3**i for i in range(9)]
+        board, state, mover = [0] * 9, 0, 1
+        for _ in range(steps):
+            free = [i for i in range(9) if not board[i]]
+            action = self.choose(state, free)
+            board[action] = mover
+            if self.won(board, mover) or len(free) == 1:
+                reward = 1.0 if self.won(board, mover) else 0.0
+                self.table[state, action] += 0.1 * (reward - self.table[state, action])
+                self.results.append(int(reward) if mover == 1 else -int(reward))
+                board, state, mover = [0] * 9, 0, 1
+                continue
+            mover = 3 - mover
+            after = sum(powers[i] * (1 if mark == mover else 2) for i, mark in enumerate(board) if mark)
+            free.remove(action)
+            target = -0.99 * self.table[after, free].max()
+            self.table[state, action] += 0.1 * (target - self.table[state, action])
+            state = after
+
+
+def train_command(repeats: int, steps: int = 30_000_000) -> None:
+    """`mosaic train classic/tictactoe_v3 --worker tabular --steps 30000000`, the library and a Python loop in turn."""
+    from mosaic.runs.trainer import Trainer
+
+    command, library, peers = [], [], []
+    for seed in range(repeats):
+        training = TwinTraining(GAME, "q_learning", TabularOptions(), seed)
+        training.advance(0)
+        library.append(steps / seconds(lambda t=training: t.advance(steps)))
+        peer = SelfPlayPeer(seed)
+        peers.append(20_000 / seconds(lambda p=peer: p.train(20_000)))
+        with TemporaryDirectory() as home:
+            config = {
+                "seed": seed,
+                "environment": {"env_id": "classic/tictactoe_v3"},
+                "training": {"worker": "tabular", "total_timesteps": steps},
+            }
+            run = Trainer(Path(home)).submit(config)
+            run.wait()
+            gate(run.state == "finished", f"the run {run.state}: {run.reason}")
+            events = list(run.events())
+            ended = next(event for event in events if event["kind"] == "ended")
+            last = [event for event in events if event["kind"] == "iteration"][-1]
+            gate(last["env_steps"] == steps, "all steps were taken")
+            gate(abs(last["episode_reward_mean"]) < 0.2, "self-play comes close to draws")
+        command.append(steps / ended["train_s"])
+    row("mosaic train tic-tac-toe (peer: the library)", median(command), "moves/s", median(library), 0.8)
+    row("the same (peer: self-play in Python, tuned by hand)", median(command), "moves/s", median(peers), 500)
+
+
 def public_command(steps: int = 100_000_000) -> None:
     """`Trainer` with the worker: process, metrics and checkpoint included."""
     from mosaic.runs.trainer import Trainer
@@ -386,18 +440,26 @@ def public_command(steps: int = 100_000_000) -> None:
         row("the same through a run (start of the worker apart)", agent_steps / ended["train_s"], "steps/s")
 
 
+ROWS: dict[str, Callable[[int], None]] = {
+    "against_random": against_random,
+    "cores": cores,
+    "cluster": cluster,
+    "self_play": self_play,
+    "train_command": train_command,
+    "toy_text": toy_text,
+    "python_env": python_env,
+    "public_command": lambda repeats: public_command(),
+    "table_sizes": lambda repeats: table_sizes(),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="Only these rows; default: all.")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    against_random(arguments.repeats)
-    cores(arguments.repeats)
-    cluster(arguments.repeats)
-    self_play(arguments.repeats)
-    toy_text(arguments.repeats)
-    python_env(arguments.repeats)
-    public_command()
-    table_sizes()
+    for name in arguments.rows or ROWS:
+        ROWS[name](arguments.repeats)
 
 
 if __name__ == "__main__":

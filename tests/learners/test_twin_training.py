@@ -112,9 +112,10 @@ def test_the_loop_against_random_equals_the_learner():
     ],
     ids=["float64", "linear optimistic", "visits pessimistic", "only exploring"],
 )
-def test_the_packed_loop_against_random_equals_the_general_one(settings):
+@pytest.mark.parametrize("opponent", ["self", "random"])
+def test_the_packed_loops_equal_the_general_ones(settings, opponent):
     game, options = twin_of("classic/tictactoe_v3"), TabularOptions(**settings)
-    packed, general = (TwinTraining(game, "q_learning", options, 11, "random") for _ in range(2))
+    packed, general = (TwinTraining(game, "q_learning", options, 11, opponent) for _ in range(2))
     general.sole_writer = False
     for part in (1, 2, 3, 997, 30_000):
         packed.advance(part)

@@ -45,6 +45,9 @@ class WorkerContext:
         self._saved_at = resume_from.env_steps if resume_from else 0
         self._save_again_s = perf_counter() + LEAST_SAVE_S
         self.stop_reward_reached_at: float | None = None  # by `perf_counter`
+        # Set by workers that prepare before they train or examine afterwards: neither counts as training
+        self.training_began_at: float | None = None  # by `perf_counter`
+        self.training_ended_at: float | None = None
 
     @property
     def seed(self) -> int:

@@ -122,11 +122,13 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     finally:
         context.close_frames(finished=finished)
     reached = context.stop_reward_reached_at
+    began, ended = context.training_began_at or begun, context.training_ended_at or perf_counter()
     writer.report(
         kind="ended",
         reason=context.inbox.stop_asked() or "done",
-        train_s=perf_counter() - begun,
-        time_to_stop_s=None if reached is None else reached - begun,
+        prepare_s=began - begun,
+        train_s=ended - began,
+        time_to_stop_s=None if reached is None else reached - began,
     )
 
 

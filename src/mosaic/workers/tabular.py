@@ -170,6 +170,8 @@ class TabularWorker:
         self, context: WorkerContext, options: TabularWorkerOptions, training: Training, seen: Watched, roles: Roles
     ) -> None:
         gauge = _gauge(training, options)
+        if gauge is not None:
+            gauge.error()  # what states are worth is worked out at the first look
         standing = _load(context.resume_from, training) if context.resume_from else Standing()
 
         def save() -> None:
@@ -178,6 +180,8 @@ class TabularWorker:
         chunk = options.report_every_steps or _chunk(context.config.training.total_timesteps)
         chunk = min(chunk, context.config.evaluation.every_steps or chunk)
         evaluated_at = None
+        training.advance(0)  # loads the compiled code
+        context.training_began_at = perf_counter()
         while not context.done(training.env_steps, training.episodes, standing.reward):
             context.inbox.wait_while_paused(save)
             if context.inbox.stop_asked():
@@ -198,6 +202,7 @@ class TabularWorker:
                 save()
         if context.config.checkpoint.at_end:
             save()  # first: whatever happens to an evaluation, what was learned is kept
+        context.training_ended_at = perf_counter()
         if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
             _evaluate(context, training, seen.camera, roles)
 

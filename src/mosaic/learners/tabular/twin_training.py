@@ -91,7 +91,7 @@ class TwinTraining:
         self.visits = kernels.new_visits(states, actions)
         self.sole_writer = True  # of the values; false where several learners share one table
         self._packed: packed_kernels.PackedGame | None = None
-        if isinstance(twin, Game) and opponent == "random":
+        if isinstance(twin, Game):
             self._packed = packed_kernels.pack_game(twin, self.values.dtype)
             self._leaders = packed_kernels.new_leaders(states, self.values.dtype)
         self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
@@ -100,7 +100,8 @@ class TwinTraining:
         """So many agent steps, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
         table = (self.values, self.visits, self._knobs, self.progress, steps, episodes)
         if self._packed is not None and self.sole_writer:
-            packed_kernels.train_against_random(self._packed, self._leaders, *table)
+            train = packed_kernels.train_self_play if self.opponent == "self" else packed_kernels.train_against_random
+            train(self._packed, self._leaders, *table)
             return
         arguments = (self.twin, self._moves, *table)
         if isinstance(self.twin, Mdp):
