@@ -24,7 +24,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.twins import encode_observation
+from mosaic.envs.compiled.twins import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
@@ -72,6 +72,11 @@ class TabularWorkerOptions(TabularOptions):
     table: Annotated[Literal["dense", "hashed"] | None, SHAPES_CHECKPOINTS] = Field(
         None,
         description="A row for every state, or one for each state that is met (hashed); None: dense where it fits.",
+    )
+    compile_env: bool = Field(
+        True,
+        description="Compile a small env of one agent to arrays before training, where it has a transition table P or "
+        "is deterministic, and where both are proven to be equal. Off: step the env itself, with live pictures.",
     )
     mpi_mode: Literal["allreduce", "server"] = Field(
         "allreduce",
@@ -227,7 +232,8 @@ def _controller(folder: Path, policy: str, spec: EnvSpec, agent: AgentID) -> Pol
     actions = space_code(spec.action_spaces[agent])
     if in_hashed_table(folder):
         return hashed_controller(folder, actions.decode)
-    state_of = encode_observation(spec.env_id, space) if on_twin(folder) else space_code(space, bins).encode
+    known = on_twin(folder) and has_twin(spec.env_id)  # arrays of a user's own env have the rows of its space
+    state_of = encode_observation(spec.env_id, space) if known else space_code(space, bins).encode
     return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal_columns(actions))
 
 
@@ -244,6 +250,9 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
     if kind == "played":
         return make_played_training(config, algorithm, options, why)
     assert twin is not None
+    if why:
+        print(f"{config.environment.id} is compiled to arrays: {why}")
+        print("To step the env itself, with live pictures: --set training.params.compile_env=false")
     if isinstance(twin, Game) and kind == "two_tables":
         print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each seat")
         return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))

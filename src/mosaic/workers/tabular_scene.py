@@ -21,6 +21,7 @@ from mosaic.envs.compiled.connect_four import position_of_key
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.envs.compiled.tictactoe import MINE, THEIRS, cells_of
 from mosaic.envs.compiled.tictactoe_env import AGENTS as TICTACTOE_AGENTS
+from mosaic.envs.compiled.twins import has_twin
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.gymnasium import AGENT
 from mosaic.learners.tabular.hashed_training import HashedTraining
@@ -65,6 +66,8 @@ def watched(context: WorkerContext, training: Training) -> Iterator[Watched]:
         with Camera(context, env) as camera:
             training.watch(env.look_through(camera))
             yield Watched(training.advance, camera)
+    elif not isinstance(training, HashedTraining) and not has_twin(context.config.environment.id):
+        yield Watched(training.advance, None)  # nothing puts a state into a user's own env
     else:
         assert isinstance(training, OnTwin | Together)
         with closing(TwinScene(training, context.config.environment)) as twin, Camera(context, twin) as camera:

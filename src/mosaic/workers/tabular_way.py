@@ -28,15 +28,20 @@ class Way(NamedTuple):
 
     kind: Literal["compiled", "two_tables", "hashed", "played"]
     twin: Mdp | Game | None
-    why: str  # it is played, if it is
+    why: str  # it is played, if it is; how the arrays of a user's own env were found, if they were
 
 
 def algorithm_of(config: RunConfig) -> str:
     return config.training.algorithm or ALGORITHMS[0]
 
 
-def choose_way(config: RunConfig, options: TabularWorkerOptions, mapping: TableMapping | None = None) -> Way:
-    """The fastest that knows what is asked. `mapping` None: every agent learns as the options say."""
+def choose_way(
+    config: RunConfig, options: TabularWorkerOptions, mapping: TableMapping | None = None, *, compile_own: bool = True
+) -> Way:
+    """The fastest that knows what is asked. `mapping` None: every agent learns as the options say.
+
+    `compile_own`: step a user's own env to find out whether it can be compiled; else it is taken as played.
+    """
     algorithm, twin = algorithm_of(config), find_twin(config.environment)
     if mapping is not None and not mapping.uniform:
         return Way("played", twin, "the compiled loops train one table that learns for every agent")
@@ -45,7 +50,7 @@ def choose_way(config: RunConfig, options: TabularWorkerOptions, mapping: TableM
     if is_known and options.tables == "one" and options.table != "dense" and is_hashed(config.environment):
         return Way("hashed", None, "")
     if twin is None:
-        return Way("played", None, "it has no compiled twin")
+        return _own_way(config, options, algorithm) if compile_own else Way("played", None, "it has no compiled twin")
     if options.table == "hashed":
         return Way("played", twin, "its compiled twin has no hashed table")
     if not is_known:
@@ -57,11 +62,28 @@ def choose_way(config: RunConfig, options: TabularWorkerOptions, mapping: TableM
     return Way("played", twin, "the compiled loop has one table")
 
 
+def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -> Way:
+    """On arrays compiled from the env where that is possible and asked for."""
+    if not options.compile_env:
+        return Way("played", None, "compile_env is off")
+    if options.table == "hashed" or options.bins is not None or options.tables != "one":
+        return Way("played", None, "it has no compiled twin")
+    if algorithm not in COMPILED or options.exploration != "epsilon_greedy":
+        return Way("played", None, f"the compiled loop does not know {algorithm} with {options.exploration}")
+    from mosaic.envs.compiled.own_model import own_model
+
+    model = own_model(config.environment.model_dump_json())
+    if isinstance(model, str):
+        return Way("played", None, f"it cannot be compiled to arrays: {model}")
+    return Way("compiled", model.mdp, model.how)
+
+
 def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> None:
     """Raises what training would raise at its beginning."""
     check_mpi_mode(config, options.mpi_mode)
     mapping = read_table_mapping(config, options, spec)
-    way = choose_way(config, options, None if is_default(config) else mapping)
+    spread = config.resources.runtime not in (None, "single")  # a run on one thread steps its env when it begins
+    way = choose_way(config, options, None if is_default(config) else mapping, compile_own=spread)
     if options.opponent != "self" and not isinstance(way.twin, Game):
         raise InputError(
             f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}, which needs the "

@@ -37,6 +37,11 @@ def find_twin(config: EnvironmentConfig) -> Twin | None:
     return twin
 
 
+def has_twin(env_id: EnvID) -> bool:
+    """Whether a twin of the env is known, for some of its options at least."""
+    return _name(env_id) in _TWINS
+
+
 def encode_observation(env_id: EnvID, space: Space[Any]) -> Encoder:
     """A function from what the reference env shows an agent to the state of the twin.
 
