@@ -255,6 +255,18 @@ class Ring(gymnasium.Env):
         self.place = (self.place + int(self.np_random.integers(3)) + action) % 5
         return self.place, float(self.place == 0), False, False, {}
 
+class Corridor(gymnasium.Env):
+    observation_space, action_space = Discrete(6), Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, action):
+        self.place = min(max(self.place + (1 if action else -1), 0), 5)
+        return self.place, float(self.place == 5), self.place == 5, False, {}
+
 class PaysNan(FirstBit):
     odd_reward = float("nan")
 
@@ -283,6 +295,36 @@ def test_an_env_that_never_ends_stops_when_asked_and_reports_meanwhile(tmp_path,
     assert [event["env_steps"] for event in reports] == [1000, 2000, 3000, 4321]
     assert all(event["custom_metrics"]["td_error"] > 0.0 for event in reports)
     assert run.checkpoints()[-1].env_steps == 4321
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({}, "every action was tried in each of 5 states"),
+        ({"resources": {"runtime": "parallel", "num_workers": 2}}, "every action was tried in each of 5 states"),
+        ({"params": {"compile_env": False}}, "itself, step by step: compile_env is off"),
+    ],
+    ids=["single", "parallel", "off"],
+)
+def test_an_own_env_is_compiled_where_that_is_proven_and_the_log_says_which_way(tmp_path, own_envs, settings, text):
+    params = settings.pop("params", {})
+    run = finished(
+        tmp_path,
+        run_config("tabular", params, environment={"env_id": f"{own_envs}Corridor"},
+                   training={"total_timesteps": 20_000}, **settings),
+    )  # fmt: skip
+    assert text in run.log()
+    examined = [event for event in run.events() if event["kind"] == "evaluation"]
+    assert examined[-1]["episode_reward_mean"] == 1.0
+    assert examined[-1]["episode_len_mean"] == 5.0
+    assert run.checkpoints()[-1].env_steps == 20_000
+
+
+def test_an_own_env_that_cannot_be_compiled_is_refused_on_several_threads_with_the_reason(tmp_path, own_envs):
+    config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 100},
+                        resources={"runtime": "parallel", "num_workers": 2})  # fmt: skip
+    with pytest.raises(InputError, match="it is stochastic and has no transition table `P`"):
+        Trainer(tmp_path).submit(config)
 
 
 def test_a_run_against_random_ends_with_a_report_that_has_a_reward(tmp_path):

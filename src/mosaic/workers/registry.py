@@ -76,18 +76,50 @@ def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:
     return spec is not None and spec.facts.turn_based and spec.facts.competitive and leaves_self_play(config, spec)
 
 
-def _pick_worker(config: RunConfig) -> str:
-    """Small spaces that are compiled already belong to a table, everything else to a network."""
-    from mosaic.envs.compiled.twins import find_twin
+MOST_STATES_FOR_A_TABLE = 10_000  # of an env that no twin is known of: a table of them is learned in seconds
 
+
+def _pick_worker(config: RunConfig) -> str:
+    """Envs with few states belong to a table, everything else to a network."""
     offered = plugins("mosaic.workers")
-    if "tabular" in offered and find_twin(config.environment) is not None:
+    if "tabular" in offered and _asks_for_nothing_else(config, "tabular") and _has_few_states(config):
         return "tabular"
     if "native" in offered:
         return "native"
     raise InputError(
         f"No worker offers itself for {config.environment.id}. Say which one trains: --worker {' | '.join(offered)}."
     )
+
+
+def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
+    """Whether the worker knows the algorithm and the options that the configuration names, if it names any."""
+    worker, training = load_worker(name), config.training
+    algorithm = training.algorithm or worker.info.algorithms[0]
+    if training.init is not None or algorithm not in worker.info.algorithms:
+        return False
+    known = worker.options(algorithm).model_fields
+    return all(option in known for option in training.params)
+
+
+def _has_few_states(config: RunConfig) -> bool:
+    """A compiled twin, or one agent whose observations and actions are few."""
+    from mosaic.envs.catalog import make_env
+    from mosaic.envs.codes import space_code
+    from mosaic.envs.compiled.twins import find_twin
+
+    if find_twin(config.environment) is not None:
+        return True
+    env = make_env(config.environment)
+    try:
+        if len(env.possible_agents) != 1:
+            return False
+        (agent,) = env.possible_agents
+        states, actions = space_code(env.observation_spaces[agent]), space_code(env.action_spaces[agent])
+    except InputError:  # a space whose members have no numbers
+        return False
+    finally:
+        env.close()
+    return states.size <= MOST_STATES_FOR_A_TABLE and states.size * actions.size <= 10 * MOST_STATES_FOR_A_TABLE
 
 
 def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:

@@ -54,8 +54,8 @@ def resolved_document(
 
 
 _REASONS = {
-    "tabular": "the env has few states, and its rules are compiled into a table",
-    "native": "a network learns where a table would be too large",
+    "tabular": "the env has few states, and a table learns them fastest",
+    "native": "the env has too many states for a table, or what you ask for needs a network",
 }
 
 
