@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from run_cases import assert_no_gap, first_event, toy
 
+from mosaic.core.errors import TrustError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.archive import archive_run
-from mosaic.store.errors import TrustError
 from mosaic.store.home import Store
 from mosaic.store.importing import import_run
 from mosaic.store.state import State

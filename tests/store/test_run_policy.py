@@ -6,14 +6,13 @@ import shutil
 import pytest
 from store_cases import config, write
 
-from mosaic.core.errors import InputError, UnknownNameError
+from mosaic.core.errors import InputError, TrustError, UnknownNameError
 from mosaic.core.reference import parse_options
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Explains, Explanation, PolicyRequest, Remembers
 from mosaic.store.archive import archive_run
 from mosaic.store.checkpoints import PolicyEntry, find_checkpoint, list_checkpoints
-from mosaic.store.errors import TrustError
 from mosaic.store.home import Store
 from mosaic.store.importing import import_run
 from mosaic.store.run_policy import kind, parse_run_reference

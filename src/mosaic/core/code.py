@@ -1,19 +1,39 @@
-"""How `python:module:name` becomes an object of the user's own code."""
+"""Loading of user code named as `python:module:name`, and where that is refused."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from mosaic.core.errors import InputError, unknown
+from mosaic.core.errors import InputError, TrustError, unknown
 
 PREFIX = "python:"
+REFUSED = "MOSAIC_CODE_REFUSED"  # environment variable: why this process and those it starts load no code
+_refused: ContextVar[str] = ContextVar("code_refused", default="")
+
+
+@contextmanager
+def code_refused(why: str) -> Iterator[None]:
+    """Refuse to load code within the block: what names it there was written by a stranger."""
+    token = _refused.set(why)
+    try:
+        yield
+    finally:
+        _refused.reset(token)
 
 
 def load_code(reference: str) -> Any:
     """The object that `python:module:name` names. Modules are looked for in the working folder too."""
+    why = _refused.get() or os.environ.get(REFUSED)
+    if why:
+        raise TrustError(f"'{reference}' is not loaded: {why}")
+    if not reference.startswith(PREFIX):
+        raise InputError(f"'{reference}' is not {PREFIX}MODULE:NAME. Type: {PREFIX}{reference}")
     module_name, _, attribute = reference.removeprefix(PREFIX).partition(":")
     if not module_name or not attribute:
         raise InputError(f"'{reference}' is not python:MODULE:NAME, for example python:my_policies:greedy.")

@@ -31,6 +31,10 @@ class FormatError(InputError):
     """A file or document that is not what it should be."""
 
 
+class TrustError(InputError):
+    """Something made by a stranger may run code, and the user has not said that it may."""
+
+
 def nearest(asked: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
     by_fold = {name.casefold(): name for name in known}

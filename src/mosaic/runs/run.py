@@ -19,6 +19,7 @@ from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock, held
 from mosaic.store.state import ENDED, LIVE, RunState, State, read_state
 from mosaic.store.summary import RunSummary, summarise
+from mosaic.store.trust import require_trust_to_go_on, require_trust_to_run, trust_given
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -78,6 +79,7 @@ class Run:
         record = self.record()
         if record.state is not State.QUEUED:
             raise InputError(f"The run {self.id} is {record.state}, not queued. {_advice(self.id, record.state)}")
+        require_trust_to_run(self.folder, trust_given())
         start_attempt(self.folder, 1)
 
     def stop(self, patience_s: float | None = None, reason: str = "asked to stop", *, wait: bool = True) -> None:
@@ -117,11 +119,19 @@ class Run:
         if wait:
             self._await(lambda record: record.state is State.PAUSED, "pause", timeout_s)
 
-    def resume(self, timeout_s: float = _ANSWER_WITHIN_S, *, resources: Mapping[str, Any] | None = None) -> None:
+    def resume(
+        self,
+        timeout_s: float = _ANSWER_WITHIN_S,
+        *,
+        resources: Mapping[str, Any] | None = None,
+        trust: bool | None = None,
+    ) -> None:
         """Goes on after a pause; after an end, with a new attempt from the last good checkpoint.
 
         `resources`: settings of that section, such as {"num_workers": 4}, that the new attempt and those after it use.
+        `trust`: whether a run that was imported may run the code that it names; None: only if MOSAIC_TRUST=1 is set.
         """
+        trust = trust_given() if trust is None else trust
         record = self.record()
         match record.state:
             case state if resources and state in LIVE:
@@ -133,11 +143,11 @@ class Run:
                 self._order("resume")
                 self._await(lambda record: record.state is State.RUNNING, "resume", timeout_s)
             case State.STOPPED | State.FAILED | State.LOST:
-                self._check_resumable()
+                self._check_resumable(trust)
                 wait_until(self.folder, self._is_let_go, timeout_s)
                 if resources:
                     self._change_resources(record, resources)
-                start_attempt(self.folder, len(record.attempts) + 1)
+                start_attempt(self.folder, len(record.attempts) + 1, trust=trust)
             case state:
                 raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
 
@@ -281,11 +291,11 @@ class Run:
 
         change_resources(self.folder, record, changes)
 
-    def _check_resumable(self) -> None:
+    def _check_resumable(self, trust: bool) -> None:
         from mosaic.store.checkpoints import find_checkpoint
-        from mosaic.store.trust import require_trust_to_go_on
         from mosaic.workers.registry import load_worker
 
+        require_trust_to_run(self.folder, trust)
         name = self.config.training.worker
         if name is None:
             return
@@ -298,7 +308,7 @@ class Run:
         if getattr(worker, "resumes_from_pickles", False):  # else it would start, only to fail
             saved = find_checkpoint(self.folder, missing_ok=True)
             if saved is not None:
-                require_trust_to_go_on(saved)
+                require_trust_to_go_on(saved, trust)
 
 
 def _last_seq(folder: RunFolder) -> int:

@@ -10,6 +10,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.processes import MARK
 from mosaic.runs.supervisor import HELD
 from mosaic.store.layout import RunFolder
+from mosaic.store.trust import VARIABLE
 
 
 class RunAliveError(InputError):
@@ -20,10 +21,12 @@ class StartError(MosaicError):
     """The supervisor could not start the run."""
 
 
-def start_attempt(folder: RunFolder, attempt: int) -> None:
+def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
     """Returns when the worker's process exists and commands are heard. Of several who ask at once, one succeeds."""
     argv = [sys.executable, "-P", "-m", "mosaic.runs.supervisor", str(folder.path), str(attempt)]
     environment = {name: value for name, value in os.environ.items() if name != MARK}
+    if trust:
+        environment[VARIABLE] = "1"
     supervisor = subprocess.run(
         argv,
         env=environment,

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mosaic.config.documents import read_document
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.groups import group_members
@@ -14,6 +15,7 @@ from mosaic.runs.mentioned import check_mentioned_runs
 from mosaic.runs.run import Run
 from mosaic.store.home import Store
 from mosaic.store.summary import RunSummary
+from mosaic.store.trust import require_trust_in_file
 from mosaic.workers.registry import resolve
 
 Asked: TypeAlias = RunConfig | Mapping[str, Any] | str | PathLike[str]
@@ -60,6 +62,7 @@ def read_config(asked: Asked) -> RunConfig:
         case RunConfig():
             return asked
         case str() | PathLike():
+            require_trust_in_file(Path(asked), read_document(asked))
             return load_run_config(asked)
         case _:
             return parse_run_config(asked)

@@ -20,6 +20,7 @@ from mosaic.server.dispatch import Dispatcher
 from mosaic.server.examinations import Examinations
 from mosaic.server.guard import Guard
 from mosaic.server.matches import Matches
+from mosaic.server.programs import ProgramRule
 from mosaic.server.routes import catalog, events, examinations, frames, metrics, runs
 from mosaic.server.routes import matches as match_routes
 from mosaic.server.secret import ensure_token
@@ -36,10 +37,11 @@ def create_app(
     store = trainer.store
     token = ensure_token(store.home)
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
-    examined = Examinations(store.home, allow_programs=settings.allow_programs)
-    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined)
+    programs = ProgramRule(store.home, settings.allow_programs)
+    examined = Examinations(store.home, programs)
+    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
 
-    matches = Matches(store.home, allow_programs=settings.allow_programs)
+    matches = Matches(store.home, programs=programs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server.dispatch import Dispatcher
 from mosaic.server.examinations import Examinations
+from mosaic.server.programs import ProgramRule
 from mosaic.server.settings import ServerSettings
 from mosaic.server.submissions import Submissions
 from mosaic.store.home import Store
@@ -38,6 +39,7 @@ class Desk:
     dispatcher: Dispatcher
     doctor: Callable[[], Iterable[Finding]]
     examinations: Examinations
+    programs: ProgramRule
 
     def folder(self, ref: str) -> RunFolder:
         """References are looked up among the runs that exist, never joined to a path."""

@@ -14,7 +14,7 @@ from mosaic.server.examination import RESULT, Examination, ExaminationRow
 from mosaic.server.examination_request import Kind, Request, check_request
 from mosaic.server.examiner import EPISODES
 from mosaic.server.matches import TooManyError
-from mosaic.server.programs import ForbiddenProgramsError, forbidden_in_match
+from mosaic.server.programs import ProgramRule
 
 MOST_AT_ONCE, MOST_KEPT = 4, 30
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
@@ -24,18 +24,15 @@ _PATIENCE_S = 5.0
 class Examinations:
     """Those under way are in memory, those that ended lie in `examinations` of the store."""
 
-    def __init__(self, home: Path, *, allow_programs: bool = False) -> None:
-        self._home, self._allow_programs = home, allow_programs
+    def __init__(self, home: Path, programs: ProgramRule | None = None) -> None:
+        self._home, self._programs = home, programs or ProgramRule(home)
         self._folder = home / "examinations"
         self._lock = threading.Lock()
         self._running: dict[str, Examination] = {}
 
     def begin(self, kind: Kind, request: Request) -> ExaminationRow:
         """Raises if the request names what must not be named, or cannot be meant."""
-        if not self._allow_programs:
-            forms = forbidden_in_match(request.environment, request.references, self._home)
-            if forms:
-                raise ForbiddenProgramsError(forms)
+        self._programs.check_match(request.environment, request.references)
         check_request(request)
         with self._lock:
             if len(self._running) >= MOST_AT_ONCE:

@@ -17,7 +17,7 @@ from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.record import load_episode, save_episode
 from mosaic.server.match import IDLE_S, Match
 from mosaic.server.match_request import MatchRequest
-from mosaic.server.programs import ForbiddenProgramsError, forbidden_in_match, forbidden_policies
+from mosaic.server.programs import ProgramRule
 from mosaic.server.replays import Replay
 from mosaic.store.errors import StorageError
 from mosaic.store.shows import begin_show, end_show, sweep_shows
@@ -33,8 +33,8 @@ class TooManyError(MosaicError):
 
 
 class Matches:
-    def __init__(self, home: Path, *, allow_programs: bool = False, idle_s: float = IDLE_S) -> None:
-        self._home, self._allow_programs, self._idle_s = home, allow_programs, idle_s
+    def __init__(self, home: Path, *, programs: ProgramRule | None = None, idle_s: float = IDLE_S) -> None:
+        self._home, self._programs, self._idle_s = home, programs or ProgramRule(home), idle_s
         self._lock = threading.Lock()
         self._matches: dict[str, Match] = {}
         self._replays: dict[str, Replay] = {}
@@ -42,7 +42,7 @@ class Matches:
 
     def open(self, request: MatchRequest) -> Match:
         """Begins to play; raises if the env or a policy cannot be made or must not be named."""
-        self._check(request)
+        self._programs.check_match(request.environment, request.agents)
         with self._lock:
             if len(self._matches) >= MOST_MATCHES:
                 raise TooManyError(f"{MOST_MATCHES} matches are being played; end one first.")
@@ -66,8 +66,7 @@ class Matches:
 
     def check_policy(self, policy: PolicyID) -> None:
         """Whether a policy may take a seat by a message from outside."""
-        if not self._allow_programs:
-            self._refuse(forbidden_policies({"policy": policy}, self._home))
+        self._programs.check_policy(policy)
 
     def keep(self, name: str, episode: Episode) -> str:
         """Stores it; answers its name in `episodes`."""
@@ -92,8 +91,7 @@ class Matches:
     def replay(self, episode: Episode) -> Replay:
         """Begins to draw a recorded episode."""
         environment = EnvironmentConfig.model_validate(episode.environment)
-        if not self._allow_programs:
-            self._refuse(forbidden_in_match(environment, {}, self._home))
+        self._programs.check_match(environment, {})
         with self._lock:
             while len(self._replays) >= MOST_REPLAYS:
                 self._replays.pop(next(iter(self._replays))).end()
@@ -142,11 +140,3 @@ class Matches:
         with self._lock:
             self._matches.pop(match_id, None)
         end_show(self._home, match_id)
-
-    def _check(self, request: MatchRequest) -> None:
-        if not self._allow_programs:
-            self._refuse(forbidden_in_match(request.environment, request.agents, self._home))
-
-    def _refuse(self, forms: list[str]) -> None:
-        if forms:
-            raise ForbiddenProgramsError(forms)

@@ -1,21 +1,15 @@
-"""Which parts of a run's configuration name code or a program: over HTTP they need the owner's word."""
+"""Code and programs named over HTTP: only the server's owner may allow them."""
 
 from __future__ import annotations
 
-import os.path
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.programs import named_programs, programs_of_environment, programs_of_policies
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
-from mosaic.core.reference import split_reference
-
-_PATHS = ("checkpoint", "onnx")  # a path follows the colon; inside the store only its own runs write
-_CODE = re.compile(r"python:[^:\s]+:\S+")  # where free text may stand, only the whole form counts
-_GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, `module:EnvId` included
 
 
 class ForbiddenProgramsError(MosaicError):
@@ -29,105 +23,24 @@ class ForbiddenProgramsError(MosaicError):
         )
 
 
-def forbidden_forms(config: RunConfig, home: Path | None = None) -> list[str]:
-    """«environment: python:maze:make», one text for each place. `home` is the store that paths may lie in."""
-    return [f"{place}: {form}" for place, form in _forms(config, home)]
+@dataclass(frozen=True, slots=True)
+class ProgramRule:
+    """Raises ForbiddenProgramsError for what a request must not name. `home` is the store that paths may lie in."""
 
+    home: Path
+    allowed: bool = False
 
-def forbidden_in_match(
-    environment: EnvironmentConfig, policies: Mapping[str, str], home: Path | None = None
-) -> list[str]:
-    """The same for a match: an environment and a policy for each agent."""
-    return [f"{place}: {form}" for place, form in _environment(environment)] + forbidden_policies(policies, home)
+    def check_run(self, config: RunConfig, known: RunConfig | None = None) -> None:
+        """`known`: the configuration of a run of this store; what it names already is not the request's wish."""
+        before = [] if known is None else named_programs(known, self.home)
+        self._refuse([form for form in named_programs(config, self.home) if form not in before])
 
+    def check_match(self, environment: EnvironmentConfig, policies: Mapping[str, str]) -> None:
+        self._refuse([*programs_of_environment(environment), *programs_of_policies(policies, self.home)])
 
-def forbidden_policies(policies: Mapping[str, str], home: Path | None = None) -> list[str]:
-    return [f"agents.{agent}: {policy}" for agent, policy in policies.items() if _names_program(policy, home)]
+    def check_policy(self, policy: str) -> None:
+        self._refuse(programs_of_policies({"policy": policy}, self.home))
 
-
-def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:
-    yield from _environment(config.environment)
-    for place, reference in _references(config):
-        if _names_program(reference, home):
-            yield place, reference
-    if config.training.worker == "script":
-        yield "training.worker", "script"
-    for place, text in _texts(config.training.params, "training.params"):
-        if _is_written_reference(text) and _names_program(text, home):
-            yield place, text
-    # Whoever owns a Ray cluster decides what is unpickled by those that join it.
-    if config.resources.ray_address not in (None, "auto", "local"):
-        yield "resources.ray_address", str(config.resources.ray_address)
-
-
-def _environment(environment: EnvironmentConfig) -> Iterator[tuple[str, str]]:
-    family, name = environment.family, environment.env_id
-    if family == "python" or (family == "godot" and name != "debug") or ":" in name:
-        yield "environment", environment.id
-    for index, wrapper in enumerate(environment.wrappers):
-        if split_reference(wrapper)[0] == "python":
-            yield f"environment.wrappers.{index}", wrapper
-    borrowed = bool(_GYM_COMPATIBILITY.match(name))
-    for place, text in _texts(environment.options, "environment.options"):
-        if _CODE.match(text) or (borrowed and ":" in text):
-            yield place, text
-
-
-def _references(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Every setting that names a policy, a function or a sink."""
-    if isinstance(config.agents, str):
-        yield "agents", config.agents
-    else:
-        yield from ((f"agents.{pattern}", policy) for pattern, policy in config.agents.items())
-    match config.policies_to_train:
-        case None:
-            pass
-        case str() as function:
-            yield "policies_to_train", function
-        case names:
-            yield from ((f"policies_to_train.{index}", name) for index, name in enumerate(names))
-    if config.training.init is not None:
-        yield "training.init", config.training.init
-    for index, policy in enumerate(config.evaluation.opponents):
-        yield f"evaluation.opponents.{index}", policy
-    for index, sink in enumerate(config.telemetry.mirrors):
-        yield f"telemetry.mirrors.{index}", sink
-
-
-def _names_program(reference: str, home: Path | None) -> bool:
-    name, rest = split_reference(reference)
-    if name in _PATHS:
-        return not _is_inside(rest.partition(",")[0], home)
-    return name in ("python", "uci", "godot", "http", "https") or reference.startswith("godot/")
-
-
-def _is_inside(path: str, home: Path | None) -> bool:
-    """By its text alone: a relative path depends on where the worker happens to run, so it counts as outside."""
-    if home is None or not os.path.isabs(path):
-        return False
-    return Path(os.path.normpath(path)).is_relative_to(os.path.normpath(home / "runs"))
-
-
-def _is_written_reference(text: str) -> bool:
-    """Among a worker's own options a text is a reference only if it has the whole form of one."""
-    name, rest = split_reference(text)
-    return bool(_CODE.match(text)) or (bool(rest) and name in (*_PATHS, "uci")) or text.startswith(_ADDRESSES)
-
-
-_ADDRESSES = ("http://", "https://", "godot/")
-
-
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Every text in nested options, names included."""
-    match value:
-        case str():
-            yield place, value
-        case dict():
-            for key, item in value.items():
-                yield from _texts(key, place)
-                yield from _texts(item, f"{place}.{key}")
-        case list() | tuple():
-            for index, item in enumerate(value):
-                yield from _texts(item, f"{place}.{index}")
-        case _:
-            pass
+    def _refuse(self, forms: list[str]) -> None:
+        if forms and not self.allowed:
+            raise ForbiddenProgramsError(forms)

@@ -23,6 +23,7 @@ from mosaic.server.queue import Limits
 from mosaic.server.secret import read_token, token_file
 from mosaic.server.settings import ServerSettings
 from mosaic.store.home import Store
+from mosaic.store.trust import VARIABLE as TRUST
 
 _PATIENCE_S = 3  # for requests under way when the server ends
 
@@ -73,6 +74,8 @@ def serve(
         limits=limits or machine_limits(),
         retries=retries,
     )
+    if not allow_programs:
+        os.environ.pop(TRUST, None)  # nor does it run the code of foreign runs
     os.environ["MOSAIC_HOME"] = str(store.home)  # `run:` policies of matches are found in the same store
     listener = _listen(host, port)
     with listener:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mosaic.core.errors import FormatError, InputError, MosaicError
+from mosaic.core.errors import FormatError, MosaicError
 
 
 class StorageError(MosaicError):
@@ -11,10 +11,6 @@ class StorageError(MosaicError):
 
 class DamagedError(FormatError):
     """A file or folder of the store is not what was written."""
-
-
-class TrustError(InputError):
-    """A checkpoint may run code when it is loaded, and this store did not write it."""
 
 
 def reason(error: OSError) -> str:

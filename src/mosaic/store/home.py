@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.store.index import Index
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_ids import new_run_id
-from mosaic.store.seal import RUNS
+from mosaic.store.seal import RUNS, run_digest, seal
 from mosaic.store.staging import TakenError, staged
 from mosaic.store.state import RunState, State, write_state
 
@@ -62,6 +62,7 @@ class Store:
                     updated=now,
                     group=group,
                     working_folder=os.getcwd(),
+                    seal=seal(made.folder, run_digest(run_id)),
                 )
                 write_state(made.folder, state)
                 try:

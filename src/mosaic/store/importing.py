@@ -20,7 +20,7 @@ from mosaic.store.unpack import Limits, unpack
 def import_run(store: Store, archive: Path, *, limits: Limits | None = None, now: float | None = None) -> RunFolder:
     """A run of an archive, under its id, or with `-2`, `-3` … behind it where that is taken.
 
-    It is marked as imported: its checkpoints are not loaded in ways that may run code without the user's trust.
+    It is marked as imported: code that it or its checkpoints name is not loaded without the user's trust.
     """
     now = time.time() if now is None else now
     store.index.prepare()
@@ -59,11 +59,16 @@ def _published(made: Staged, run_id: str, state: RunState) -> RunFolder:
 
 
 def _harmless(state: RunState, now: float) -> RunState:
-    """Not queued, or the queue would start it; no process ids, or a recovery would end strangers with these ids."""
+    """Make the state of a foreign run safe to keep.
+
+    Not queued, or the queue would start it; no process ids, or a recovery would end unrelated processes with these
+    ids; no working folder, or modules would be loaded from a place that the archive chose; no seal.
+    """
     ended = {State.QUEUED: State.STOPPED, **dict.fromkeys(LIVE, State.LOST)}
     attempts = tuple(_without_processes(attempt) for attempt in state.attempts)
     return state.model_copy(
-        update={"state": ended.get(state.state, state.state), "attempts": attempts, "updated": now}
+        update={"state": ended.get(state.state, state.state), "attempts": attempts, "updated": now,
+                "working_folder": "", "seal": ""}
     )  # fmt: skip
 
 

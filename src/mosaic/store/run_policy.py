@@ -18,7 +18,7 @@ from mosaic.policies.mapping import MappingError, PolicyMapping
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.home import Store
 from mosaic.store.policy_group import PolicyGroup
-from mosaic.store.trust import require_trust, trust_given
+from mosaic.store.trust import loading, require_trust, trust_given
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
     # that playing unpickles nothing is what counts.
     if getattr(worker, "loads_pickles", True):
         require_trust(checkpoint, trust)
-    return cast(PolicyController, worker.controller(checkpoint, policy, request))
+    with loading(checkpoint, trust):
+        return cast(PolicyController, worker.controller(checkpoint, policy, request))
 
 
 def _make(options: RunPolicyOptions, request: PolicyRequest) -> PolicyController:

@@ -1,4 +1,4 @@
-"""Which checkpoints this store's own runs wrote: a keyed hash that nobody without the store's key can make."""
+"""Keyed hashes that mark the runs and checkpoints that this store itself has made."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def seal(folder: RunFolder, digest: str) -> str:
     if not path.exists():
         write_once(path, secrets.token_bytes(32))
     return _mark(path, digest)
+
+
+def run_digest(run_id: str) -> str:
+    """What is sealed when a run is created."""
+    return f"run {run_id}"
 
 
 def is_sealed(home: Path, digest: str, mark: str) -> bool:

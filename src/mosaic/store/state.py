@@ -64,6 +64,7 @@ class RunState(_Record):
     group: str = ""  # runs that differ in their seed only share it
     working_folder: str = ""  # where the run was asked for: `python:` modules and relative paths are looked up there
     attempts: tuple[Attempt, ...] = ()
+    seal: str = ""  # of the store that created the run; see mosaic.store.trust
 
     @property
     def started(self) -> float | None:

@@ -1,14 +1,31 @@
-"""Whether a checkpoint may be loaded in a way that can run code."""
+"""Trust in runs: whether code that a run or a checkpoint names, or packs into pickles, may be loaded.
+
+A run is ours if this store created it. Every other run, imported or copied into the store by hand, is foreign: a
+stranger may have written every byte of it, and none of the code it names runs before the user has typed `--trust`.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.loading import parse_run_config
+from mosaic.config.programs import named_programs, programs_of_environment
+from mosaic.core.code import REFUSED, code_refused
+from mosaic.core.errors import TrustError
 from mosaic.store.checkpoint_record import Checkpoint
-from mosaic.store.errors import TrustError
+from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
+from mosaic.store.seal import RUNS, is_sealed, run_digest
+from mosaic.store.state import read_written_state
 
 VARIABLE = "MOSAIC_TRUST"  # how `--trust` reaches the processes that load policies
+_ADVICE = f"add --trust (or set {VARIABLE}=1)"
 
 
 def trust_given() -> bool:
@@ -16,18 +33,100 @@ def trust_given() -> bool:
     return os.environ.get(VARIABLE) == "1"
 
 
-def require_trust_to_go_on(checkpoint: Checkpoint) -> None:
-    """Of a worker that unpickles to go on: by itself before it does, and by whoever is about to start it."""
-    require_trust(checkpoint, trust_given(), f"type: mosaic runs resume {checkpoint.run.run_id} --trust")
+def foreign(folder: RunFolder) -> str:
+    """Why a run is not ours; empty for a run that this store created."""
+    if folder.is_imported():
+        return "it was imported"
+    if folder.path.parent.name != RUNS or is_sealed(
+        folder.home, run_digest(folder.run_id), read_written_state(folder).seal
+    ):
+        return ""
+    # Runs created before runs were sealed are known by their checkpoints.
+    if any(is_sealed(folder.home, each.digest, each.mark) for each in list_checkpoints(folder)):
+        return ""
+    return "this store did not create it"
 
 
-def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = f"add --trust (or set {VARIABLE}=1)") -> None:
+def require_trust_to_run(folder: RunFolder, trust: bool) -> None:
+    """Raise TrustError before the code that a foreign run's configuration names is run."""
+    if trust or not (why := foreign(folder)):
+        return
+    forms = named_programs(folder.read_config(), folder.home)
+    if forms:
+        raise TrustError(
+            f"The run {folder.run_id} names code or programs to run ({'; '.join(forms)}), and {why}. "
+            f"If you trust its origin, type: mosaic runs resume {folder.run_id} --trust"
+        )
+
+
+def confine(folder: RunFolder) -> None:
+    """In a worker's process, before it starts: let a foreign run load no code unless the user trusts it.
+
+    It leaves the folder that the run named, or that a stranger filled: Ray puts the working folder on `sys.path`.
+    """
+    if trust_given() or not (why := foreign(folder)):
+        return
+    require_trust_to_run(folder, trust=False)
+    os.environ[REFUSED] = (
+        f"the run {folder.run_id} asks for it, and {why}. If you trust its origin, "
+        f"type: mosaic runs resume {folder.run_id} --trust"
+    )
+    os.chdir(folder.home)
+
+
+def require_trust_to_go_on(checkpoint: Checkpoint, trust: bool | None = None) -> None:
+    """Of a worker that unpickles to resume: called by itself before it does, and before it is started."""
+    trust = trust_given() if trust is None else trust
+    require_trust(checkpoint, trust, f"type: mosaic runs resume {checkpoint.run.run_id} --trust")
+
+
+def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) -> None:
     """To be called before anything is unpickled: a pickle runs whatever code its writer put in."""
     if trust or checkpoint.trusted(Store(checkpoint.run.home)):
         return
     run = checkpoint.run
-    why = "it was imported" if run.is_imported() else "no run of this store wrote it as it is now"
     raise TrustError(
         f"The checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps holds pickles, which run code when "
-        f"they are loaded, and {why}. If you trust whoever made it, {advice}."
+        f"they are loaded, and {_why(run)}. If you trust whoever made it, {advice}."
     )
+
+
+@contextmanager
+def loading(checkpoint: Checkpoint, trust: bool) -> Iterator[None]:
+    """Let files of a checkpoint name code only if this store wrote them or the user trusts them."""
+    if trust or checkpoint.trusted(Store(checkpoint.run.home)):
+        yield
+        return
+    run = checkpoint.run
+    with code_refused(
+        f"the checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps names it, and {_why(run)}. "
+        f"If you trust its origin, {_ADVICE}."
+    ):
+        yield
+
+
+def require_trust_in_file(path: Path, document: Mapping[str, Any]) -> None:
+    """Raise TrustError for a configuration file inside a foreign run that names code."""
+    folder = RunFolder(path.resolve().parent)
+    if trust_given() or not folder.exists() or not (why := foreign(folder)):
+        return
+    forms = named_programs(parse_run_config(document), folder.home)
+    if forms:
+        raise TrustError(
+            f"'{path}' names code or programs to run ({'; '.join(forms)}), and it belongs to the run {folder.run_id}: "
+            f"{why}. If you trust its origin, {_ADVICE}."
+        )
+
+
+def require_trust_to_replay(path: Path, environment: EnvironmentConfig) -> None:
+    """Raise TrustError for an episode file whose environment is code: anyone may have written the file."""
+    forms = [] if trust_given() else programs_of_environment(environment)
+    if forms:
+        raise TrustError(
+            f"To replay '{path}', code that it names must be run ({'; '.join(forms)}). "
+            f"If you recorded it or trust its origin, {_ADVICE}."
+        )
+
+
+def _why(run: RunFolder) -> str:
+    return "it was imported" if run.is_imported() else "no run of this store wrote it as it is now"

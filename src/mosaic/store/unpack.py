@@ -48,6 +48,7 @@ def unpack(archive: Path, target: Path, limits: Limits) -> str:
                 if first != top:
                     raise FormatError(f"'{archive}' holds more than one run: '{top}' and '{first}'.")
                 _unpack_member(archive, members, member, target, rest)
+            _read_to_end(archive, stream)
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
             raise FormatError(f"'{archive}' is not a .tar.gz file: {error}.") from error
@@ -59,6 +60,15 @@ def unpack(archive: Path, target: Path, limits: Limits) -> str:
     if top is None:
         raise FormatError(f"'{archive}' is empty.")
     return top
+
+
+def _read_to_end(archive: Path, stream: gzip.GzipFile) -> None:
+    """Read the padding and the checksum behind the last file: else an archive cut there would pass as whole."""
+    read = 0
+    while block := stream.read(_CHUNK):
+        read += len(block)
+        if read > _LONGEST_READ:
+            raise FormatError(f"'{archive}' holds {read:,} bytes and more behind its last file.")
 
 
 class _Sober(gzip.GzipFile):

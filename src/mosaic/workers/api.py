@@ -64,7 +64,8 @@ class MakesPolicies(Protocol):
 
     One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
     without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
-    before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does.
+    before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does. `python:` references in an
+    untrusted checkpoint are refused within `controller`, so code must be loaded there and not later.
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

@@ -74,6 +74,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.config.loading import load_run_config
     from mosaic.store.checkpoints import find_checkpoint
     from mosaic.store.layout import RunFolder
+    from mosaic.store.trust import confine
     from mosaic.telemetry.writer import EventWriter
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.inbox import Inbox
@@ -88,6 +89,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
         threading.Thread(target=_listen, args=(control, inbox), daemon=True, name="inbox").start()
     folder = RunFolder(folder_path)
     config = load_run_config(folder.config)
+    confine(folder)
     assert config.training.worker is not None, "a run is stored with its worker"
     worker = load_worker(config.training.worker)
     algorithm = config.training.algorithm or worker.info.algorithms[0]

@@ -11,12 +11,11 @@ import pytest
 from rllib_setups import SMALL
 
 from mosaic.config.loading import parse_run_config
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, TrustError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.store.archive import archive_run
 from mosaic.store.checkpoints import find_checkpoint
-from mosaic.store.errors import TrustError
 from mosaic.store.home import Store
 from mosaic.store.importing import import_run
 from mosaic.telemetry.reader import read_events

@@ -11,6 +11,7 @@ from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import write_checkpoint
+from mosaic.store.trust import require_trust, trust_given
 
 
 def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> Run:
@@ -19,6 +20,7 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
     problem = damage(source)
     if problem:
         raise MosaicError(f"No run can go on from the checkpoint in {checkpoint}: {problem}.")
+    require_trust(source, trust_given())  # the copy will bear this store's seal
     run = trainer.submit(config, start=False, group=group)
     manifest = source.manifest
 

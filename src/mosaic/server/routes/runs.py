@@ -20,11 +20,11 @@ from mosaic.runs.other_resources import with_resources
 from mosaic.server.answers import RunDetails, RunRow
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of
-from mosaic.server.programs import ForbiddenProgramsError, forbidden_forms
 from mosaic.server.queue import demand_of, too_much
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_ids import new_run_id
 from mosaic.store.state import ENDED, State
+from mosaic.store.trust import foreign
 
 _CONFIG_BODY = {
     "requestBody": {
@@ -119,10 +119,10 @@ def routes(desk: Desk) -> APIRouter:
         """Lets a paused run go on, or starts a new attempt of one that ended, on other resources if some are named."""
         run = desk.run(ref)
         config = with_resources(run.config, resources or {})
-        if run.folder.is_imported():  # its configuration came from somewhere, as that of a request does
-            _refuse_programs(desk, config)
+        if foreign(run.folder):  # its configuration came from somewhere, as that of a request does
+            desk.programs.check_run(config)
         if resources:
-            _refuse_programs(desk, config, known=run.config)
+            desk.programs.check_run(config, known=run.config)
             _refuse_too_much(desk, config)
         if run.state in ENDED:
             desk.dispatcher.check_room(run.folder, config)
@@ -164,7 +164,7 @@ def _acceptable(desk: Desk, body: bytes) -> RunConfig:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
     config = parse_run_config(document)
-    _refuse_programs(desk, config)
+    desk.programs.check_run(config)
     _refuse_too_much(desk, config)
     return config
 
@@ -173,16 +173,6 @@ def _refuse_too_much(desk: Desk, config: RunConfig) -> None:
     problem = too_much(demand_of(config, ""), desk.settings.limits)
     if problem is not None:
         raise InputError(f"This run could never start: {problem}. Change 'resources'.")
-
-
-def _refuse_programs(desk: Desk, config: RunConfig, known: RunConfig | None = None) -> None:
-    """`known`: a run of this store; what it names already is no wish of the request."""
-    if desk.settings.allow_programs:
-        return
-    allowed = forbidden_forms(known, desk.store.home) if known is not None else []
-    forms = [form for form in forbidden_forms(config, desk.store.home) if form not in allowed]
-    if forms:
-        raise ForbiddenProgramsError(forms)
 
 
 def _queue(desk: Desk, config: RunConfig, group: str) -> RunFolder:

@@ -41,7 +41,7 @@ TimeLimitOption: TypeAlias = Annotated[
 ]
 
 TrustOption: TypeAlias = Annotated[
-    bool, typer.Option("--trust", help="Load checkpoints that may run code (pickles), whoever wrote them.")
+    bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or packs.")
 ]
 VideoOption: TypeAlias = Annotated[
     Path | None, typer.Option("--video", metavar="FILE", help="Film it: a .mp4 or .gif file.")
@@ -70,11 +70,18 @@ def environment(env: str, settings: list[str]) -> EnvironmentConfig:
     return parse_run_config({"environment": {"env_id": env}}, settings).environment
 
 
-def give_trust(trust: bool) -> None:
+def give_trust(trust: bool, server: str | None = None) -> None:
     """`--trust`, for this process and those it starts."""
     if trust:
         import os
 
+        from mosaic.core.errors import InputError
         from mosaic.store.trust import VARIABLE
+
+        if server is not None:
+            raise InputError(
+                "--trust lets a stranger's run execute code, which is decided on the server's own machine. "
+                "Type it there, without --server."
+            )
 
         os.environ[VARIABLE] = "1"

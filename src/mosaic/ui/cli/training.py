@@ -17,7 +17,13 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
     """The file's settings, then what was typed as options, then `--set`; worker and algorithm filled in."""
     from mosaic.config.documents import read_document
 
-    return resolved_document(asked, read_document(file) if file else {}, settings, quiet=quiet)
+    if file is None:
+        return resolved_document(asked, {}, settings, quiet=quiet)
+    from mosaic.store.trust import require_trust_in_file
+
+    document = read_document(file)
+    require_trust_in_file(file, document)
+    return resolved_document(asked, document, settings, quiet=quiet)
 
 
 def resolved_document(

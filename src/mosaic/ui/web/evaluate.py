@@ -16,7 +16,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.examination import ExaminationRow
 from mosaic.store.layout import RunFolder
 from mosaic.ui.web.asking import ask_or_complain
-from mosaic.ui.web.env_looks import EnvLook, catalog, look_at
+from mosaic.ui.web.env_looks import EnvLook, catalog
 from mosaic.ui.web.evaluate_results import show_result
 from mosaic.ui.web.evaluate_setup import Kind, Setup
 from mosaic.ui.web.icons import icon
@@ -44,7 +44,7 @@ async def page(frame: Frame, examination: str = "", run: str = "", env: str = ""
         details = frame.facts.details(folder.run_id)
         env = EnvironmentConfig.model_validate(details.config["environment"]).id
     chosen = env or _FIRST_ENV
-    look = await threads.io_bound(look_at, chosen)
+    look = await threads.io_bound(frame.facts.look, chosen)
     if look is None:
         return  # the server ends
     request = {} if folder is None else _about(folder, look)

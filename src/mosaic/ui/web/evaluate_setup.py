@@ -11,7 +11,7 @@ from nicegui import run, ui
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
-from mosaic.ui.web.env_looks import EnvLook, catalog, look_at
+from mosaic.ui.web.env_looks import EnvLook, catalog
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.play_offers import policies_for
 from mosaic.ui.web.policy_picker import PolicyPicker
@@ -57,7 +57,7 @@ class Setup:
         """Looks at the env in a thread, then shows the rows."""
         env = self.env
         try:
-            look = await run.io_bound(look_at, env)
+            look = await run.io_bound(self._facts.look, env)
         except MosaicError as error:
             complain(str(error))
             look = None

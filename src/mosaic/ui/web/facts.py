@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -12,7 +12,10 @@ from typing import Any, TypeVar, cast
 import psutil
 from nicegui import run as threads
 
-from mosaic.core.errors import InputError
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.loading import parse_run_config
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.ids import EnvID
 from mosaic.server.answers import CurvePoints, FindingRow, RunDetails
 from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
@@ -20,8 +23,10 @@ from mosaic.server.details import details_of
 from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.telemetry.columns import Curves
+from mosaic.ui.web.env_looks import EnvLook, look_at
 from mosaic.ui.web.last_iteration import last_iteration
 from mosaic.ui.web.series_routes import seed_group
+from mosaic.ui.web.train_check import Checked, check
 
 T = TypeVar("T")
 REWARD = "episode_reward_mean"
@@ -105,6 +110,23 @@ class Facts:
     def forget_rows(self) -> None:
         """An address may name runs that are a moment old."""
         self._forget("rows")
+
+    def look(self, env: EnvID) -> EnvLook:
+        """Create an env that a page's address or a form names, if it may. Raises MosaicError."""
+        self._desk.programs.check_match(EnvironmentConfig(env_id=env), {})
+        return look_at(env)
+
+    def check(self, document: Mapping[str, Any]) -> Checked:
+        """Check a draft; one that names code which a form must not name is not looked at any further."""
+        try:
+            self.require_allowed(document)
+        except MosaicError as error:
+            return Checked(None, str(error))
+        return check(document)
+
+    def require_allowed(self, document: Mapping[str, Any]) -> None:
+        """Raise for a draft that names code or programs on a server that does not allow it."""
+        self._desk.programs.check_run(parse_run_config(document))
 
     def machine(self) -> Machine:
         return self._fresh("machine", _machine)

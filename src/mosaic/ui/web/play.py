@@ -15,7 +15,7 @@ from mosaic.envs.catalog import entries
 from mosaic.ui.web.asking import ask, ask_or_complain
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.play_offers import QUICK, Quick, env_agents, first_seats, policies_for, trained_agents
+from mosaic.ui.web.play_offers import QUICK, Quick, first_seats, policies_for, trained_agents
 from mosaic.ui.web.theme import env_title
 from mosaic.ui.web.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
 
@@ -120,13 +120,13 @@ class _Setup:
         with self._rows:
             raw("Looking at the environment…", "m-note")
         try:
-            agents = await threads.io_bound(env_agents, asked)
-            problem = ""
+            look = await threads.io_bound(self._frame.facts.look, asked)
+            agents, problem = look.agents if look else (), ""
         except MosaicError as error:
             agents, problem = (), str(error)
         if self._rows.is_deleted or asked != self._env:
             return
-        self._agents = agents or ()
+        self._agents = agents
         offers = policies_for(self._env, self._frame.facts.rows())
         trained = trained_agents(self._frame.desk.folder(self._run), self._agents) if self._run else ()
         self._seats = first_seats(self._agents, f"run:{self._run}" if self._run else "", offers, trained)

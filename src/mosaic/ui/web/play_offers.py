@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
-from mosaic.envs.catalog import make_env
 from mosaic.envs.family import split_version
 from mosaic.policies.uci.programs import missing_stockfish
 from mosaic.store.checkpoints import Checkpoint, list_checkpoints
@@ -60,16 +58,6 @@ QUICK = (
     ),
     Quick("Cart Pole", "balance it with the arrow keys", "gym/CartPole-v1", (("*", "human"),)),
 )
-
-
-@cache
-def env_agents(env: EnvID) -> tuple[AgentID, ...]:
-    """Made once to be asked."""
-    made = make_env(env)
-    try:
-        return made.possible_agents
-    finally:
-        made.close()
 
 
 def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:

@@ -17,14 +17,15 @@ from mosaic.config.training import TrainingConfig
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import EnvID, PolicyID
 from mosaic.server.desk import Desk
-from mosaic.ui.web.env_looks import EnvLook, catalog, look_at
+from mosaic.ui.web.env_looks import EnvLook, catalog
 from mosaic.ui.web.env_pictures import add_picture_route
+from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.layout import Frame
 from mosaic.ui.web.play_offers import policies_for
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.train_agents import AgentTable
-from mosaic.ui.web.train_check import Checked, check, workers
+from mosaic.ui.web.train_check import Checked, workers
 from mosaic.ui.web.train_draft import FIRST_ENV, Draft
 from mosaic.ui.web.train_envs import EnvPicker, card_picture
 from mosaic.ui.web.train_summary import Summary
@@ -97,7 +98,7 @@ class _TrainPage:
         """Looks at the env and lets Mosaic pick who trains, both in a thread."""
         env = self._draft.env
         asked = {"environment": {"env_id": env}}
-        found = await run.io_bound(_look_and_pick, env, asked)
+        found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
         if found is None or self._options.is_deleted or env != self._draft.env:
             return
         self._look, picked = found
@@ -190,9 +191,9 @@ class _TrainPage:
         return [*fields, *agents, *([self._json.problem] if self._json and self._json.problem else [])]
 
 
-def _look_and_pick(env: EnvID, asked: Mapping[str, Any]) -> tuple[EnvLook | None, Checked]:
+def _look_and_pick(facts: Facts, env: EnvID, asked: Mapping[str, Any]) -> tuple[EnvLook | None, Checked]:
     try:
-        look = look_at(env)
+        look = facts.look(env)
     except MosaicError as error:
         return None, Checked(None, str(error))
-    return look, check(asked)
+    return look, facts.check(asked)

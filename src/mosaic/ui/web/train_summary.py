@@ -16,7 +16,7 @@ from mosaic.ui.web.env_looks import EnvLook
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.theme import env_title
-from mosaic.ui.web.train_check import Checked, check, group_documents, workers
+from mosaic.ui.web.train_check import Checked, group_documents, workers
 from mosaic.ui.web.train_command import train_command
 from mosaic.ui.web.train_draft import Draft
 from mosaic.ui.web.train_plan import Pace, find_pace, plan_html
@@ -174,6 +174,7 @@ class Summary:
     async def _begin(self) -> None:
         enable(self._start, False)
         try:
+            self._past.require_allowed(self._draft.document())
             found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
         except MosaicError as error:
             complain(str(error))
@@ -194,5 +195,5 @@ class Summary:
 
 
 def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, Pace | None]:
-    checked = check(document)
+    checked = facts.check(document)
     return checked, find_pace(checked.config, facts) if checked.config else None

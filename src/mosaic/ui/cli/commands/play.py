@@ -24,6 +24,7 @@ def play(
 
     The board is printed; a human is asked for a legal move.
     """
+    from mosaic.config.programs import programs_of_environment
     from mosaic.core.episode import outcomes
     from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
@@ -56,4 +57,5 @@ def play(
         if record:
             path = out_file or Path(f"{facts.config.id.replace('/', '-').replace(':', '-')}-{seed}.episode.json")
             save_episode(path, episode)
-            out.print(f"recorded: {path}  (mosaic replay {path})")
+            trusted = " --trust" if programs_of_environment(facts.config) else ""
+            out.print(f"recorded: {path}  (mosaic replay {path}{trusted})")

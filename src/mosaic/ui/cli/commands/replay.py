@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.options import FpsOption, JsonOption, VideoOption
+from mosaic.ui.cli.options import FpsOption, JsonOption, TrustOption, VideoOption
 
 
 def replay(
@@ -17,6 +17,7 @@ def replay(
     ] = False,
     video: VideoOption = None,
     fps: FpsOption = None,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Replay a recorded episode and prove it is the same."""
@@ -28,14 +29,19 @@ def replay(
     from mosaic.envs.catalog import make_env
     from mosaic.runners.record import load_episode
     from mosaic.runners.replay import replay as again
+    from mosaic.store.trust import require_trust_to_replay
     from mosaic.ui.cli.board import draw
     from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.moves import describe_step
+    from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.screen import out, print_json
 
+    give_trust(trust)
     record = load_episode(episode)
+    environment = EnvironmentConfig.model_validate(record.environment)
+    require_trust_to_replay(episode, environment)
     camera = camera_for(video, fps)
-    env = make_env(EnvironmentConfig.model_validate(record.environment))
+    env = make_env(environment)
     shown = not (quiet or json or video)
 
     before: list[Turn] = []

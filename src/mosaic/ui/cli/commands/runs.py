@@ -178,15 +178,9 @@ def resume(
     json: JsonOption = False,
 ) -> None:
     """Go on with a paused, stopped, failed or lost run; with other resources only once it has ended."""
-    from mosaic.core.errors import InputError
     from mosaic.ui.cli.options import give_trust
 
-    if trust and server is not None:
-        raise InputError(
-            "--trust lets a checkpoint run code, which whoever is at a server's machine decides. "
-            f"Type there: mosaic runs resume {run} --trust"
-        )
-    give_trust(trust)
+    give_trust(trust, server)
     typed = {"num_workers": num_workers, "ray_address": ray_address}
     resources = {key: value for key, value in typed.items() if value is not None}
     _act(run, server, json, lambda it: it.resume(resources=resources))
@@ -290,7 +284,7 @@ def import_(
     if json:
         print_json({"run_id": folder.run_id})
     else:
-        out.print(f"{folder.run_id} is imported. Its checkpoints are a stranger's: pickles in them are not loaded.")
+        out.print(f"{folder.run_id} is imported. Code that it names, or packs into pickles, runs only with --trust.")
 
 
 def _act(run: str, server: str | None, json: bool, action: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption
+from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption, TrustOption
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -44,13 +44,16 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved configuration; start nothing.")
     ] = False,
+    trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Train policies; Ctrl-C stops and saves."""
+    from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.training import resolved
 
+    give_trust(trust, server)
     rules = dict(_rule(text) for text in agent)
     asked: dict[str, Any] = {
         "env": env,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, SetOption
+from mosaic.ui.cli.options import JsonOption, SetOption, TrustOption
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
@@ -57,11 +57,14 @@ def tune(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="SEARCH", help="Go on with one: its id, or latest.")
     ] = None,
+    trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
     """Search for good options with Ray Tune; Ctrl-C saves, --resume goes on."""
     from mosaic.core.errors import InputError
+    from mosaic.ui.cli.options import give_trust
 
+    give_trust(trust)
     given = {
         "search": search or None,
         "scheduler": scheduler,
@@ -104,6 +107,7 @@ def _created(
     from mosaic.runs.tuning.plan import make_plan
     from mosaic.runtimes.ray import check_installed
     from mosaic.store.home import Store
+    from mosaic.store.trust import require_trust_in_file
     from mosaic.ui.cli.training import resolved_document
 
     if target is None:
@@ -111,6 +115,8 @@ def _created(
     is_file = target.lower().endswith(_FILES)
     document = read_document(Path(target)) if is_file else {}
     section = document.pop("tune", None)
+    if is_file:
+        require_trust_in_file(Path(target), document)
     config = resolved_document({"env": None if is_file else target, **asked}, document, settings, quiet=json)
     plan = make_plan(config, _settings(section, given), len(os.sched_getaffinity(0)), os.getcwd())
     check_installed()

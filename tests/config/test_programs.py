@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.config.loading import parse_run_config
+from mosaic.config.programs import named_programs
 from mosaic.core.plugins import plugins
-from mosaic.server.programs import ForbiddenProgramsError, forbidden_forms
+from mosaic.server.programs import ForbiddenProgramsError
 
 HOME = Path("/home/me/mosaic")
 CARTPOLE = {"env_id": "gym/CartPole-v1"}
@@ -87,7 +88,7 @@ def config(**parts: Any) -> Any:
 @pytest.mark.parametrize("form", FORMS)
 def test_form_is_found(form: str) -> None:
     expected, parts = FORMS[form]
-    assert forbidden_forms(config(**parts), HOME) == [expected]
+    assert named_programs(config(**parts), HOME) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -106,17 +107,17 @@ def test_form_is_found(form: str) -> None:
     ],
 )
 def test_what_names_no_program_passes(parts: dict[str, Any]) -> None:
-    assert forbidden_forms(config(**parts), HOME) == []
+    assert named_programs(config(**parts), HOME) == []
 
 
 def test_without_a_store_no_path_is_inside() -> None:
-    assert forbidden_forms(config(training={"init": "checkpoint:/home/me/mosaic/runs/one"})) == [
+    assert named_programs(config(training={"init": "checkpoint:/home/me/mosaic/runs/one"})) == [
         "training.init: checkpoint:/home/me/mosaic/runs/one"
     ]
 
 
 def test_every_place_is_named() -> None:
-    found = forbidden_forms(config(training={"worker": "script", "init": "uci:a"}, agents={"*": "python:a:b"}), HOME)
+    found = named_programs(config(training={"worker": "script", "init": "uci:a"}, agents={"*": "python:a:b"}), HOME)
     assert sorted(found) == ["agents.*: python:a:b", "training.init: uci:a", "training.worker: script"]
     text = str(ForbiddenProgramsError(found))
     assert "agents.*: python:a:b; training.init: uci:a; training.worker: script" in text
@@ -151,10 +152,10 @@ def nested(leaf: str) -> st.SearchStrategy[Any]:
 @given(st.sampled_from(REFERENCES).flatmap(lambda leaf: st.tuples(st.just(leaf), nested(leaf))), st.text(max_size=8))
 def test_found_at_any_depth_of_a_workers_options(case: tuple[str, Any], name: str) -> None:
     leaf, value = case
-    found = forbidden_forms(config(training={"params": {name: value}}), HOME)
+    found = named_programs(config(training={"params": {name: value}}), HOME)
     assert any(form.endswith(f": {leaf}") for form in found)
 
 
 @given(st.sampled_from(REFERENCES[:6]), st.dictionaries(st.text("ab*_", min_size=1), st.just("random"), max_size=4))
 def test_found_among_any_agents(leaf: str, others: dict[str, str]) -> None:
-    assert forbidden_forms(config(agents={**others, "z": leaf}), HOME) == [f"agents.z: {leaf}"]
+    assert named_programs(config(agents={**others, "z": leaf}), HOME) == [f"agents.z: {leaf}"]
