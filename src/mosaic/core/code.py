@@ -49,7 +49,7 @@ def load_code(reference: str) -> Any:
             f"'{reference}': there is no module '{error.name}'. "
             f"Looked in {folder} and in the installed packages; a file my.py is named python:my:NAME."
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"'{reference}': importing {module_name} failed: {type(error).__name__}: {error}") from error
     for part in attribute.split("."):
         if not hasattr(value, part):

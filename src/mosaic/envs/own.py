@@ -36,7 +36,7 @@ def make_own(config: EnvironmentConfig) -> Env:
         raw = factory(**options)
     except MosaicError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"{config.id} raised {type(error).__name__}: {error} ({_place(error)}). "
             "It is your own code that makes the env: mend it there."
@@ -44,7 +44,7 @@ def make_own(config: EnvironmentConfig) -> Env:
     return adapt(raw, EnvFacts(config), info_masks=info_masks)
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Where it was raised, as editors open it: the innermost line, whoever's it is."""
     innermost = traceback.extract_tb(error.__traceback__)[-1]
     return f"{innermost.filename}:{innermost.lineno}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.episode import Episode
+from mosaic.core.exits import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult, sum_up
@@ -54,7 +55,8 @@ class Table:
     def play(self, game: Game, camera: FilmCamera | None = None) -> EpisodeResult:
         plan, runner = self._plan, self._seated(game.mapping)
         began = monotonic()
-        episode = self._episode(game, runner, camera)
+        with exits_refused(self._env.spec.env_id):
+            episode = self._episode(game, runner, camera)
         span_s = began, monotonic()
         if plan.record_dir is not None:
             save_episode(plan.record_dir / f"{game.index:06d}.json", episode)

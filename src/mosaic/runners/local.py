@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import MosaicError
+from mosaic.core.exits import ProcessExitError, describe_exit
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lookup import Lookup
 from mosaic.core.turn import Action, Turn, digest
@@ -166,8 +167,8 @@ class LocalEnvRunner:
             watch.ask(player.limit_s)
             actions = player.controller.act(turn)
             watch.answered()
-        except Exception as error:
-            reason = str(error) if isinstance(error, MosaicError) else f"failed: {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            reason = _reason(error)
             raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason.rstrip('.')}.") from error
         if not isinstance(actions, Mapping) or actions.keys() != turn.observations.keys():
             said = f"for {sorted(actions)}" if isinstance(actions, Mapping) else f"{actions!r}"
@@ -190,6 +191,18 @@ def play_episode(
         return runner.run(seed, max_steps=max_steps, digests=True)
     finally:
         runner.cast.close()
+
+
+def _reason(error: BaseException) -> str:
+    match error:
+        case ProcessExitError():
+            return str(error)[:1].lower() + str(error)[1:]
+        case MosaicError():
+            return str(error)
+        case SystemExit():
+            return describe_exit(error)
+        case _:
+            return f"failed: {type(error).__name__}: {error}"
 
 
 def _names(player: Player, turn: Turn) -> str:

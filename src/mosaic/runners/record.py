@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.complaints import shown
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.reference import explain
 
 FORMAT, VERSION = "mosaic.episode", 1
+_DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+           "float16", "float32", "float64")  # fmt: skip
 
 
 class _EpisodeFile(BaseModel):
@@ -26,7 +31,7 @@ class _EpisodeFile(BaseModel):
     format: str
     version: int
     environment: dict[str, Any]
-    seed: int
+    seed: int = Field(ge=0, lt=2**64)
     policies: dict[AgentID, PolicyID]
     changes: list[tuple[int, AgentID, PolicyID]]
     actions: list[dict[AgentID, Any]]
@@ -86,6 +91,14 @@ def episode_from_json(data: Any) -> Episode:
     )
 
 
+def environment_of(episode: Episode) -> EnvironmentConfig:
+    """The env that the episode was played in."""
+    try:
+        return EnvironmentConfig.model_validate(dict(episode.environment))
+    except ValidationError as error:
+        raise FormatError(f"The episode's environment is not one: {explain(error, EnvironmentConfig)}") from error
+
+
 def save_episode(path: Path, episode: Episode) -> None:
     """Whole or not at all: written beside its place, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,14 +141,21 @@ def encode(action: Any) -> Any:
     return action
 
 
+def _dtype(name: Any) -> np.dtype[Any]:
+    """Only plain numbers: other types carry a size of their own, and a few bytes could ask for gigabytes."""
+    if name not in _DTYPES:
+        raise FormatError(f"an action is of the type {name!r}; actions are of {', '.join(_DTYPES)}")
+    return np.dtype(name)
+
+
 def decode(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     try:
         if "array" in data:
-            return np.asarray(data["array"], np.dtype(data["dtype"]))
+            return np.asarray(data["array"], _dtype(data["dtype"]))
         if "tuple" in data:
             return tuple(map(decode, data["tuple"]))
         return {key: decode(part) for key, part in data["dict"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FormatError(f"an action is damaged: {data!r}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise FormatError(f"an action is damaged: {shown(data)}") from error

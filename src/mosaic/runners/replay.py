@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mosaic.core.episode import Episode
 from mosaic.core.errors import FormatError
-from mosaic.core.turn import Turn, digest
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn, digest
 from mosaic.envs.env import Env
+from mosaic.envs.spaces import objection
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,21 @@ def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | No
         if actions.keys() != turn.observations.keys():
             asked, recorded = ", ".join(turn.observations) or "nobody", ", ".join(actions)
             return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
-        turn = env.step(actions)
+        turn = _step(env, turn, actions, step)
     if on_turn:
         on_turn(episode.env_steps, turn)
     return _compare(episode, episode.env_steps, turn)
+
+
+def _step(env: Env, turn: Turn, actions: Mapping[AgentID, Action], step: int) -> Turn:
+    """Take a recorded step; a file may hold actions that this env does not have."""
+    for agent, action in actions.items():
+        problem = objection(env.action_spaces[agent])(action, turn.action_masks.get(agent))
+        if problem:
+            raise FormatError(
+                f"Step {step}: the recorded action of '{agent}' is not one of {env.spec.env_id}: {problem}."
+            )
+    return env.step(actions)
 
 
 def _compare(episode: Episode, step: int, turn: Turn) -> Difference | None:

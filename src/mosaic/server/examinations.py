@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from mosaic.core.errors import InputError, unknown
+from mosaic.server.env_trial import check_environment
 from mosaic.server.examination import RESULT, Examination, ExaminationRow
 from mosaic.server.examination_request import Kind, Request, check_request
 from mosaic.server.examiner import EPISODES
@@ -34,6 +35,7 @@ class Examinations:
         """Raises if the request names what must not be named, or cannot be meant."""
         self._programs.check_match(request.environment, request.references)
         check_request(request)
+        check_environment(request.environment)
         with self._lock:
             if len(self._running) >= MOST_AT_ONCE:
                 raise TooManyError(f"{MOST_AT_ONCE} evaluations are under way; wait for one, or stop one.")

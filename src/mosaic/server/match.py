@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.exits import exits_refused
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
@@ -146,13 +147,14 @@ class Match:
         table = self.table
         env: Env | None = None
         try:
-            env = make_env(table.request.environment)
-            runner = LocalEnvRunner(env, table.seats, seed=table.request.seed, controllers={HUMAN: self._person})
-            table.spec = env.spec
-            with runner:
-                while self._play(runner):
-                    pass
-        except Exception as error:  # noqa: BLE001 - whoever waits for the match to open gets it, else it is logged
+            with exits_refused(table.request.environment.id):
+                env = make_env(table.request.environment)
+                runner = LocalEnvRunner(env, table.seats, seed=table.request.seed, controllers={HUMAN: self._person})
+                table.spec = env.spec
+                with runner:
+                    while self._play(runner):
+                        pass
+        except Exception as error:  # noqa: BLE001 - told to who opens the match, else logged
             if env is not None:
                 env.close()
             if not self._opened.done():
@@ -186,7 +188,7 @@ class Match:
             if not self._opened.done():
                 raise
             asked = self._fail(runner, str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not self._opened.done():
                 raise
             _log.exception("The env of match %s failed", self.id)

@@ -9,12 +9,12 @@ import threading
 import time
 from pathlib import Path
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import PolicyID
 from mosaic.runners.live_screen import LiveScreen
-from mosaic.runners.record import load_episode, save_episode
+from mosaic.runners.record import environment_of, load_episode, save_episode
+from mosaic.server.env_trial import check_environment
 from mosaic.server.match import IDLE_S, Match
 from mosaic.server.match_request import MatchRequest
 from mosaic.server.programs import ProgramRule
@@ -43,6 +43,7 @@ class Matches:
     def open(self, request: MatchRequest) -> Match:
         """Begins to play; raises if the env or a policy cannot be made or must not be named."""
         self._programs.check_match(request.environment, request.agents)
+        check_environment(request.environment)
         with self._lock:
             if len(self._matches) >= MOST_MATCHES:
                 raise TooManyError(f"{MOST_MATCHES} matches are being played; end one first.")
@@ -90,8 +91,9 @@ class Matches:
 
     def replay(self, episode: Episode) -> Replay:
         """Begins to draw a recorded episode."""
-        environment = EnvironmentConfig.model_validate(episode.environment)
+        environment = environment_of(episode)
         self._programs.check_match(environment, {})
+        check_environment(environment)
         with self._lock:
             while len(self._replays) >= MOST_REPLAYS:
                 self._replays.pop(next(iter(self._replays))).end()

@@ -8,6 +8,7 @@ import threading
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.exits import exits_refused
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
@@ -70,7 +71,8 @@ class Replay:
 
     def _main(self) -> None:
         try:
-            self._play()
+            with exits_refused(self.environment.id):
+                self._play()
         except _StoppedError:
             pass
         except Exception as error:  # noqa: BLE001 - shown to whoever looks at the replay

@@ -20,6 +20,7 @@ from mosaic.runs.other_resources import with_resources
 from mosaic.server.answers import RunDetails, RunRow
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of
+from mosaic.server.env_trial import check_environment
 from mosaic.server.queue import demand_of, too_much
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_ids import new_run_id
@@ -166,6 +167,7 @@ def _acceptable(desk: Desk, body: bytes) -> RunConfig:
     config = parse_run_config(document)
     desk.programs.check_run(config)
     _refuse_too_much(desk, config)
+    check_environment(config.environment)
     return config
 
 

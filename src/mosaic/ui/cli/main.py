@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from mosaic.core.errors import MosaicError
+from mosaic.core.exits import exits_refused
 from mosaic.ui.cli.app import app
 
 # Typer brings its own copy of click: the class is taken from what Typer shows of it.
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     as_json = "--json" in words
     try:
-        code = app(args=words, standalone_mode=False, prog_name="mosaic")
+        with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
+            code = app(args=words, standalone_mode=False, prog_name="mosaic")
     except MosaicError as error:
         if debug:
             raise

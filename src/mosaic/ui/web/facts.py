@@ -20,6 +20,7 @@ from mosaic.server.answers import CurvePoints, FindingRow, RunDetails
 from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of
+from mosaic.server.env_trial import check_environment
 from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
 from mosaic.telemetry.columns import Curves
@@ -125,8 +126,10 @@ class Facts:
         return check(document)
 
     def require_allowed(self, document: Mapping[str, Any]) -> None:
-        """Raise for a draft that names code or programs on a server that does not allow it."""
-        self._desk.programs.check_run(parse_run_config(document))
+        """Raise for a draft that names code on a server that does not allow it, or an env that is too large."""
+        config = parse_run_config(document)
+        self._desk.programs.check_run(config)
+        check_environment(config.environment)
 
     def machine(self) -> Machine:
         return self._fresh("machine", _machine)

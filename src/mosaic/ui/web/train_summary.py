@@ -174,7 +174,7 @@ class Summary:
     async def _begin(self) -> None:
         enable(self._start, False)
         try:
-            self._past.require_allowed(self._draft.document())
+            await run.io_bound(self._past.require_allowed, self._draft.document())
             found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
         except MosaicError as error:
             complain(str(error))

@@ -23,11 +23,10 @@ def replay(
     """Replay a recorded episode and prove it is the same."""
     from contextlib import nullcontext
 
-    from mosaic.config.environment import EnvironmentConfig
     from mosaic.core.errors import MosaicError
     from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
-    from mosaic.runners.record import load_episode
+    from mosaic.runners.record import environment_of, load_episode
     from mosaic.runners.replay import replay as again
     from mosaic.store.trust import require_trust_to_replay
     from mosaic.ui.cli.board import draw
@@ -38,7 +37,7 @@ def replay(
 
     give_trust(trust)
     record = load_episode(episode)
-    environment = EnvironmentConfig.model_validate(record.environment)
+    environment = environment_of(record)
     require_trust_to_replay(episode, environment)
     camera = camera_for(video, fps)
     env = make_env(environment)

@@ -1,0 +1,53 @@
+"""Exits called by foreign code, turned into errors: a policy or an env must not end the process that uses it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from mosaic.core.errors import MosaicError
+
+
+class ProcessExitError(MosaicError):
+    """Foreign code tried to end the process."""
+
+
+_lock = threading.Lock()
+_blocks = 0  # that are open now
+_exit = os._exit
+
+
+@contextmanager
+def exits_refused(who: str = "Foreign code") -> Iterator[None]:
+    """Within the block `sys.exit()` and `os._exit()` raise ProcessExitError instead of ending the process.
+
+    `who` is named where the exit was not caught earlier. Forked children, which must be able to exit, are left alone.
+    """
+    global _blocks
+    with _lock:
+        _blocks += 1
+        if _blocks == 1:
+            owner = os.getpid()
+            os._exit = lambda status: _refuse(status, owner)
+    try:
+        yield
+    except SystemExit as error:
+        raise ProcessExitError(f"{who} {describe_exit(error)}.") from error
+    finally:
+        with _lock:
+            _blocks -= 1
+            if _blocks == 0:
+                os._exit = _exit
+
+
+def describe_exit(error: SystemExit) -> str:
+    return f"tried to end the process with sys.exit({'' if error.code is None else repr(error.code)})"
+
+
+def _refuse(status: int, owner: int) -> NoReturn:
+    if os.getpid() != owner:
+        _exit(status)
+    raise ProcessExitError(f"Tried to end the process with os._exit({status}).")

@@ -1,0 +1,79 @@
+"""Trial of an environment that a request describes: created once in a process with limited memory and time.
+
+An env's own options decide how large it is. What takes too much is refused before the server creates it itself.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError
+
+MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
+MOST_TIME_S = 30.0
+_TOO_LARGE = 3  # exit code
+
+
+class TooLargeError(InputError):
+    """An environment that takes more memory or time than a request may."""
+
+
+def check_environment(environment: EnvironmentConfig) -> None:
+    """Raise TooLargeError for an env that is too large. What is wrong with it otherwise is left to its maker."""
+    if environment.options or environment.wrappers:
+        problem = _trial(environment.model_dump_json(), MOST_MEMORY, MOST_TIME_S)
+        if problem:
+            raise TooLargeError(f"{environment.id} with these options {problem}. Ask for a smaller one.")
+
+
+@lru_cache(maxsize=256)
+def _trial(environment: str, most_memory: int, most_time_s: float) -> str:
+    argv = [sys.executable, "-P", "-m", "mosaic.server.env_trial", str(most_memory)]
+    try:
+        ended = subprocess.run(
+            argv, input=environment, text=True, capture_output=True, timeout=most_time_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"took more than {most_time_s:g} s to create"
+    if ended.returncode == _TOO_LARGE or ended.returncode < 0:
+        return f"took more than {most_memory / 2**30:g} GiB of memory to create"
+    return ""
+
+
+def main() -> int:
+    from contextlib import closing
+
+    from mosaic.envs.catalog import make_env
+
+    environment = EnvironmentConfig.model_validate_json(sys.stdin.read())
+    most = _size() + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    try:
+        with closing(make_env(environment)) as env:
+            env.reset(0)
+    except Exception as error:  # noqa: BLE001 - whoever creates it next gets the same error, and explains it
+        return _TOO_LARGE if _is_memory_error(error) else 1
+    return 0
+
+
+def _is_memory_error(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _size() -> int:
+    """Of the address space that this process takes now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
