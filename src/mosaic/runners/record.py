@@ -145,7 +145,8 @@ def _dtype(name: Any) -> np.dtype[Any]:
     """Only plain numbers: other types carry a size of their own, and a few bytes could ask for gigabytes."""
     if name not in _DTYPES:
         raise FormatError(f"an action is of the type {name!r}; actions are of {', '.join(_DTYPES)}")
-    return np.dtype(name)
+    found: np.dtype[Any] = np.dtype(name)
+    return found
 
 
 def decode(data: Any) -> Any:
