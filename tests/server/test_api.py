@@ -118,6 +118,29 @@ def test_a_bad_configuration_is_explained(api: TestClient, body: bytes, text: st
     assert api.get("/runs").json() == []
 
 
+@pytest.mark.parametrize("worker", ["tabular", "native"])
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"agents": {"player_9": "random"}}, "There is no agent 'player_9'."),
+        ({"agents": {"player_2": "minmax"}}, "There is no policy named 'minmax'. Did you mean 'minimax'?"),
+        ({"agents": {"player_2": "minimax:dept=3"}}, "Did you mean 'depth'?"),
+        ({"policies_to_train": ["nobody"]}, "There is no policy that learns named 'nobody'."),
+        ({"evaluation": {"opponents": ["randm"]}}, "There is no policy named 'randm'. Did you mean 'random'?"),
+        ({"telemetry": {"mirrors": ["tensorbord"]}}, "There is no mirror named 'tensorbord'."),
+        ({"resources": {"num_cpus": 3}}, "cannot meet resources.num_cpus=3"),
+    ],
+)
+def test_what_a_worker_cannot_honour_is_refused_at_submission(
+    api: TestClient, worker: str, parts: dict[str, object], text: str
+) -> None:
+    body = {"environment": {"env_id": "classic/tictactoe_v3"}, "training": {"worker": worker}, **parts}
+    answer = api.post("/runs", json=body)
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]
+    assert api.get("/runs").json() == []
+
+
 def test_a_run_that_could_never_start_is_refused(api: TestClient) -> None:
     answer = api.post("/runs", json=toy(resources={"num_gpus": 2}))
     assert answer.status_code == 400

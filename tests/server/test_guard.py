@@ -172,7 +172,8 @@ def test_programs_are_refused(api: TestClient, home: Path, form: str) -> None:
 
 def test_the_owner_may_allow_programs(tmp_path: Path) -> None:
     with app_client(tmp_path / "open", allow_programs=True) as client:
-        assert client.post("/runs", json=toy(agents={"*": "python:my:policy"})).status_code == 201
+        env = {"env_id": "python:mosaic.testing.crowd:Crowd"}
+        assert client.post("/runs", json={**toy(), "environment": env}).status_code == 201
 
 
 def connected(server: ServerProcess, home: Path, *lines: str) -> socket.socket:

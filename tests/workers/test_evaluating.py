@@ -56,6 +56,13 @@ def test_each_opponent_is_met_from_every_seat(seeds):
     assert sorted(seed for seed, _ in seeds[:5]) == sorted(seed for seed, _ in seeds[5:])
 
 
+def test_opponents_take_the_places_of_fixed_policies_where_one_agent_learns(seeds):
+    asked = config("classic/tictactoe_v3", episodes=2, opponents=["minimax"])
+    (record,) = evaluate_learners(asked, random_player, {"player_1": "random"})
+    assert record["opponent"] == "minimax"
+    assert [policies["player_1"] for _, policies in seeds] == ["minimax", "minimax"]
+
+
 def test_without_an_opponent_the_tables_play_each_other(seeds):
     (record,) = evaluate_learners(config("classic/tictactoe_v3", episodes=2), random_player)
     assert "opponent" not in record

@@ -26,6 +26,7 @@ from mosaic.learners.opponents import Guest, Opponents, opponents_of, played_by_
 from mosaic.learners.played_lane import Discount, PlayedLane, Trains
 from mosaic.learners.ppo import PpoLearner
 from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.resources import meet_resources
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
@@ -42,6 +43,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     spec = env.spec
     env.close()
     casting = read_casting(config, spec)
+    options = meet_resources(options, config, casting, spec)
     plan = casting.plan
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
     opponents = opponents_of(options, casting, spec)

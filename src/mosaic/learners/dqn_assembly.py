@@ -11,6 +11,7 @@ from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_check import ENVS, check_dqn
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.learner import Assembled
+from mosaic.learners.resources import meet_resources
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.threads import set_product_threads
@@ -23,6 +24,7 @@ def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     spec = env.spec
     env.close()
     casting = read_casting(config, spec)
+    options = meet_resources(options, config, casting, spec)
     check_dqn(casting, spec, options)
     envs = config.environment.num_envs or ENVS
     vector, world = _vector(config, casting, options, envs)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mosaic.config.run import RunConfig
+from mosaic.core.errors import unknown
 from mosaic.core.reference import parse_options, split_reference
+from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.home import Store
 from mosaic.store.run_policy import RunPolicyOptions, parse_run_reference
 
@@ -15,8 +17,11 @@ def check_mentioned_runs(config: RunConfig, store: Store) -> None:
     for reference in _references(config):
         kind, text = split_reference(reference)
         if kind == "run":
-            run, _, _ = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
-            store.resolve(run)
+            run, _, policy = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
+            folder = store.resolve(run)
+            saved = find_checkpoint(folder, missing_ok=True) if policy is not None else None
+            if saved is not None and policy not in saved.manifest.policies:
+                raise unknown(f"policy of run '{run}'", str(policy), saved.manifest.policies)
 
 
 def _references(config: RunConfig) -> Iterator[str]:

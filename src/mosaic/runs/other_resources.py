@@ -25,9 +25,12 @@ def with_resources(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
 
 def change_resources(folder: RunFolder, record: RunState, changes: Mapping[str, Any]) -> None:
     """Of a run that has ended as `record` says, for its next attempt."""
-    from mosaic.workers.registry import resolve
+    from mosaic.workers.registry import load_worker, resolve
+    from mosaic.workers.submission import check_resources
 
     config = with_resources(folder.read_config(), changes)
+    if config.training.worker is not None:
+        check_resources(load_worker(config.training.worker), config.resources)
     if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
         resolve(config)
     with RunLock(folder) as lock:

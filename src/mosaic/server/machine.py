@@ -1,18 +1,11 @@
-"""What this machine has to give: cores, memory, and the GPUs that the driver's own tool names."""
+"""Limits of a server's queue: cores, memory and GPUs of this machine."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-
 import psutil
 
-from mosaic.core.errors import MosaicError
+from mosaic.core.machine import available_cores, count_gpus
 from mosaic.server.queue import Limits
-
-_TOOL = "nvidia-smi"
-_PATIENCE_S = 20.0  # a driver that wakes up takes seconds
 
 
 def machine_limits(
@@ -26,30 +19,3 @@ def machine_limits(
         memory_mb=memory_mb or psutil.virtual_memory().total // 2**20,
         gpus=count_gpus() if gpus is None else gpus,
     )
-
-
-def available_cores() -> int:
-    """Those that this process may use, not those that the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def count_gpus() -> int:
-    """Real GPUs of this machine, fewer where CUDA_VISIBLE_DEVICES says so; 0 where the driver's tool is missing."""
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shown == "" or shutil.which(_TOOL) is None:
-        return 0
-    try:
-        done = subprocess.run([_TOOL, "-L"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise MosaicError(
-            f"{_TOOL} did not answer within {_PATIENCE_S:g} s, so the driver is not well. "
-            "To do without GPUs, type: CUDA_VISIBLE_DEVICES= mosaic serve"
-        ) from error
-    if done.returncode != 0:
-        return 0  # the tool is there, a driver is not
-    there = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
-    if shown is None:
-        return there
-    return min(there, len([part for part in shown.split(",") if part.strip() not in ("", "-1")]))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.workers.context import WorkerContext
 
+ResourceName = Literal["num_workers", "num_gpus", "num_cpus", "runtime", "ray_address"]
 SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"]
 
 
@@ -39,6 +40,13 @@ class WorkerCapabilities(BaseModel):
     checkpoints: bool = False
     seeds: bool = Field(False, description="The same seed gives the same metrics.")
     gpu: bool = False
+    agent_mapping: bool = Field(
+        False,
+        description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
+    )
+    resources: tuple[ResourceName, ...] = Field(
+        (), description="Settings of `resources` that it meets; runs that set others are refused."
+    )
     patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after it was asked to stop.")
 
 

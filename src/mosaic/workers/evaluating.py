@@ -40,8 +40,9 @@ def evaluate_learners(
 ) -> Iterator[dict[str, Any]]:
     """What to report: one record for each opponent, or one for the learners among themselves where there is none.
 
-    `fixed` are the policies of agents that do not learn. `screen` shows the episodes; their steps and they themselves
-    count from 0 for each opponent. `stopped` is asked between any two steps; what was cut short is not reported.
+    `fixed` are the policies of agents that do not learn; where one agent learns, opponents take their places.
+    `screen` shows the episodes; their steps and they themselves count from 0 for each opponent. `stopped` is asked
+    between any two steps; what was cut short is not reported.
     """
     fixed = fixed or {}
     shown = None if screen is None else _AsEvaluation(screen)
@@ -51,7 +52,7 @@ def evaluate_learners(
         controllers = {_LEARNER.format(agent=agent): make(env.spec, agent) for agent in agents}
         seeds = distinct_seeds(evaluation.episodes, config.seed, "evaluation")
         numbered = list(enumerate(seeds))
-        if len(agents) == 1 or not evaluation.opponents:
+        if len(env.spec.possible_agents) == 1 or not evaluation.opponents:
             played = list(_play(env, fixed, agents[0], numbered, controllers, shown, stopped))
             if not stopped():
                 yield _record(played, env.spec)
@@ -59,7 +60,8 @@ def evaluate_learners(
             for opponent in evaluation.opponents:
                 played = []
                 for place, seat in enumerate(agents):  # each seat in turn: who begins has it easier
-                    others = {**fixed, **{agent: opponent for agent in agents if agent != seat}}
+                    rest = fixed if len(agents) == 1 else [agent for agent in agents if agent != seat]
+                    others = {**fixed, **dict.fromkeys(rest, opponent)}
                     played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown, stopped)
                 if stopped():
                     return

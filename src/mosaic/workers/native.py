@@ -80,6 +80,8 @@ class NativeWorker:
         checkpoints=True,
         seeds=True,
         gpu=True,
+        agent_mapping=True,
+        resources=("num_workers", "num_gpus", "runtime"),
     )
     loads_pickles = False  # safetensors and JSON
 
@@ -92,9 +94,12 @@ class NativeWorker:
         from mosaic.learners.dqn_check import ENVS, check_dqn
         from mosaic.learners.equipment import check_ppo, check_processes, has_twin
         from mosaic.learners.opponents import check_players
+        from mosaic.learners.resources import meet_resources
 
         casting = read_casting(config, spec)
         others = [*casting.played.values()]
+        if isinstance(options, PpoOptions | DqnOptions):
+            options = meet_resources(options, config, casting, spec)
         if isinstance(options, PpoOptions):
             others += check_ppo(config, options, casting, spec).foreign
         if isinstance(options, DqnOptions):

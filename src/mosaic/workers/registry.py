@@ -12,6 +12,7 @@ from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
 from mosaic.workers.api import ChecksRuns, Worker
 from mosaic.workers.presets import with_preset
+from mosaic.workers.submission import check_ahead, check_in_env
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
@@ -42,6 +43,7 @@ def resolve(config: RunConfig) -> RunConfig:
     name = config.training.worker or _pick_worker(config)
     worker = load_worker(name)
     info = worker.info
+    check_ahead(worker, config)
     algorithm = config.training.algorithm or info.algorithms[0]
     config = with_preset(config, name, algorithm)
     options = parse_params(worker, algorithm, dict(config.training.params))
@@ -66,6 +68,8 @@ def resolve(config: RunConfig) -> RunConfig:
     config = config.model_copy(update={"training": training, "policy_configuration": paradigm})
     if spec is not None and isinstance(worker, ChecksRuns):
         worker.check(config, options, spec)
+    if spec is not None:
+        check_in_env(worker, config, spec)
     return config
 
 
@@ -127,7 +131,7 @@ def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:
     from mosaic.envs.catalog import make_env
     from mosaic.workers.fit import cares, check_fit
 
-    if not cares(worker.info):
+    if not cares(worker.info) and not (worker.info.agent_mapping and config.agents):
         return None
     env = make_env(config.environment)
     try:

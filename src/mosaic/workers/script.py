@@ -50,7 +50,12 @@ class ScriptWorker:
     """Knows nothing of what the program does, so it promises little: it can be stopped, and frozen for a pause."""
 
     info = WorkerCapabilities(
-        name="script", version=version("mosaic-rl"), algorithms=("program",), paradigms=(), pause=True
+        name="script",
+        version=version("mosaic-rl"),
+        algorithms=("program",),
+        paradigms=(),
+        pause=True,
+        resources=("num_workers", "num_gpus", "num_cpus"),  # told to the program, and reserved in the queue of a server
     )
 
     def options(self, algorithm: str) -> type[BaseModel]:
@@ -115,12 +120,16 @@ class Push:
 def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, str]:
     files = context.folder.path / FILES
     files.mkdir(exist_ok=True)
+    resources = context.config.resources
     ours = {
         "MOSAIC_METRICS": "1",
         "CONTROLLER_METRICS": "1",
         "MOSAIC_SEED": str(context.seed),
         "MOSAIC_RUN_FOLDER": str(context.folder.path),
         "MOSAIC_CHECKPOINT_DIR": str(files),
+        "MOSAIC_NUM_WORKERS": str(resources.workers),
+        "MOSAIC_NUM_CPUS": str(resources.num_cpus),
+        "MOSAIC_NUM_GPUS": f"{resources.num_gpus:g}",
     }
     mark = {name: os.environ[name] for name in ("MOSAIC_RUN",) if name in os.environ}  # by which leftovers are found
     return {**os.environ, "PYTHONUNBUFFERED": "1", **options.env, **ours, **mark}

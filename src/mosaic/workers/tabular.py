@@ -144,6 +144,8 @@ class TabularWorker:
         resume=True,
         checkpoints=True,
         seeds=True,
+        agent_mapping=True,
+        resources=("num_workers", "runtime", "ray_address"),
     )
     loads_pickles = False  # safetensors and JSON
 

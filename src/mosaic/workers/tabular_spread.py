@@ -56,6 +56,18 @@ def spread_over(resources: ResourcesConfig) -> int:
     return min(resources.workers, len(os.sched_getaffinity(0)))
 
 
+def check_workers(resources: ResourcesConfig) -> None:
+    """Raise InputError where several workers, or a cluster, are asked for without a runtime that has them."""
+    runtime, number = resources.runtime or "single", resources.num_workers or 1
+    if runtime == "single" and number > 1:
+        raise InputError(
+            f"--num-workers {number} needs a runtime with several learners, and it is single. "
+            "Type --runtime parallel (threads), ray or mpi."
+        )
+    if resources.ray_address is not None and runtime != "ray":
+        raise InputError(f"--ray-address {resources.ray_address} needs the runtime ray. Type: --runtime ray")
+
+
 def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
     runtime = config.resources.runtime or "single"
     if mpi_mode != "allreduce" and runtime != "mpi":

@@ -14,7 +14,7 @@ from mosaic.learners.tabular.settings import ALGORITHMS
 from mosaic.workers.tabular_hashed import check_hashed, is_hashed
 from mosaic.workers.tabular_mapping import TableMapping, is_default, read_table_mapping
 from mosaic.workers.tabular_played import plan_tables
-from mosaic.workers.tabular_spread import check_mpi_mode, spread_over
+from mosaic.workers.tabular_spread import check_mpi_mode, check_workers, spread_over
 
 if TYPE_CHECKING:
     from mosaic.workers.tabular import TabularWorkerOptions
@@ -80,6 +80,7 @@ def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -
 
 def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> None:
     """Raises what training would raise at its beginning."""
+    check_workers(config.resources)
     check_mpi_mode(config, options.mpi_mode)
     mapping = read_table_mapping(config, options, spec)
     spread = config.resources.runtime not in (None, "single")  # a run on one thread steps its env when it begins

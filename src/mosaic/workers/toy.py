@@ -48,6 +48,7 @@ class ToyWorker:
         resume=True,
         checkpoints=True,
         seeds=True,
+        resources=("num_workers", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
     )
     loads_pickles = False  # a walk is JSON: whoever wrote it, it runs no code
 

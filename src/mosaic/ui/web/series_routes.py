@@ -17,11 +17,11 @@ from fastapi import FastAPI, Query
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
+from mosaic.core.machine import available_cores
 from mosaic.server.answers import Answer
 from mosaic.server.complaints import REFUSALS
 from mosaic.server.desk import Desk
 from mosaic.server.details import last_seq
-from mosaic.server.machine import available_cores
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import read_state
 from mosaic.telemetry.buckets import Curve

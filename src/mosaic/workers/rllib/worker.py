@@ -43,6 +43,8 @@ class RllibWorker:
         resume=True,
         checkpoints=True,
         gpu=True,
+        agent_mapping=True,
+        resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address"),
         patience_s=120.0,  # an iteration may be long, and then Ray is taken down
     )
     loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on

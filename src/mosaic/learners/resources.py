@@ -1,0 +1,96 @@
+"""Resources of a native run: how `resources` become threads, env processes and a device."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from mosaic.config.resources import ResourcesConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.casting import Casting
+from mosaic.learners.dqn_options import DqnOptions
+from mosaic.learners.equipment import has_twin
+from mosaic.learners.opponents import opponents_of
+from mosaic.learners.ppo_options import PpoOptions
+
+Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
+
+
+def meet_resources(options: Given, config: RunConfig, casting: Casting, spec: EnvSpec) -> Given:
+    """Return options that meet the resources of the run, or raise InputError; a second time changes nothing."""
+    resources = config.resources
+    if not (resources.num_workers or resources.runtime or resources.num_gpus):
+        return options
+    foreign = opponents_of(options, casting, spec).foreign if isinstance(options, PpoOptions) else ()
+    compiled = not casting.played and not foreign and has_twin(config.environment)
+    return with_resources(options, resources, compiled=compiled)
+
+
+def with_resources(options: Given, resources: ResourcesConfig, *, compiled: bool) -> Given:
+    """Return options that meet the resources, or raise InputError.
+
+    `num_workers` counts what steps envs side by side: threads with a learner each where the env has a compiled twin,
+    else processes; one of them is this process itself. `num_gpus` is 0 or 1.
+    """
+    chosen: dict[str, Any] = {}
+    number = _number(resources)
+    if number is not None:
+        name = "threads" if compiled else "env_processes"
+        met = _met(options, name, number)
+        if met is not None:
+            chosen[name] = met
+    if resources.num_gpus:
+        chosen["device"] = _device(options, resources.num_gpus)
+    return cast(Given, options.model_copy(update=chosen))
+
+
+def _number(resources: ResourcesConfig) -> int | None:
+    """How many workers are asked for; None: as the options say."""
+    runtime, number = resources.runtime, resources.num_workers
+    if runtime in ("ray", "mpi"):
+        raise InputError(
+            f"The worker native trains on one machine: the runtime is single or parallel, not {runtime}. "
+            "Leave --runtime out, or train on Ray: --worker rllib"
+        )
+    if runtime == "single" and number not in (None, 1):
+        raise InputError(f"The runtime single has one worker, and --num-workers is {number}. Type: --runtime parallel")
+    if runtime == "parallel" and number == 1:
+        raise InputError("The runtime parallel has several workers, and --num-workers is 1. Type: --runtime single")
+    if runtime == "single":
+        return 1
+    return resources.workers if runtime == "parallel" else number
+
+
+def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None:
+    """The value of the option that gives so many workers; None where it does already."""
+    if name == "threads" and isinstance(options, DqnOptions):
+        if number > 1:
+            raise InputError(
+                f"DQN steps a compiled env in one thread, and --num-workers is {number}. Leave it out, or use PPO: "
+                "--algo ppo"
+            )
+        return None
+    said = getattr(options, name)
+    default = type(options).model_fields[name].default
+    wanted = 0 if name == "env_processes" and number == 1 else number
+    if said not in (default, wanted):
+        raise InputError(
+            f"resources ask for {number} workers, and training.params.{name} is {said}. Leave one of them out."
+        )
+    return wanted
+
+
+def _device(options: PpoOptions | DqnOptions, gpus: float) -> str:
+    if gpus != 1:
+        raise InputError(
+            f"The worker native learns on one GPU or none, and resources.num_gpus is {gpus:g}. "
+            "Type: --set resources.num_gpus=1. RLlib shares GPUs out: --worker rllib"
+        )
+    if isinstance(options, DqnOptions):
+        raise InputError(
+            "Mosaic's DQN learns on the CPU, and resources.num_gpus is 1. Leave it out, or use --algo ppo."
+        )
+    if options.device == "cpu":
+        raise InputError("resources.num_gpus is 1, and training.params.device is cpu. Leave one of them out.")
+    return "cuda"

@@ -1,0 +1,92 @@
+"""Checks of a run configuration that hold for every worker: what a worker does not honour is refused, never ignored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mosaic.config.resources import ResourcesConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.machine import count_gpus
+from mosaic.core.reference import split_reference
+from mosaic.telemetry.mirrors import sink_factory
+from mosaic.workers.api import ChecksRuns, ResourceName, Worker, WorkerCapabilities
+
+if TYPE_CHECKING:
+    from mosaic.envs.env import EnvSpec
+
+
+def check_ahead(worker: Worker, config: RunConfig) -> None:
+    """Raise InputError for what can be known without the env: mirrors, resources, and rules that no worker reads."""
+    for name in config.telemetry.mirrors:
+        sink_factory(name)
+    check_resources(worker, config.resources)
+    if not worker.info.agent_mapping:
+        _refuse_mapping(worker.info, config)
+
+
+def check_resources(worker: Worker, resources: ResourcesConfig) -> None:
+    """Raise InputError for settings of `resources` that the worker does not meet."""
+    info = worker.info
+    for name, value in _asked(resources).items():
+        if name not in info.resources:
+            met = ", ".join(f"resources.{each}" for each in info.resources) or "none of these settings"
+            raise InputError(
+                f"The worker {info.name} cannot meet resources.{name}={value}; it meets {met}. "
+                "Leave it out, or train with another worker. Type: mosaic workers"
+            )
+    if resources.num_gpus and not isinstance(worker, ChecksRuns):
+        there = count_gpus()
+        if resources.num_gpus > there:
+            raise InputError(
+                f"The run asks for {resources.num_gpus:g} GPUs and this machine has {there}. "
+                "Set resources.num_gpus lower."
+            )
+
+
+def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
+    """Raise InputError where rules and opponents do not fit the agents of the env."""
+    from mosaic.learners.casting import read_mapping
+    from mosaic.learners.opponents import check_players
+
+    if worker.info.agent_mapping and not isinstance(worker, ChecksRuns):
+        check_players(read_mapping(config, spec).played.values(), spec)
+    opponents = config.evaluation.opponents
+    if opponents and len(spec.possible_agents) == 1:
+        raise InputError(
+            f"evaluation.opponents: {spec.env_id} has one agent, and nobody to play against. Leave it out."
+        )
+    for reference in opponents:
+        if split_reference(reference)[0] == "human":
+            raise InputError("evaluation.opponents: a person cannot play while a policy trains. Name another policy.")
+    check_players(opponents, spec)
+
+
+def _asked(resources: ResourcesConfig) -> dict[ResourceName, object]:
+    """Settings that need somebody to meet them; one process on one core needs nobody."""
+    asked: dict[ResourceName, object] = {}
+    if resources.num_workers not in (None, 1):
+        asked["num_workers"] = resources.num_workers
+    if resources.num_gpus:
+        asked["num_gpus"] = f"{resources.num_gpus:g}"
+    if resources.num_cpus != 1:
+        asked["num_cpus"] = resources.num_cpus
+    if resources.runtime not in (None, "single"):
+        asked["runtime"] = resources.runtime
+    if resources.ray_address is not None:
+        asked["ray_address"] = resources.ray_address
+    return asked
+
+
+def _refuse_mapping(info: WorkerCapabilities, config: RunConfig) -> None:
+    given = {
+        "agents (--agent)": config.agents,
+        "policies_to_train": config.policies_to_train,
+        "evaluation.opponents": config.evaluation.opponents,
+    }
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                f"The worker {info.name} decides itself who acts for whom, and cannot honour {name}. "
+                "Leave it out, or train with another worker. Type: mosaic workers"
+            )
