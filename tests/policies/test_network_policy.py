@@ -204,3 +204,31 @@ def test_the_controller_keeps_its_own_weights():
     assert [controller.act(turn_of(seen(("a",), seed))) for seed in range(20)] == before
     controller.close()
     controller.close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_temperature_divides_the_logits(shared):
+    architecture = Architecture(4, action_code(spaces.Discrete(3)).head, hidden=(8,), shared=shared)
+    flat = initial_weights(architecture, 3)
+    flat += np.random.default_rng(1).normal(0, 0.7, len(flat)).astype(np.float32)
+    rows, actions = {"b": row_code(spaces.Box(-9, 9, (4,)))}, {"b": action_code(spaces.Discrete(3))}
+    turn = turn_of({"b": np.ones(4, np.float32)})
+    plain = NetworkPolicyController(architecture, flat, rows, actions)
+    shares = plain.explain(turn)["b"].probabilities
+    value = plain.explain(turn)["b"].value
+    for temperature in (0.5, 3.0):
+        drawn = NetworkPolicyController(architecture, flat, rows, actions, sample=True, temperature=temperature)
+        wanted = shares ** (1 / temperature) / (shares ** (1 / temperature)).sum()
+        np.testing.assert_allclose(drawn.explain(turn)["b"].probabilities, wanted, atol=1e-5)
+        assert drawn.explain(turn)["b"].value == pytest.approx(value, rel=1e-5)
+
+
+def test_a_temperature_multiplies_deviations():
+    architecture = Architecture(4, action_code(spaces.Box(-99, 99, (2,))).head, hidden=(8,))
+    flat = initial_weights(architecture, 3)
+    rows, actions = {"b": row_code(spaces.Box(-9, 9, (4,)))}, {"b": action_code(spaces.Box(-99, 99, (2,)))}
+    turn = turn_of({"b": np.ones(4, np.float32)})
+    drawn = NetworkPolicyController(architecture, flat, rows, actions, sample=True, temperature=3.0)
+    drawn.begin(("b",), 1)
+    numbers = np.array([drawn.act(turn)["b"] for _ in range(500)])
+    np.testing.assert_allclose(numbers.std(0), 3.0, rtol=0.12)

@@ -25,7 +25,13 @@ class EnvFacts:
     competitive: bool = False  # somebody wins: returns become win, draw or loss
     win_above: float = -math.inf  # a return that does not exceed this wins nothing
     reproducible: bool = True  # the same seed gives the same Turns, bit by bit
+    hidden_information: bool = False  # agents do not see all that matters: poker, rock-paper-scissors
     has_chance: bool = True  # False: a seed changes nothing, equal policies play one game again and again
+
+    @property
+    def mixed(self) -> bool:
+        """Whether good play may have to be random: moves of opponents are simultaneous, or something is hidden."""
+        return self.hidden_information or (self.competitive and not self.turn_based)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,12 +51,22 @@ def _place(error: BaseException) -> str:
 
 
 def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
-    """`metadata["competitive"] = True` of a PettingZoo env says that its highest return wins."""
+    """Make an Env of what a factory returned.
+
+    `metadata["competitive"] = True` of a PettingZoo env says that its highest return wins, and
+    `metadata["hidden_information"] = True` that its agents do not see all that matters.
+    """
     if isinstance(raw, gymnasium.Env):
         return GymnasiumEnv(raw, facts, info_masks=info_masks)
     if isinstance(raw, ParallelEnv | AECEnv):
-        competitive = bool(getattr(raw, "metadata", {}).get("competitive", False))
-        return from_pettingzoo(raw, replace(facts, turn_based=isinstance(raw, AECEnv), competitive=competitive))
+        said = getattr(raw, "metadata", {})
+        facts = replace(
+            facts,
+            turn_based=isinstance(raw, AECEnv),
+            competitive=bool(said.get("competitive", False)),
+            hidden_information=bool(said.get("hidden_information", False)),
+        )
+        return from_pettingzoo(raw, facts)
     if isinstance(getattr(raw, "spec", None), EnvSpec):
         return Named(raw, facts)
     raise InputError(

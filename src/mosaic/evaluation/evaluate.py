@@ -20,7 +20,7 @@ from mosaic.evaluation.summary import Summary, by_agent, by_policy
 from mosaic.evaluation.table import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
-from mosaic.policies.registry import is_reproducible
+from mosaic.policies.registry import is_reproducible, mapping_notes
 
 if TYPE_CHECKING:
     from mosaic.runners.film_camera import FilmCamera
@@ -38,6 +38,7 @@ class Evaluation:
     agents: Mapping[AgentID, Summary]
     policies: Mapping[PolicyID, Summary]
     episode_results: tuple[EpisodeResult, ...]
+    notes: tuple[str, ...]  # what a reader of the results should know: a policy plays in another env than it learned in
     wall_time_s: float  # making envs and starting processes included
 
     @property
@@ -85,6 +86,7 @@ class Evaluation:
             "num_workers": self.num_workers,
             "reproducible": self.reproducible,
             "distinct_games": self.distinct_games,
+            "notes": list(self.notes),
             "length_mean": length.mean,
             "length_ci95": length.ci95,
             "agents": {agent: summary.to_json() for agent, summary in self.agents.items()},
@@ -119,7 +121,7 @@ def evaluate(
     mapping = as_mapping(mapping)
     with closing(make_env(env)) as made:
         spec = made.spec
-        _check(mapping, spec)
+        notes = _check(mapping, spec)
         plan = Plan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
         games = [Game(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
@@ -140,6 +142,7 @@ def evaluate(
         agents=by_agent(results, spec.possible_agents),
         policies=policies,
         episode_results=tuple(results),
+        notes=notes,
         wall_time_s=monotonic() - began,
     )
 
@@ -155,8 +158,9 @@ def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -
     return mapping
 
 
-def _check(mapping: AgentMapping, spec: EnvSpec) -> None:
-    """What is misspelled is said now, before any process is started."""
+def _check(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
+    """Raise for what is misspelled or does not fit, before any process is started; return what is worth a note."""
     mapping.check(spec.possible_agents)
     for agent in spec.possible_agents:
         is_reproducible(mapping.seat(agent, 0).policy)
+    return mapping_notes(mapping, spec)

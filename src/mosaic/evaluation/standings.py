@@ -55,6 +55,7 @@ class Tournament:
     policies: tuple[PolicyID, ...]
     reproducible: bool
     results: tuple[MatchResult, ...]  # in the order of the schedule, whenever they were played
+    notes: tuple[str, ...] = ()  # what a reader of the results should know
 
     def ratings(self) -> dict[PolicyID, Rating]:
         """Best first. Each pair counts with as many games as it has distinct ones, in the proportion of all."""
@@ -95,6 +96,7 @@ class Tournament:
             "distinct_games": sum(pair["distinct_games"] for pair in pairs),
             "cut": sum(result.cut for result in self.results),
             "reproducible": self.reproducible,
+            "notes": list(self.notes),
             "policies": [
                 {"policy": policy, "rating": rating.value, "rating_sd": rating.sd, **self.policy(policy).to_json()}
                 for policy, rating in self.ratings().items()

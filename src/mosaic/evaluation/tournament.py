@@ -21,7 +21,7 @@ from mosaic.evaluation.standings import Tournament
 from mosaic.evaluation.table import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
-from mosaic.policies.registry import is_reproducible
+from mosaic.policies.registry import is_reproducible, policy_notes
 
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
@@ -55,6 +55,7 @@ def tournament(
         spec = made.spec
         _check_env(spec)
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
+        notes = [note for policy in policies for note in policy_notes(policy, spec)]
         seats = {pair: _seats(spec, *pair) for pair in permutations(policies, 2)}
         plan = Plan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
@@ -92,6 +93,7 @@ def tournament(
         games=games,
         policies=tuple(policies),
         reproducible=all(reproducible),
+        notes=tuple(dict.fromkeys(notes)),
         results=tuple(results[match] for match in seeds),
     )
 

@@ -113,7 +113,7 @@ class DqnLearner:
         else:
             self._advance_played(self.vector, count)
         self._losses |= _explain(self._dqn.stats)
-        self._losses["exploration_rate"] = float(exploration_rate(self._hyper, self.env_steps))
+        self._losses["exploration_rate"] = self.epsilon
 
     def _advance_compiled(self, vector: CompiledVector, count: int) -> None:
         started = perf_counter()
@@ -163,6 +163,11 @@ class DqnLearner:
 
     def scaler(self, policy: int) -> None:
         """Observations are seen as they are."""
+
+    @property
+    def epsilon(self) -> float:
+        """The share of random actions now."""
+        return float(exploration_rate(self._hyper, self.env_steps))
 
     def progress(self) -> Progress:
         tally = self._tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -140,6 +140,21 @@ class TorchEngine:
         answer = self._decide(obs, blind, slots, first)
         chosen = likeliest(self.architecture.head, answer.outputs, self._mask(mask))
         act[:, : self.architecture.head.parts] = _array(chosen)
+
+    def seed_samples(self, seed: int) -> None:
+        self._generator.manual_seed(seed)
+
+    @torch.no_grad()
+    def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
+        blind = np.zeros((len(obs), self.architecture.critic_observation), np.float32)
+        outputs, log_std = self._decide(obs, blind, slots, first).outputs, scale_of(self._network)
+        if self.architecture.head.kind == "gaussian":
+            assert log_std is not None
+            log_std = log_std + log(temperature)
+        else:
+            outputs = outputs / temperature
+        drawn = draw(self.architecture.head, outputs, log_std, self._mask(mask), self._generator)
+        act[:, : self.architecture.head.parts] = _array(drawn.act)
 
     @torch.no_grad()
     def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:

@@ -84,6 +84,16 @@ class Acts(Protocol):
         ...
 
 
+class Samples(Acts, Protocol):
+    """Draws decisions from a stream that can be restarted, at any temperature."""
+
+    def seed_samples(self, seed: int) -> None: ...
+
+    def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
+        """Draw one decision for each row; as `act`, without a critic."""
+        ...
+
+
 class Engine(Acts, Protocol):
     """Acts and learns with one policy's weights."""
 

@@ -49,6 +49,17 @@ class Explains(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """Drawing of actions from what a trained policy gives, instead of its best action.
+
+    A policy network is drawn from by its probabilities. A policy of action values (a table, DQN) explores as in
+    training; with a temperature its values are the logits of a softmax.
+    """
+
+    temperature: float | None = None  # None: as trained; below 1 nearer to the best action, above 1 nearer to uniform
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyRequest:
     """For whom a controller is wanted."""
 
@@ -57,6 +68,12 @@ class PolicyRequest:
     agents: tuple[AgentID, ...]  # who shares it, as far as known ahead
     seed: int = 0
     time_limit_s: float | None = DEFAULT_TIME_LIMIT_S  # for one answer; processes are cut off at it
+    sampling: Sampling | None = None  # of a trained policy; None: its best action
+
+
+def default_sampling(spec: EnvSpec, *, stochastic: bool) -> Sampling | None:
+    """Return how a policy acts where nothing was asked: a policy network draws where the best play is random."""
+    return Sampling() if stochastic and spec.facts.mixed else None
 
 
 def always(options: Any) -> bool:
@@ -65,6 +82,10 @@ def always(options: Any) -> bool:
 
 def nothing_missing() -> str | None:
     return None
+
+
+def no_notes(options: Any, request: PolicyRequest) -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +100,4 @@ class PolicyKind:
     reproducible: Callable[[Any], bool] = always  # the same seed plays the same game
     waits: bool = False  # for a person: no time limit
     missing: Callable[[], str | None] = nothing_missing  # the exact line to type where something is not installed
+    notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, beside the results

@@ -1,4 +1,4 @@
-"""Any network that an engine can compute, in an agent's place: pictures, memory, a user's own."""
+"""Any network that an engine can compute, as a policy: pictures, memory, a user's own."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from numpy.typing import NDArray
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.rows import ActionCode, RowCode
-from mosaic.models.engine import Acts
+from mosaic.models.engine import Samples
 from mosaic.policies.network import Scaler
 
 
 class EnginePolicyController:
-    """Plays the likeliest legal action. Every agent has a memory of its own, which ends with its episode."""
+    """Plays the likeliest legal action, or draws one where a temperature is given.
+
+    Every agent has a memory of its own, which ends with its episode.
+    """
 
     def __init__(
         self,
-        engine: Acts,
+        engine: Samples,
         rows: Mapping[AgentID, RowCode],
         actions: Mapping[AgentID, ActionCode],
         scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+        temperature: float | None = None,
     ) -> None:
         self._engine, self._rows, self._actions = engine, rows, actions
         self._scaler = None if scaler is None else Scaler(*scaler)
+        self._temperature = temperature
         self._slots: dict[AgentID, int] = {}
         self._fresh: set[AgentID] = set()
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._fresh = {*agents, *self._slots}
+        self._engine.seed_samples(seed)
 
     def forget(self, agent: AgentID) -> None:
         self._fresh.add(agent)
@@ -51,7 +57,10 @@ class EnginePolicyController:
         slots = np.array([self._slots.setdefault(agent, len(self._slots)) for agent in agents], np.int64)
         first = np.array([agent in self._fresh for agent in agents], np.uint8)
         act = np.zeros((len(agents), architecture.head.parts), np.float32)
-        self._engine.greedy(obs, mask, slots, first, act)
+        if self._temperature is None:
+            self._engine.greedy(obs, mask, slots, first, act)
+        else:
+            self._engine.sample(obs, mask, slots, first, act, self._temperature)
         self._fresh.difference_update(agents)
         return {agent: self._actions[agent].action(row) for agent, row in zip(agents, act, strict=True)}
 

@@ -1,4 +1,4 @@
-"""A network of dense layers in an agent's place."""
+"""A network of dense layers as a policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.envs.rows import ActionCode, RowCode
 from mosaic.models.architecture import Architecture
 from mosaic.models.chance import random_streams
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, probabilities, sample_rows, value_rows
-from mosaic.models.layout import count_weights
+from mosaic.models.layout import LOG_STD, POLICY, count_weights, tensors
 from mosaic.models.one_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
@@ -60,6 +60,7 @@ class NetworkPolicyController:
         scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
         seed: int = 0,
         sample: bool = False,
+        temperature: float = 1.0,
     ) -> None:
         self._model = build_model(architecture)
         if flat.size != count_weights(architecture):
@@ -68,6 +69,8 @@ class NetworkPolicyController:
             )
         self._architecture = architecture
         self._weights = np.array(flat, np.float32)
+        if sample and temperature != 1.0:
+            apply_temperature(architecture, self._weights, temperature)
         self._rows, self._actions = rows, actions
         self._scaler = None if scaler is None else _fitting_scaler(scaler, architecture.observation)
         self._sample, self._seed = sample, seed
@@ -174,6 +177,17 @@ class NetworkPolicyController:
             )
         row = np.zeros(wanted, np.float32)
         return _Seat(code.width, code.write, action.action, row, row[: code.width])
+
+
+def apply_temperature(architecture: Architecture, flat: NDArray[np.float32], temperature: float) -> None:
+    """Divide the logits that these weights give by the temperature, or multiply the deviations of a Gaussian by it."""
+    places = {tensor.name: tensor for tensor in tensors(architecture)}
+    if architecture.head.kind == "gaussian":
+        places[LOG_STD].of(flat)[:] += np.float32(np.log(temperature))
+        return
+    last, width = len(architecture.hidden), architecture.head.width  # of a shared net the value comes after the logits
+    places[f"{POLICY}{last}.weight"].of(flat)[:, :width] /= np.float32(temperature)
+    places[f"{POLICY}{last}.bias"].of(flat)[:width] /= np.float32(temperature)
 
 
 def _fitting_scaler(scaler: tuple[NDArray[np.float32], NDArray[np.float32]], width: int) -> Scaler:

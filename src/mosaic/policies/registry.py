@@ -9,6 +9,7 @@ from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
+from mosaic.policies.mapping import AgentMapping, Seat
 
 
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
@@ -21,6 +22,22 @@ def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
 def is_reproducible(reference: PolicyID) -> bool:
     kind, options = parse_policy(reference)
     return kind.reproducible(options)
+
+
+def policy_notes(reference: PolicyID, spec: EnvSpec, agents: tuple[AgentID, ...] | None = None) -> tuple[str, ...]:
+    """What a user should know of this policy in this env; raises InputError where it cannot play."""
+    kind, options = parse_policy(reference)
+    return kind.notes(options, PolicyRequest(reference, spec, spec.possible_agents if agents is None else agents))
+
+
+def mapping_notes(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
+    """The notes on all policies of the first episode."""
+    sharing: dict[Seat, tuple[AgentID, ...]] = {}
+    for agent in spec.possible_agents:
+        seat = mapping.seat(agent, 0)
+        sharing[seat] = (*sharing.get(seat, ()), agent)
+    notes = [note for seat, agents in sharing.items() for note in policy_notes(seat.policy, spec, agents)]
+    return tuple(dict.fromkeys(notes))
 
 
 def load_policy(

@@ -1,4 +1,4 @@
-"""A table of action values in an agent's place."""
+"""A table of action values as a policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from mosaic.policies.controller import Explanation
 
 
 class TabularPolicyController:
-    """Plays the best legal action of the state that an observation is; equally good ones by its own seed."""
+    """Plays the best legal action of the state that an observation is; equally good ones by its own seed.
+
+    With `epsilon` that share of actions is drawn uniformly from the legal ones. With `temperature` actions are drawn
+    by the softmax of their values.
+    """
 
     def __init__(
         self,
@@ -23,6 +27,9 @@ class TabularPolicyController:
         state_of: Callable[[Observation], int],
         action_of: Callable[[int], Action],
         legal_of: Callable[[Mask], Mask] | None = None,
+        *,
+        epsilon: float = 0.0,
+        temperature: float | None = None,
     ) -> None:
         """`state_of` and `action_of` translate between the env's spaces and the table's rows and columns.
 
@@ -30,32 +37,45 @@ class TabularPolicyController:
         """
         self._legal_of = legal_of
         self._values, self._state_of, self._action_of = values, state_of, action_of
+        self._epsilon, self._temperature = epsilon, temperature
         self._random = Random(0)
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._random.seed(seed)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        return {agent: self._action_of(self._random.choice(best)) for agent, best, _ in self._judged(turn)}
+        return {agent: self._action_of(self._choose(shown)) for agent, shown in self._judged(turn)}
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
-        return {agent: _explanation(best, row) for agent, best, row in self._judged(turn)}
+        return {
+            agent: Explanation(self._probabilities(shown), float(shown.max())) for agent, shown in self._judged(turn)
+        }
 
-    def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, list[int], NDArray[Any]]]:
-        """The best legal actions of each agent, and the values of all."""
+    def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, NDArray[Any]]]:
+        """Yield each agent with the values of its actions; those of illegal ones are -inf."""
         for agent, observation in turn.observations.items():
             row = self._values[self._state_of(observation)]
             mask = turn.action_masks.get(agent)
             if mask is not None and self._legal_of is not None:
                 mask = self._legal_of(mask)
-            shown = row if mask is None else np.where(mask, row, -np.inf)
-            yield agent, np.flatnonzero(shown == shown.max()).tolist(), row
+            yield agent, row if mask is None else np.where(mask, row, -np.inf)
+
+    def _choose(self, shown: NDArray[Any]) -> int:
+        if self._temperature is not None:
+            shares = self._probabilities(shown)
+            return self._random.choices(range(len(shares)), shares.tolist())[0]
+        if self._epsilon and self._random.random() < self._epsilon:
+            return self._random.choice(np.flatnonzero(shown > -np.inf).tolist())
+        return self._random.choice(np.flatnonzero(shown == shown.max()).tolist())
+
+    def _probabilities(self, shown: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the probability of each action."""
+        values = shown.astype(np.float64)
+        if self._temperature is not None:
+            shares = np.exp((values - values.max()) / self._temperature)
+            return np.asarray(shares / shares.sum())
+        best, legal = values == values.max(), values > -np.inf
+        return np.asarray((1 - self._epsilon) * best / best.sum() + self._epsilon * legal / legal.sum())
 
     def close(self) -> None:
         pass
-
-
-def _explanation(best: list[int], row: NDArray[Any]) -> Explanation:
-    probabilities = np.zeros(len(row))
-    probabilities[best] = 1.0 / len(best)
-    return Explanation(probabilities, float(row[best[0]]))

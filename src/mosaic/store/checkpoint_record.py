@@ -34,6 +34,7 @@ class PolicyEntry(_Record):
     files: tuple[str, ...] = Field((), description="Its files, relative to the checkpoint's folder.")
     agents: tuple[str, ...] = Field((), description="Patterns of the agents that the run gave it, such as red_*.")
     worker: str | None = Field(None, description="Plug-in that can load it; None: the checkpoint's.")
+    stochastic: bool = Field(False, description="It gives probabilities of actions; else values, or one action.")
 
 
 class FileEntry(_Record):

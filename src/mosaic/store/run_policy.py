@@ -1,4 +1,4 @@
-"""A policy that a run has trained: `run:RUN[@best|@latest|@STEP][/POLICY]`."""
+"""A policy that a run has trained: `run:RUN[@best|@latest|@STEP][/POLICY][,sample=true]`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,47 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import Options
-from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest
+from mosaic.envs.env import EnvSpec
+from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling, default_sampling
 from mosaic.policies.mapping import MappingError, PolicyMapping
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.home import Store
 from mosaic.store.policy_group import PolicyGroup
+from mosaic.store.trained_spaces import check_spaces, foreign_env_note
 from mosaic.store.trust import loading, require_trust, trust_given
 
 _LOG = logging.getLogger(__name__)
 
 
+_SAMPLED = (
+    "'{reference}' draws its actions by their probabilities, the default in {env}, where moves are simultaneous or "
+    "hidden; for the most probable action type {reference},sample=false"
+)
+
+
 class RunPolicyOptions(Options):
     run: str = Field(min_length=1, description="RUN[@best|@latest|@STEP][/POLICY]; RUN is an id, a unique beginning, "
                      "a name or latest.")  # fmt: skip
+    sample: bool | None = Field(
+        None,
+        description="Draw actions as the policy was trained to (true) or play its best action (false); unsaid, false "
+        "except for policy networks in games with simultaneous or hidden moves.",
+    )
+    temperature: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Divides logits before drawing; implies sample=true."
+    )
+
+    @model_validator(mode="after")
+    def _temperature_samples(self) -> RunPolicyOptions:
+        if self.sample is False and self.temperature is not None:
+            raise ValueError("temperature belongs to sample=true; leave one of them out")
+        return self
 
 
 def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
@@ -44,7 +66,13 @@ def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
 
 
 def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
-    """The policy that the run gave this agent; the first whose patterns fit."""
+    """Return the policy that the run gave this agent, the first whose patterns fit.
+
+    An agent that the env of training does not have gets the run's policy where there is only one.
+    """
+    manifest = checkpoint.manifest
+    if len(manifest.policies) == 1 and manifest.spaces and agent not in manifest.spaces:
+        return next(iter(manifest.policies))
     rules = PolicyMapping(
         tuple((pattern, name) for name, entry in checkpoint.manifest.policies.items() for pattern in entry.agents)
     )
@@ -58,17 +86,15 @@ def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
 
 
 def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest, *, trust: bool) -> PolicyController:
-    """A controller made by the worker that wrote the checkpoint."""
-    entry = checkpoint.manifest.policies.get(policy)
-    if entry is None:
-        raise unknown(f"policy of run '{checkpoint.run.run_id}'", policy, checkpoint.manifest.policies)
-    name = entry.worker or checkpoint.manifest.worker
+    """Return a controller made by the worker that wrote the checkpoint, for an env with the spaces of training."""
+    name = _worker_of(checkpoint, policy)
     worker = load_plugin("mosaic.workers", name)
     if not callable(getattr(worker, "controller", None)):
         raise InputError(
             f"Run '{checkpoint.run.run_id}' was trained by the worker '{name}', whose policies cannot play: "
             "it makes no controllers."
         )
+    check_spaces(checkpoint, policy, request)
     # What the manifest says may be forged, and its pickles may be files that only going on reads: the worker's own word
     # that playing unpickles nothing is what counts.
     if getattr(worker, "loads_pickles", True):
@@ -78,22 +104,73 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
 
 
 def _make(options: RunPolicyOptions, request: PolicyRequest) -> PolicyController:
-    reference, which, policy = parse_run_reference(options.run)
-    checkpoint = find_checkpoint(Store().resolve(reference), which)
+    checkpoint, policy = _find(options)
     for message in checkpoint.skipped:
         _LOG.warning(message)
+
+    def make(name: str, agents: tuple[AgentID, ...]) -> PolicyController:
+        wanted = replace(request, agents=agents, sampling=_sampling(options, checkpoint, name, request.spec))
+        return load_run_policy(checkpoint, name, wanted, trust=trust_given())
+
     if policy is not None:
-        return load_run_policy(checkpoint, policy, request, trust=trust_given())
-    known = request.agents if request.spec.possible_agents else ()  # else the env names its agents when they are born
-    wanted = {policy_for(checkpoint, agent) for agent in known}
-    if len(wanted) == 1:
-        return load_run_policy(checkpoint, wanted.pop(), request, trust=trust_given())
+        return make(policy, request.agents)
+    groups = _groups(checkpoint, request)
+    if len(groups) == 1:
+        return make(*next(iter(groups.items())))
+    return PolicyGroup(
+        lambda agent: policy_for(checkpoint, agent), lambda name: make(name, groups.get(name, ())), groups
+    )
 
-    def make(name: str) -> PolicyController:
-        agents = tuple(agent for agent in known if policy_for(checkpoint, agent) == name)
-        return load_run_policy(checkpoint, name, replace(request, agents=agents), trust=trust_given())
 
-    return PolicyGroup(lambda agent: policy_for(checkpoint, agent), make, wanted)
+def _notes(options: RunPolicyOptions, request: PolicyRequest) -> tuple[str, ...]:
+    checkpoint, policy = _find(options)
+    groups = _groups(checkpoint, request) if policy is None else {policy: request.agents}
+    notes = [] if (note := foreign_env_note(checkpoint, request)) is None else [note]
+    for name, agents in groups.items():
+        _worker_of(checkpoint, name)
+        check_spaces(checkpoint, name, replace(request, agents=agents))
+        if options.sample is None and options.temperature is None:
+            sampled = _sampling(options, checkpoint, name, request.spec) is not None
+            notes += [_SAMPLED.format(reference=request.reference, env=request.spec.env_id)] if sampled else []
+    return tuple(dict.fromkeys(notes))
+
+
+def _find(options: RunPolicyOptions) -> tuple[Checkpoint, str | None]:
+    reference, which, policy = parse_run_reference(options.run)
+    return find_checkpoint(Store().resolve(reference), which), policy
+
+
+def _groups(checkpoint: Checkpoint, request: PolicyRequest) -> dict[str, tuple[AgentID, ...]]:
+    """Return the agents of each policy; empty where the env names its agents when they are born."""
+    groups: dict[str, tuple[AgentID, ...]] = {}
+    for agent in request.agents if request.spec.possible_agents else ():
+        name = policy_for(checkpoint, agent)
+        groups[name] = (*groups.get(name, ()), agent)
+    return groups
+
+
+def _worker_of(checkpoint: Checkpoint, policy: str) -> str:
+    entry = checkpoint.manifest.policies.get(policy)
+    if entry is None:
+        raise unknown(f"policy of run '{checkpoint.run.run_id}'", policy, checkpoint.manifest.policies)
+    return entry.worker or checkpoint.manifest.worker
+
+
+def _sampling(options: RunPolicyOptions, checkpoint: Checkpoint, policy: str, spec: EnvSpec) -> Sampling | None:
+    """What was asked for, or else the default of the game: see `default_sampling`."""
+    name = _worker_of(checkpoint, policy)
+    info = getattr(load_plugin("mosaic.workers", name), "info", None)
+    able = bool(getattr(info, "samples", False))
+    if options.sample or options.temperature is not None:
+        if not able:
+            raise InputError(
+                f"The worker '{name}', which trained run '{checkpoint.run.run_id}', plays the best action only: "
+                "leave sample and temperature out."
+            )
+        return Sampling(options.temperature)
+    if options.sample is False or not able:
+        return None
+    return default_sampling(spec, stochastic=checkpoint.manifest.policies[policy].stochastic)
 
 
 def _names(checkpoint: Checkpoint) -> str:
@@ -102,9 +179,10 @@ def _names(checkpoint: Checkpoint) -> str:
 
 
 kind = PolicyKind(
-    usage="run:RUN[@best|@latest|@STEP][/POLICY]",
+    usage="run:RUN[@best|@latest|@STEP][/POLICY][,sample=true][,temperature=T]",
     help="What a run has trained; without /POLICY the one that it gave the agent.",
     make=_make,
+    notes=_notes,
     options=RunPolicyOptions,
     first="run",
 )

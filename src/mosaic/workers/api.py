@@ -39,6 +39,7 @@ class WorkerCapabilities(BaseModel):
     resume: bool = Field(False, description="A new attempt goes on from the last checkpoint.")
     checkpoints: bool = False
     seeds: bool = Field(False, description="The same seed gives the same metrics.")
+    samples: bool = Field(False, description="Its policies draw actions where run:ID,sample=true asks for it.")
     gpu: bool = False
     agent_mapping: bool = Field(
         False,
@@ -70,6 +71,8 @@ class ChecksRuns(Protocol):
 class MakesPolicies(Protocol):
     """A worker whose checkpoints can play: what `run:` policies ask for.
 
+    The spaces of the agents in the request have been compared with those of training; the env may be another one.
+    A worker that declares `samples` obeys `request.sampling`, others are never given one.
     One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
     without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
     before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does. `python:` references in an

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ class WorkerContext:
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
         self._frames: FrameWriter | None = None  # made when a worker first asks whether somebody looks
+        self._spaces: Mapping[str, Any] | None = None
         self._saved_at = resume_from.env_steps if resume_from else 0
         self._save_again_s = perf_counter() + LEAST_SAVE_S
         self.stop_reward_reached_at: float | None = None  # by `perf_counter`
@@ -137,6 +139,7 @@ class WorkerContext:
             policies=policies,
             environment=self.config.environment.model_dump(mode="json"),
             worker=self.config.training.worker or "",
+            spaces=self._agent_spaces(),
             seed=self.seed,
             reward=reward,
             pickles=pickles,
@@ -147,3 +150,18 @@ class WorkerContext:
         self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path
+
+    def _agent_spaces(self) -> Mapping[str, Any]:
+        """Return the spaces of all agents, from an env made once for this; none where the worker takes any env."""
+        if self._spaces is None:
+            from mosaic.envs.catalog import make_env
+            from mosaic.envs.space_json import spec_spaces
+            from mosaic.workers.fit import cares
+            from mosaic.workers.registry import load_worker
+
+            name = self.config.training.worker
+            if name is None or not cares(load_worker(name).info):
+                return {}
+            with closing(make_env(self.config.environment)) as env:
+                self._spaces = spec_spaces(env.spec)
+        return self._spaces

@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.section import Section
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.envs.family import split_version
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
-from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, Which
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
@@ -79,6 +77,7 @@ class NativeWorker:
         resume=True,
         checkpoints=True,
         seeds=True,
+        samples=True,
         gpu=True,
         agent_mapping=True,
         resources=("num_workers", "num_gpus", "runtime"),
@@ -168,11 +167,6 @@ class NativeWorker:
             _evaluate(context, assembled, camera)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
-        if split_version(trained_in)[0] != split_version(request.spec.env_id)[0]:
-            raise InputError(
-                f"'{request.reference}' was trained in {trained_in} and cannot play {request.spec.env_id}."
-            )
         return _controller(checkpoint.path, _file_of(checkpoint, policy), request)
 
 
@@ -191,9 +185,10 @@ def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyContro
     from mosaic.envs.rows import action_code, row_code
     from mosaic.models.weights_file import load_weights
     from mosaic.policies.engine import EnginePolicyController
+    from mosaic.policies.exploring import EpsilonGreedyController
     from mosaic.policies.network import NetworkPolicyController
 
-    spec = request.spec
+    spec, sampling = request.spec, request.sampling
     saved = load_weights(folder / file)
     codes = {agent: row_code(spec.observation_spaces[agent]) for agent in spec.possible_agents}
     rows = {agent: code for agent, code in codes.items() if code.width == saved.architecture.observation}
@@ -201,25 +196,34 @@ def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyContro
         raise InputError(f"'{request.reference}' sees {saved.architecture.observation} numbers; no agent here does.")
     actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
-    network = json.loads((folder / FACTS).read_text())["network"]
+    facts = json.loads((folder / FACTS).read_text())
+    network, epsilon = facts["network"], facts.get("epsilon")  # of DQN: how it explores
+    temperature = None if sampling is None else sampling.temperature or 1.0
     if saved.architecture.plain and not network:
-        return NetworkPolicyController(saved.architecture, saved.flat, rows, actions, scaler, seed=request.seed)
+        explores = epsilon is not None and sampling is not None and sampling.temperature is None
+        drawn = temperature is not None and not explores
+        plain = NetworkPolicyController(
+            saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature or 1.0
+        )
+        return EpsilonGreedyController(plain, spec, epsilon) if explores else plain
     from mosaic.learners.torch_engine import TorchEngine, TorchOptions
 
     engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
     engine.load(saved.flat)
-    return EnginePolicyController(engine, rows, actions, scaler)
+    return EnginePolicyController(engine, rows, actions, scaler, temperature)
 
 
 def _evaluate(context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
-    """The likeliest actions of the policies as they are now, on fixed seeds."""
+    """Play the policies as they are now on fixed seeds, by the default that `run:` has in this env."""
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
         folder = Path(name)
         _save_policies(folder, context, assembled)
 
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
             number = assembled.learner.plan.policy_of[assembled.casting.learners.index(agent)]
-            return _controller(folder, _file(number), PolicyRequest("the policy that learns", spec, (agent,)))
+            sampling = default_sampling(spec, stochastic=_is_stochastic(context))
+            request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
+            return _controller(folder, _file(number), request)
 
         played, stopped = assembled.casting.played, context.inbox.stop_asked
         for record in evaluate_learners(context.config, make, played, camera, stopped):
@@ -263,6 +267,11 @@ def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_se
     )
 
 
+def _is_stochastic(context: WorkerContext) -> bool:
+    """Whether the policies give probabilities of actions; those of DQN give values."""
+    return not isinstance(context.options, DqnOptions)
+
+
 def _file_of(checkpoint: Checkpoint, policy: str) -> str:
     return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
 
@@ -283,7 +292,9 @@ def _save_policies(folder: Path, context: WorkerContext, assembled: Assembled) -
         extra = {} if moments is None else {"shift": moments.shift[:width], "scale": moments.scale[:width]}
         own = network is not None
         save_weights(folder / _file(policy), architecture, learner.weights(policy), extra, own_network=own)
-    facts = {"engine": assembled.engine, "network": network}
+    # of a policy of action values: the share of random actions that it explores with now
+    epsilon: float | None = None if _is_stochastic(context) else getattr(learner, "epsilon", None)
+    facts = {"engine": assembled.engine, "network": network, "epsilon": epsilon}
     (folder / FACTS).write_text(json.dumps(facts))
 
 
@@ -310,7 +321,11 @@ def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: 
         save,
         env_steps=progress.env_steps,
         policies={
-            name: PolicyEntry(files=(_file(policy), FACTS), agents=learner.plan.agents_of(policy, agents))
+            name: PolicyEntry(
+                files=(_file(policy), FACTS),
+                agents=learner.plan.agents_of(policy, agents),
+                stochastic=_is_stochastic(context),
+            )
             for policy, name in enumerate(learner.plan.names)
         },
         reward=reward,

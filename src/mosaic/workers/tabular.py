@@ -19,16 +19,15 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.twins import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.family import split_version
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
-from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
@@ -37,7 +36,7 @@ from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
-from mosaic.workers.tabular_played import in_seats, legal_columns, make_played_training, seats_controller
+from mosaic.workers.tabular_played import drawing, in_seats, legal_columns, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
 
@@ -122,6 +121,7 @@ class Standing:
 
     iteration: int = 0
     reward: float | None = None
+    epsilon: float | None = None  # of exploration, after the last report
 
 
 class Roles(NamedTuple):
@@ -146,6 +146,7 @@ class TabularWorker:
         seeds=True,
         agent_mapping=True,
         resources=("num_workers", "runtime", "ray_address"),
+        samples=True,
     )
     loads_pickles = False  # safetensors and JSON
 
@@ -198,6 +199,7 @@ class TabularWorker:
             elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1
+            standing.epsilon = statistics.epsilon
             standing.reward = statistics.return_mean if statistics.episodes else standing.reward
             speed = (training.env_steps - before) / elapsed_s
             error = gauge.error() if gauge else None
@@ -214,29 +216,33 @@ class TabularWorker:
             _evaluate(context, training, seen.camera, roles)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
-        if split_version(trained_in)[0] != split_version(request.spec.env_id)[0]:
-            raise InputError(
-                f"'{request.reference}' was trained in {trained_in} and cannot play {request.spec.env_id}."
-            )
         agent = (*request.agents, *request.spec.possible_agents)[0]
-        return _controller(checkpoint.path, policy, request.spec, agent)
+        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
+        return _controller(checkpoint.path, policy, request.spec, agent, trained_in, request.sampling)
 
 
-def _controller(folder: Path, policy: str, spec: EnvSpec, agent: AgentID) -> PolicyController:
-    """Plays what `Training.save` and `_save_facts` wrote."""
+def _controller(
+    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, trained_in: EnvID, sampling: Sampling | None = None
+) -> PolicyController:
+    """Return a controller of what `Training.save` and `_save_facts` wrote.
+
+    Rows may be states of a compiled env: `trained_in` names it, whatever env is played now.
+    """
     from mosaic.learners.tabular.saved_values import on_twin, read_values
 
     space = spec.observation_spaces[agent]
-    bins = json.loads((folder / FACTS).read_text())["bins"]
+    facts = json.loads((folder / FACTS).read_text())
+    drawn = drawing(facts, sampling)
+    bins = facts["bins"]
     if in_seats(folder, policy):
-        return seats_controller(folder, policy, spec, agent, bins)
+        return seats_controller(folder, policy, spec, agent, bins, drawn)
     actions = space_code(spec.action_spaces[agent])
     if in_hashed_table(folder):
-        return hashed_controller(folder, actions.decode)
-    known = on_twin(folder) and has_twin(spec.env_id)  # arrays of a user's own env have the rows of its space
-    state_of = encode_observation(spec.env_id, space) if known else space_code(space, bins).encode
-    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal_columns(actions))
+        return hashed_controller(folder, actions.decode, drawn)
+    known = on_twin(folder) and has_twin(trained_in)  # arrays of a user's own env have the rows of its space
+    state_of = encode_observation(trained_in, space) if known else space_code(space, bins).encode
+    legal = legal_columns(actions)
+    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal, **drawn)
 
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> Training:
@@ -395,7 +401,7 @@ def _evaluate(context: WorkerContext, training: Training, screen: Screen | None,
         _save_facts(folder, context, Standing())
 
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
-            return _controller(folder, owners.get(agent, POLICY), spec, agent)
+            return _controller(folder, owners.get(agent, POLICY), spec, agent, spec.env_id)
 
         stopped = context.inbox.stop_asked
         for record in evaluate_learners(context.config, make, roles.played, screen, stopped):
@@ -419,14 +425,21 @@ def _save(context: WorkerContext, training: Training, standing: Standing, roles:
 def _save_facts(folder: Path, context: WorkerContext, standing: Standing) -> None:
     options = context.options
     assert isinstance(options, TabularWorkerOptions)
-    facts = {"iteration": standing.iteration, "reward": standing.reward, "bins": options.bins}
+    facts = {
+        "iteration": standing.iteration,
+        "reward": standing.reward,
+        "bins": options.bins,
+        "exploration": options.exploration,
+        "epsilon": standing.epsilon,
+        "temperature": options.temperature,
+    }
     (folder / FACTS).write_text(json.dumps(facts))
 
 
 def _load(checkpoint: Checkpoint, training: Training) -> Standing:
     training.restore(checkpoint.path, checkpoint.env_steps)
     facts = json.loads((checkpoint.path / FACTS).read_text())
-    return Standing(int(facts["iteration"]), facts["reward"])
+    return Standing(int(facts["iteration"]), facts["reward"], facts.get("epsilon"))
 
 
 worker = TabularWorker()

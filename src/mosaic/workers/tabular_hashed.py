@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -59,7 +59,9 @@ def in_hashed_table(folder: Path) -> bool:
     return (folder / FILE).exists()
 
 
-def hashed_controller(folder: Path, action_of: Callable[[int], Action]) -> TabularPolicyController:
+def hashed_controller(
+    folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, Any]
+) -> TabularPolicyController:
     """Plays from the saved rows.
 
     A position that training never met has the row of every new one: all moves are worth the same, so it plays any
@@ -77,4 +79,4 @@ def hashed_controller(folder: Path, action_of: Callable[[int], Action]) -> Tabul
         place = find_sorted(keys, int(key_of(*read_position(observation))))
         return len(keys) if place is None else place
 
-    return TabularPolicyController(values, row_of, action_of)
+    return TabularPolicyController(values, row_of, action_of, **drawn)

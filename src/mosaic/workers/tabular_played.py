@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.storage import Storage, choose_storage
+from mosaic.policies.controller import Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular_mapping import TableMapping, read_table_mapping
 
@@ -110,7 +111,7 @@ def in_seats(folder: Path, policy: str) -> bool:
 
 
 def seats_controller(
-    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None
+    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
 ) -> TabularPolicyController:
     """A state that training never met has the row of every new one: any legal action, by the controller's own seed."""
     from mosaic.learners.tabular.hashed_keys import keys_of
@@ -122,7 +123,7 @@ def seats_controller(
     codes = codes_of(spec, agent, bins)
     key, legal = keys_of(codes.states), legal_columns(codes.actions)
     if not is_hashed(file):
-        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal)
+        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal, **drawn)
     learner = HashedLearner.load(file)
     unknown = learner.states
 
@@ -131,7 +132,25 @@ def seats_controller(
         return unknown if row is None else row
 
     values = np.concatenate([learner.values, learner.new_row()])
-    return TabularPolicyController(values, row_of, codes.actions.decode, legal)
+    return TabularPolicyController(values, row_of, codes.actions.decode, legal, **drawn)
+
+
+def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
+    """Return how a table's controller draws: by the exploration of training, or by a temperature where one is given."""
+    if sampling is None:
+        return {}
+    if sampling.temperature is not None:
+        return {"temperature": sampling.temperature}
+    kind, epsilon = facts.get("exploration"), facts.get("epsilon")
+    if kind == "softmax":
+        return {"temperature": facts["temperature"]}
+    if kind == "epsilon_greedy" and epsilon is not None:
+        return {"epsilon": epsilon}
+    raise InputError(
+        "sample=true plays a table with the exploration of training, and this checkpoint "
+        + ("explored by visit counts (ucb)" if kind == "ucb" else "does not say how it explored")
+        + ". Type temperature=T instead, for example temperature=0.1: a softmax of the values."
+    )
 
 
 def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:

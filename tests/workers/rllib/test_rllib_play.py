@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -20,13 +21,14 @@ from rllib_setups import make_setup
 from mosaic.core.errors import FormatError, InputError, UnknownNameError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
-from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.workers.rllib.configuring import configure
 from mosaic.workers.rllib.exported import FACTS
-from mosaic.workers.rllib.exporting import export_modules, export_policies, policy_files
+from mosaic.workers.rllib.exporting import exploration_rate, export_modules, export_policies, policy_files
 from mosaic.workers.rllib.module_player import ModulePolicyController
 from mosaic.workers.rllib.playing import load_policy
+from mosaic.workers.rllib.seat_code import seat_code
 from mosaic.workers.rllib.setup import Setup
 
 BOARD, SPREAD, LAKE = "classic/tictactoe_v3", "mpe/simple_spread_v3", "gym/FrozenLake-v1"
@@ -69,6 +71,11 @@ CASES: dict[str, tuple[str, dict[str, Any], bool]] = {  # env, what is said, whe
     "impala masked": (BOARD, {}, True),
     "appo masked": (BOARD, {}, True),
     "sac box": ("gym/Pendulum-v1", {}, True),
+    "sac box, mixed activations": (
+        "gym/Pendulum-v1",
+        {"params": {"fcnet_activation": "tanh", "head_fcnet_hiddens": [8]}},
+        False,
+    ),
     "sac discrete": (LAKE, {}, True),
 }
 
@@ -115,9 +122,9 @@ def export_new(folder: Path, setup: Setup, runner: Any) -> None:
     export_modules(folder, setup, modules, states, runner._env_to_module)
 
 
-def players_of(folder: Path, setup: Setup) -> dict[str, PolicyController]:
+def players_of(folder: Path, setup: Setup, sampling: Sampling | None = None) -> dict[str, PolicyController]:
     return {
-        agent: load_policy(folder, policy, PolicyRequest("tested", setup.spec, (agent,)))
+        agent: load_policy(folder, policy, PolicyRequest("tested", setup.spec, (agent,), sampling=sampling))
         for agent, policy in setup.policy_of.items()
     }
 
@@ -179,6 +186,103 @@ def test_a_policy_plays_as_rllib_infers(case: str, tmp_path: Path):
         runner.stop()
 
 
+SAMPLED = (
+    "ppo",
+    "ppo mixed activations",
+    "ppo box",
+    "ppo box, free",
+    "sac box",
+    "sac box, mixed activations",
+    "sac discrete",
+)
+
+
+@pytest.mark.parametrize("case", SAMPLED)
+def test_samples_are_those_of_rllibs_distribution(case: str, tmp_path: Path):
+    """At a temperature that leaves neither the best action alone nor a uniform choice; `sample` is temperature 1."""
+    count, temperature = 600, 0.5
+    setup = setup_of(tmp_path, case)
+    runner = runner_of(setup)
+    env = make_env(setup.config.environment)
+    try:
+        export_new(tmp_path, setup, runner)
+        turn = env.reset(3)
+        agent = next(iter(turn.observations))
+        space = setup.spec.action_spaces[agent]
+        drawn = {}
+        for said in (1.0, temperature):
+            player = players_of(tmp_path, setup, Sampling(said))[agent]
+            draws = []
+            for seed in (1, 1, 2):
+                player.begin((agent,), seed)
+                draws.append([np.ravel(player.act(turn.only((agent,)))[agent]) for _ in range(count // 2)])
+            assert np.array_equal(draws[0], draws[1])
+            drawn[said] = np.concatenate([draws[1], draws[2]]).astype(float)
+        inputs = _distribution_inputs(setup, runner, agent, turn)
+        if isinstance(space, spaces.Box):
+            mean, log_std = torch.chunk(inputs, 2)
+            scale = (space.high - space.low) / 2
+            for said, found in drawn.items():
+                noise = log_std.exp().numpy() * said * np.random.default_rng(0).standard_normal((20_000, len(mean)))
+                raw = mean.numpy() + noise
+                wanted = np.tanh(raw) if case.startswith("sac") else np.clip(raw, -1, 1)
+                wanted = wanted * scale + (space.high + space.low) / 2
+                np.testing.assert_allclose(found.mean(0), wanted.mean(0), atol=0.15 * scale.max())
+                np.testing.assert_allclose(found.std(0), wanted.std(0), atol=0.1 * scale.max())
+        else:
+            for said, found in drawn.items():
+                shares = np.bincount(found[:, 0].astype(int), minlength=int(space.n)) / len(found)
+                np.testing.assert_allclose(shares, torch.softmax(inputs / said, -1).numpy(), atol=0.09)
+    finally:
+        env.close()
+        runner.stop()
+
+
+def _distribution_inputs(setup: Setup, runner: Any, agent: str, turn: Turn) -> torch.Tensor:
+    module = runner.module if setup.single else runner.module[setup.modules[setup.policy_of[agent]]]
+    seat = seat_code(setup.spec.observation_spaces[agent], setup.spec.action_spaces[agent], setup.options.picture_size)
+    row = torch.from_numpy(seat.read(turn.observations[agent])[np.newaxis])
+    if setup.masked and seat.choices:
+        mask = turn.action_masks.get(agent, np.ones(seat.choices, bool))
+        row = {"observation": row, "action_mask": torch.from_numpy(mask[np.newaxis].astype(np.int8))}
+    with torch.no_grad():
+        return module.forward_exploration({"obs": row})["action_dist_inputs"][0]
+
+
+def test_dqn_explores_with_the_rate_of_training(tmp_path: Path):
+    setup = setup_of(tmp_path, "dqn atoms")
+    runner = runner_of(setup)
+    env = make_env(setup.config.environment)
+    try:
+        export_new(tmp_path, setup, runner)
+        turn = env.reset(3)
+
+        def shares(sampling: Sampling | None) -> np.ndarray:
+            (player,) = players_of(tmp_path, setup, sampling).values()
+            player.begin(("agent_0",), 1)
+            return np.bincount([player.act(turn)["agent_0"] for _ in range(400)], minlength=4) / 400
+
+        assert shares(None).max() == 1.0
+        np.testing.assert_allclose(shares(Sampling()), 0.25, atol=0.1)  # no step was trained: epsilon is 1
+        np.testing.assert_allclose(shares(Sampling(1e6)), 0.25, atol=0.1)
+        facts = json.loads((tmp_path / FACTS).read_text())
+        (policy,) = facts["policies"].values()
+        assert policy["epsilon"] == 1.0
+        policy["epsilon"] = 0.0
+        (tmp_path / FACTS).write_text(json.dumps(facts))
+        assert shares(Sampling()).max() == 1.0
+    finally:
+        env.close()
+        runner.stop()
+
+
+def test_the_exploration_rate_follows_its_schedule():
+    assert exploration_rate(((0, 1.0), (10_000, 0.05)), 5_000) == pytest.approx(0.525)
+    assert exploration_rate(((0, 1.0), (10_000, 0.05)), 50_000) == pytest.approx(0.05)
+    assert exploration_rate(0.3, 10) == 0.3
+    assert exploration_rate(None, 10) is None
+
+
 @pytest.mark.slow
 @pytest.mark.chosen
 def test_a_trained_policy_plays_as_rllib_infers(tmp_path: Path, ray: Any):
@@ -210,6 +314,7 @@ from pathlib import Path
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyRequest
 from mosaic.workers.rllib.playing import load_policy
+from mosaic.workers.rllib.seat_code import seat_code
 env = make_env("{BOARD}")
 player = load_policy(Path({str(tmp_path)!r}), "shared", PolicyRequest("tested", env.spec, ("player_1",)))
 player.begin(("player_1",), 0)

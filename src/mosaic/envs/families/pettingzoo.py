@@ -19,6 +19,7 @@ from mosaic.envs.upstream import draw_without_screen, quiet
 
 _COOPERATIVE_CLASSICS = {"hanabi"}
 _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}
+_HIDDEN = {"gin_rummy", "leduc_holdem", "rps", "texas_holdem", "texas_holdem_no_limit"}
 _NOT_REPRODUCIBLE = {"waterworld"}  # Chipmunk orders collisions by memory address
 _WINS_ABOVE = {"gin_rummy": 0.0}  # a hand that nobody knocked is nobody's
 
@@ -58,6 +59,7 @@ class PettingZooFamily:
             turn_based=not parallel,
             competitive=self.name == "classic" and base not in _COOPERATIVE_CLASSICS,
             win_above=_WINS_ABOVE.get(base, -float("inf")),
+            hidden_information=base in _HIDDEN,
             reproducible=base not in _NOT_REPRODUCIBLE,
             has_chance=base not in _WITHOUT_CHANCE,
         )

@@ -1,8 +1,21 @@
-"""Whether what a worker saves can play."""
+"""Checks of what a worker saves: it plays, in other envs with equal spaces too, and draws actions where asked to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from gymnasium.spaces import Discrete, Tuple
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError
+from mosaic.core.turn import Turn
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.transform import Transform
 from mosaic.evaluation.evaluate import evaluate
+from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing.worker.promises import Proof
 from mosaic.testing.worker.rehearsal import Rehearsal
@@ -10,12 +23,13 @@ from mosaic.testing.worker.stage import Stage
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200
+_SEEDS = 64  # a policy that draws among two actions or more is caught out by as many
 
 
 def check_plays(stage: Stage, rehearsal: Rehearsal) -> list[Proof]:
     if not isinstance(stage.worker, MakesPolicies):
         return []
-    policy = f"run:{rehearsal.run.id}"
+    policy, environment = f"run:{rehearsal.run.id}", stage.config.environment
     if not find_checkpoint(rehearsal.run.folder).manifest.policies:
         raise rehearsal.broken(
             "run: policies",
@@ -23,13 +37,96 @@ def check_plays(stage: Stage, rehearsal: Rehearsal) -> list[Proof]:
             "a worker with controller(…) saves policies that play",
             "give context.checkpoint(…, policies={NAME: PolicyEntry(…)})",
         )
+    steps = _play(rehearsal, environment, policy)
+    _play(rehearsal, _named(environment, "same_spaces"), policy)
+    _check_refused(rehearsal, _named(environment, "other_spaces"), policy)
+    proofs = [Proof("run: policies", f"{policy} played {steps} env steps, and in another env with equal spaces")]
+    return [*proofs, *_check_sampling(stage, rehearsal, policy)]
+
+
+def _play(rehearsal: Rehearsal, environment: EnvironmentConfig, policy: str) -> int:
     try:
-        played = evaluate(stage.config.environment, {"*": policy}, episodes=1, max_steps=_MAX_STEPS)
+        return evaluate(environment, {"*": policy}, episodes=1, max_steps=_MAX_STEPS).env_steps
     except Exception as error:
         raise rehearsal.broken(
             "run: policies",
-            f"{policy} cannot play {stage.config.environment.id}: {type(error).__name__}: {error}",
-            "a worker with controller(…) makes policies that play in the env they were trained in",
+            f"{policy} cannot play {environment.id}: {type(error).__name__}: {error}",
+            "a worker with controller(…) makes policies that play in envs with the spaces they were trained on",
             "follow the traceback of the cause",
         ) from error
-    return [Proof("run: policies", f"{policy} played {played.env_steps} env steps")]
+
+
+def _check_refused(rehearsal: Rehearsal, environment: EnvironmentConfig, policy: str) -> None:
+    try:
+        evaluate(environment, {"*": policy}, episodes=1, max_steps=1)
+    except InputError as error:
+        if "in training" in str(error):
+            return
+        found = f"the refusal of an env with other spaces does not show the difference: {error}"
+    else:
+        found = f"{policy} played {environment.id}, whose observations are not those of training"
+    raise rehearsal.broken(
+        "run: policies",
+        found,
+        "a policy is refused where spaces differ, with the difference",
+        "save checkpoints by context.checkpoint(…), which notes the spaces",
+    )
+
+
+def _check_sampling(stage: Stage, rehearsal: Rehearsal, policy: str) -> list[Proof]:
+    promise, advice = "a worker that declares samples draws actions", "obey request.sampling, or declare samples=False"
+    with closing(make_env(stage.config.environment)) as env:
+        if not stage.info.samples:
+            try:
+                load_policy(f"{policy},sample=true", env.spec).close()
+            except InputError as error:
+                return [Proof("no samples", f"refused: {error}")]
+            raise rehearsal.broken("no samples", "sample=true was ignored", "what is not declared is refused", advice)
+        turn = env.reset(0)
+        drawn = [_first_actions(f"{policy},temperature=1e6", env.spec, turn, seed) for seed in (*range(_SEEDS), 0)]
+        _first_actions(f"{policy},sample=true", env.spec, turn, 0)
+    if drawn[0] != drawn[-1]:
+        raise rehearsal.broken("samples", "the same seed drew other actions", "seeds reproduce", "draw by begin's seed")
+    if len(set(drawn)) == 1 and _has_choice(env.spec, turn):
+        found = f"at a high temperature {_SEEDS} seeds all drew {drawn[0]}"
+        raise rehearsal.broken("samples", found, promise, advice)
+    return [Proof("samples", f"{len(set(drawn))} different first actions of {_SEEDS} seeds, the same for a seed again")]
+
+
+def _first_actions(reference: str, spec: EnvSpec, turn: Turn, seed: int) -> str:
+    with closing(load_policy(reference, spec)) as controller:
+        controller.begin(tuple(turn.observations), seed)
+        return repr(dict(controller.act(turn)))
+
+
+def _has_choice(spec: EnvSpec, turn: Turn) -> bool:
+    """Whether an agent that acts now has more than one legal action."""
+    for agent in turn.observations:
+        space, mask = spec.action_spaces[agent], turn.action_masks.get(agent)
+        legal = int(mask.sum()) if mask is not None else int(space.n) if isinstance(space, Discrete) else 2
+        if legal > 1:
+            return True
+    return False
+
+
+def _named(environment: EnvironmentConfig, factory: str) -> EnvironmentConfig:
+    options = {"environment": environment.model_dump(mode="json")}
+    return EnvironmentConfig(env_id=f"python:{__name__}:{factory}", options=options)
+
+
+def same_spaces(environment: Mapping[str, Any]) -> Env:
+    """Make an env that goes by another name."""
+    return make_env(EnvironmentConfig.model_validate(environment))
+
+
+def other_spaces(environment: Mapping[str, Any]) -> Env:
+    """Make an env whose agents see a number more."""
+    return _Wider(make_env(EnvironmentConfig.model_validate(environment)))
+
+
+class _Wider(Transform):
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self.observation_spaces = {
+            agent: Tuple((env.observation_spaces[agent], Discrete(2))) for agent in env.possible_agents
+        }

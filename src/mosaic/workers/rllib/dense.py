@@ -26,6 +26,7 @@ class Layer(NamedTuple):
 class DenseNetwork(NamedTuple):
     architecture: Architecture
     flat: Array
+    deviations: Layer | None  # the last layer's rows for the logarithms of the deviations, where it has them
 
 
 def dense_network(
@@ -39,7 +40,9 @@ def dense_network(
     if found is None:
         return None
     policy, value = found
-    policy[-1] = Layer(policy[-1].weight[: head.width], policy[-1].bias[: head.width])  # deviations are for exploring
+    last, width = policy[-1], head.width
+    policy[-1] = Layer(last.weight[:width], last.bias[:width])
+    deviations = Layer(last.weight[width:], last.bias[width:]) if len(last.bias) == 2 * width else None
     architecture = Architecture(
         observation,
         head,
@@ -48,7 +51,7 @@ def dense_network(
         critic_observation=value[0].weight.shape[1] if value[0].weight.shape[1] != observation else 0,
         critic_hidden=_hidden(value),
     )
-    return DenseNetwork(architecture, _flat(architecture, policy, value, state.get("pi.log_std")))
+    return DenseNetwork(architecture, _flat(architecture, policy, value, state.get("pi.log_std")), deviations)
 
 
 def _activation(config: Mapping[str, Any]) -> Activation | None:

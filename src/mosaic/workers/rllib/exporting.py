@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.rows import action_code
 from mosaic.workers.rllib.dense import DenseNetwork, dense_network
-from mosaic.workers.rllib.exported import FACTS, FORMAT, MODULE, SCALE, SHIFT
+from mosaic.workers.rllib.exported import DEVIATIONS, FACTS, FORMAT, MODULE, SCALE, SHIFT
 from mosaic.workers.rllib.filters import filter_moments
 from mosaic.workers.rllib.seat_code import seat_code
 from mosaic.workers.rllib.setup import Setup
@@ -29,16 +29,21 @@ def policy_files(setup: Setup, policy: PolicyID) -> tuple[str, ...]:
     return FACTS, f"policy_{list(setup.modules).index(policy)}.safetensors"
 
 
-def export_policies(folder: Path, setup: Setup, algo: Algorithm) -> None:
-    """One file of weights per policy, and one document about them all."""
+def export_policies(folder: Path, setup: Setup, algo: Algorithm, env_steps: int = 0) -> None:
+    """Write one file of weights per policy, and one document about them all; `env_steps` were trained so far."""
     assert algo.env_runner is not None
     modules = {module: algo.get_module(module) for module in setup.modules.values()}
     states = {module: learned_state(algo, module) for module in modules}
-    export_modules(folder, setup, modules, states, algo.env_runner._env_to_module)
+    export_modules(folder, setup, modules, states, algo.env_runner._env_to_module, env_steps)
 
 
 def export_modules(
-    folder: Path, setup: Setup, modules: Mapping[str, Any], states: Mapping[str, Arrays], connectors: Any
+    folder: Path,
+    setup: Setup,
+    modules: Mapping[str, Any],
+    states: Mapping[str, Arrays],
+    connectors: Any,
+    env_steps: int = 0,
 ) -> None:
     """`modules` are a runner's, which have nothing that only learning needs; `states` are the learner's."""
     moments = filter_moments(connectors)
@@ -64,8 +69,17 @@ def export_modules(
             "picture_size": setup.options.picture_size,
             "normalize_actions": setup.options.normalize_actions,
             "clip_actions": setup.options.clip_actions,
+            "epsilon": exploration_rate(getattr(setup.options, "epsilon", None), env_steps),
         }
     (folder / FACTS).write_text(json.dumps({"format": FORMAT, "policies": facts}, indent=1))
+
+
+def exploration_rate(schedule: Any, env_steps: int) -> float | None:
+    """Return the share of random actions after these env steps; None for an algorithm without one."""
+    if schedule is None or isinstance(schedule, int | float):
+        return schedule
+    steps, rates = zip(*schedule, strict=True)
+    return float(np.interp(env_steps, steps, rates))
 
 
 def learned_state(algo: Algorithm, module: str) -> Arrays:
@@ -98,7 +112,12 @@ def _scalers(
 def _save_dense(path: Path, network: DenseNetwork, scalers: Arrays) -> None:
     from mosaic.models.weights_file import save_weights
 
-    save_weights(path, network.architecture, network.flat, scalers)
+    extra = dict(scalers)
+    if network.deviations is not None:
+        extra |= {
+            DEVIATIONS + name: np.ascontiguousarray(array) for name, array in network.deviations._asdict().items()
+        }
+    save_weights(path, network.architecture, network.flat, extra)
 
 
 def _save_module(path: Path, state: Arrays, scalers: Arrays) -> None:

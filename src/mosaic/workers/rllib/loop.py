@@ -16,7 +16,7 @@ from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.casting import read_casting
-from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.trust import require_trust_to_go_on
@@ -201,21 +201,29 @@ def _save(context: WorkerContext, training: Training) -> None:
     setup = training.setup
 
     def save(folder: Path) -> None:
-        export_policies(folder, setup, training.algo)
+        export_policies(folder, setup, training.algo, training.progress.env_steps)
         save_state(folder, training.algo, training.progress, training.keeper)
 
     context.checkpoint(
         save,
         env_steps=training.progress.env_steps,
         policies={
-            name: PolicyEntry(files=policy_files(setup, name), agents=setup.agents_of(name)) for name in setup.modules
+            name: PolicyEntry(
+                files=policy_files(setup, name), agents=setup.agents_of(name), stochastic=_is_stochastic(setup)
+            )
+            for name in setup.modules
         },
         reward=training.reward,
     )
 
 
+def _is_stochastic(setup: Setup) -> bool:
+    """Whether the policies give probabilities of actions; those of DQN give values."""
+    return setup.algorithm != "dqn"
+
+
 def _evaluate(context: WorkerContext, training: Training) -> None:
-    """The likeliest actions of the policies as they are now, on fixed seeds, played as from a checkpoint."""
+    """Play the policies as they are now on fixed seeds, by the default that `run:` has in this env."""
     from mosaic.workers.rllib.exporting import export_policies
     from mosaic.workers.rllib.playing import load_policy as load_exported
 
@@ -225,7 +233,8 @@ def _evaluate(context: WorkerContext, training: Training) -> None:
         export_policies(folder, setup, training.algo)
 
         def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
-            request = PolicyRequest("the policy that learns", spec, (agent,))
+            sampling = default_sampling(spec, stochastic=_is_stochastic(setup))
+            request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
             return load_exported(folder, setup.policy_of[agent], request)
 
         stopped = context.inbox.stop_asked

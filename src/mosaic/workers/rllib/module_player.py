@@ -11,7 +11,9 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
+from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from torch import Tensor
 
 from mosaic.core.errors import InputError
@@ -19,27 +21,31 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import MASK
+from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.network import Scaler
 from mosaic.workers.rllib.exported import MODULE
-from mosaic.workers.rllib.modules import module_class
-from mosaic.workers.rllib.playing import finished, read_scalers, scaler_of
+from mosaic.workers.rllib.modules import ILLEGAL, module_class
+from mosaic.workers.rllib.playing import deviation_limits, finished, read_scalers, scaler_of
 from mosaic.workers.rllib.seat_code import SeatCode, seat_code
 from mosaic.workers.rllib.seats import OBSERVATION
 
 
 class ModulePolicyController:
-    """Plays the action that RLlib takes where it does not explore. Every agent has a memory of its own."""
+    """Plays the action that RLlib takes where it does not explore, or draws one. Every agent has its own memory."""
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], spec: EnvSpec) -> None:
+    def __init__(self, path: Path, facts: Mapping[str, Any], request: PolicyRequest) -> None:
         from safetensors.numpy import load_file
 
+        spec, self._sampling = request.spec, request.sampling
+        self._draws = torch.Generator().manual_seed(request.seed).get_state()
         arrays = load_file(path)
         self._masked = bool(facts["masked"])
         self._scalers = read_scalers(arrays)
-        first = self._seat(facts, spec, facts["agents"][0])
+        trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
+        first = self._seat(facts, spec, [*trained, *request.agents][0])  # whose spaces are those of training
         seats = {agent: self._seat(facts, spec, agent) for agent in spec.possible_agents}
         self._seats = {agent: seat for agent, seat in seats.items() if _alike(seat, first)}
-        self._actions = {agent: finished(spec.action_spaces[agent], facts) for agent in self._seats}
+        self._actions = {agent: finished(spec.action_spaces[agent], facts, squashed=True) for agent in self._seats}
         self._module = module_class(facts["algorithm"])(
             observation_space=self._shown(first),
             action_space=first.action_space,
@@ -49,11 +55,14 @@ class ModulePolicyController:
         self._module.set_state(
             {name.removeprefix(MODULE): array for name, array in arrays.items() if name.startswith(MODULE)}
         )
+        self._facts, self._values = facts, facts["algorithm"] == "dqn"
+        self._gaussian = isinstance(first.action_space, spaces.Box)
         self._fresh: Any = self._module.get_initial_state()
         self._memory: dict[AgentID, Any] = {}
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._memory.clear()
+        self._draws = torch.Generator().manual_seed(seed).get_state()
 
     def forget(self, agent: AgentID) -> None:
         self._memory.pop(agent, None)
@@ -79,7 +88,8 @@ class ModulePolicyController:
                 Columns.STATE_IN: _mapped(memory, lambda part: torch.as_tensor(part).unsqueeze(0)),
             }
         with torch.no_grad():
-            answer = self._module.forward_inference(batch)
+            draws_values = self._values and self._sampling is not None
+            answer = self._module.compute_q_values(batch) if draws_values else self._module.forward_inference(batch)
             chosen = self._chosen(answer)
         if self._fresh:
             self._memory[agent] = _mapped(answer[Columns.STATE_OUT], lambda part: part[0])
@@ -87,12 +97,36 @@ class ModulePolicyController:
         return self._actions[agent].action(row)
 
     def _chosen(self, answer: Mapping[str, Any]) -> Tensor:
+        if self._sampling is not None:
+            return self._drawn(answer, self._sampling.temperature or 1.0)
         if Columns.ACTIONS in answer:
             actions: Tensor = answer[Columns.ACTIONS]
             return actions
         dist = self._module.get_inference_action_dist_cls().from_logits(answer[Columns.ACTION_DIST_INPUTS])
         likeliest: Tensor = dist.to_deterministic().sample()
         return likeliest
+
+    def _drawn(self, answer: Mapping[str, Any], temperature: float) -> Tensor:
+        """Draw from this controller's own stream: RLlib's distributions know the global one only."""
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._draws)
+            inputs: Tensor = answer[QF_PREDS if self._values else Columns.ACTION_DIST_INPUTS]
+            drawn = self._numbers(inputs, temperature) if self._gaussian else self._choices(inputs, temperature)
+            self._draws = torch.get_rng_state()
+        return drawn
+
+    def _numbers(self, inputs: Tensor, temperature: float) -> Tensor:
+        means, deviations = inputs.chunk(2, dim=-1)
+        low, high = deviation_limits(self._facts)
+        drawn = means + temperature * deviations.clamp(low, high).exp() * torch.randn_like(means)
+        return torch.tanh(drawn) if self._facts["algorithm"] == "sac" else drawn
+
+    def _choices(self, inputs: Tensor, temperature: float) -> Tensor:
+        illegal = inputs <= ILLEGAL
+        inputs = torch.where(illegal, -torch.inf, inputs / temperature)
+        kind: Any = TorchCategorical if self._values else self._module.get_exploration_action_dist_cls()
+        drawn: Tensor = kind.from_logits(inputs).sample()
+        return drawn
 
     def _see(self, agent: AgentID, seat: SeatCode, observation: Observation, mask: Mask | None) -> Any:
         row: NDArray[np.float32] = seat.read(observation)

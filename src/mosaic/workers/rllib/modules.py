@@ -38,6 +38,7 @@ else:
 
 _ALSO = {"dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"), "sac": ("twin_q",)}
 _NEVER = -1e9  # as a logit: no chance, and still a number to compute with
+ILLEGAL = 0.9 * _NEVER  # logits at or below it are those of illegal actions
 
 
 def module_spec(setup: Setup, policy: PolicyID) -> RLModuleSpec:

@@ -4,44 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.family import split_version
-from mosaic.envs.rows import ActionCode, Row, action_code, row_code
-from mosaic.policies.controller import Explanation, PolicyController, PolicyRequest
+from mosaic.envs.rows import ActionCode, Row, RowCode, action_code, row_code
+from mosaic.models.layout import POLICY, tensors
+from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyRequest
+from mosaic.policies.exploring import EpsilonGreedyController
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.store.checkpoints import Checkpoint
-from mosaic.workers.rllib.exported import FACTS, FORMAT, SCALE, SHIFT
+from mosaic.workers.rllib.exported import DEVIATIONS, FACTS, FORMAT, SCALE, SHIFT
+
+if TYPE_CHECKING:
+    from mosaic.models.weights_file import SavedNetwork
 
 Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent, "": of all
 
 
 def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest) -> PolicyController:
-    trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
-    if split_version(trained_in)[0] != split_version(request.spec.env_id)[0]:
-        raise InputError(f"'{request.reference}' was trained in {trained_in} and cannot play {request.spec.env_id}.")
     return load_policy(checkpoint.path, policy, request)
 
 
 def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> PolicyController:
     """What `export_policies` wrote into this folder."""
-    facts = _facts(folder, policy)
-    actions = {agent: finished(request.spec.action_spaces[agent], facts) for agent in request.spec.possible_agents}
+    facts, sampling = _facts(folder, policy), request.sampling
+    epsilon: float | None = facts.get("epsilon")
+    if epsilon is None or sampling is None or sampling.temperature is not None:
+        return _best_or_drawn(folder, facts, request)
+    return EpsilonGreedyController(
+        _best_or_drawn(folder, facts, replace(request, sampling=None)), request.spec, epsilon
+    )
+
+
+def _best_or_drawn(folder: Path, facts: Mapping[str, Any], request: PolicyRequest) -> PolicyController:
     if facts["dense"]:
-        return _dense(folder / facts["file"], request, actions)
+        return _dense(folder / facts["file"], request, facts)
     from mosaic.workers.rllib.module_player import ModulePolicyController
 
-    return ModulePolicyController(folder / facts["file"], facts, request.spec)
+    return ModulePolicyController(folder / facts["file"], facts, request)
 
 
 def _facts(folder: Path, policy: PolicyID) -> dict[str, Any]:
@@ -54,17 +63,20 @@ def _facts(folder: Path, policy: PolicyID) -> dict[str, Any]:
     return facts
 
 
-def finished(space: Space[Any], facts: Mapping[str, Any]) -> ActionCode:
-    """Numbers become actions as between RLlib's network and its env: squashed, scaled to the bounds, cut."""
+def finished(space: Space[Any], facts: Mapping[str, Any], *, squashed: bool = False) -> ActionCode:
+    """Numbers become actions as between RLlib's network and its env: squashed, scaled to the bounds, cut.
+
+    `squashed` says that a distribution of RLlib's has done the first already.
+    """
     code = action_code(space)
     if not isinstance(space, spaces.Box):
         return code
     low, high = (np.ravel(bound).astype(np.float32) for bound in (space.low, space.high))
     scaled = facts["normalize_actions"] and bool(np.isfinite(low).all() and np.isfinite(high).all())
-    squashed = facts["algorithm"] == "sac"
+    squash = facts["algorithm"] == "sac" and not squashed
 
     def action(row: Row) -> Action:
-        if squashed:
+        if squash:
             row = np.tanh(row)
         if scaled:
             row = (low + (row + np.float32(1)) * (high - low) / np.float32(2)).astype(np.float32)
@@ -73,7 +85,7 @@ def finished(space: Space[Any], facts: Mapping[str, Any]) -> ActionCode:
     return ActionCode(code.head, action)
 
 
-def _dense(path: Path, request: PolicyRequest, actions: Mapping[AgentID, ActionCode]) -> PolicyController:
+def _dense(path: Path, request: PolicyRequest, facts: Mapping[str, Any]) -> PolicyController:
     from mosaic.models.weights_file import load_weights
 
     saved = load_weights(path)
@@ -82,15 +94,79 @@ def _dense(path: Path, request: PolicyRequest, actions: Mapping[AgentID, ActionC
     rows = {agent: code for agent, code in codes.items() if code.width == saved.architecture.observation}
     if not rows:
         raise InputError(f"'{request.reference}' sees {saved.architecture.observation} numbers; no agent here does.")
+    actions = {agent: finished(spec.action_spaces[agent], facts) for agent in rows}
     scalers = read_scalers(saved.extra)
+    sampling = request.sampling
+    drawn, temperature = sampling is not None, 1.0 if sampling is None else sampling.temperature or 1.0
 
-    def made(scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None) -> NetworkPolicyController:
-        fitting = {agent: actions[agent] for agent in rows}
-        return NetworkPolicyController(saved.architecture, saved.flat, rows, fitting, scaler, seed=request.seed)
+    def made(scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None) -> PolicyController:
+        if drawn and saved.architecture.head.kind == "gaussian" and not facts["model_config"].get("free_log_std"):
+            return GaussianPolicyController(saved, rows, actions, scaler, request, deviation_limits(facts))
+        return NetworkPolicyController(
+            saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature
+        )
 
     if not scalers or "" in scalers:
         return made(scalers.get(""))
     return _EachFiltered({agent: made(scaler) for agent, scaler in scalers.items()}, request)
+
+
+def deviation_limits(facts: Mapping[str, Any]) -> tuple[float, float]:
+    """Return where RLlib cuts the logarithms of deviations."""
+    if facts["algorithm"] == "sac":
+        return -5.0, 2.0
+    most = float(facts["model_config"].get("log_std_clip_param", 20.0))
+    return -most, most
+
+
+class GaussianPolicyController:
+    """Draws numbers whose deviations, like their means, the network gives for every observation."""
+
+    def __init__(
+        self,
+        saved: SavedNetwork,
+        rows: Mapping[AgentID, RowCode],
+        actions: Mapping[AgentID, ActionCode],
+        scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+        request: PolicyRequest,
+        limits: tuple[float, float],
+    ) -> None:
+        if f"{DEVIATIONS}weight" not in saved.extra:
+            raise InputError(
+                f"'{request.reference}' was saved without the deviations of its actions, so it cannot be sampled. "
+                "Save it again (mosaic runs resume), or leave sample and temperature out."
+            )
+        assert request.sampling is not None
+        self._temperature, self._limits = request.sampling.temperature or 1.0, limits
+        self._actions = actions
+        raw = {agent: ActionCode(code.head, lambda row: row.copy()) for agent, code in actions.items()}
+        architecture, deviations = saved.architecture, np.array(saved.flat, np.float32)
+        places = {tensor.name: tensor for tensor in tensors(architecture)}
+        last = len(architecture.hidden)
+        places[f"{POLICY}{last}.weight"].of(deviations)[:] = saved.extra[f"{DEVIATIONS}weight"].T
+        places[f"{POLICY}{last}.bias"].of(deviations)[:] = saved.extra[f"{DEVIATIONS}bias"]
+        self._means, self._deviations = (
+            NetworkPolicyController(architecture, flat, rows, raw, scaler) for flat in (saved.flat, deviations)
+        )
+        self._random = np.random.default_rng(request.seed)
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def act(self, turn: Turn) -> dict[AgentID, Action]:
+        means, deviations = self._means.act(turn), self._deviations.act(turn)
+        actions: dict[AgentID, Action] = {}
+        for agent, mean in means.items():
+            scale = self._temperature * np.exp(np.clip(deviations[agent], *self._limits))
+            drawn = mean + scale * self._random.standard_normal(len(mean))
+            actions[agent] = self._actions[agent].action(drawn.astype(np.float32))
+        return actions
+
+    def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
+        return self._means.explain(turn)
+
+    def close(self) -> None:
+        pass
 
 
 def read_scalers(arrays: Mapping[str, NDArray[Any]]) -> Scalers:
@@ -116,7 +192,7 @@ def no_filter(agent: AgentID, known: Iterable[AgentID]) -> InputError:
 class _EachFiltered:
     """One network for several agents, each of which RLlib has given a filter of its own."""
 
-    def __init__(self, players: Mapping[AgentID, NetworkPolicyController], request: PolicyRequest) -> None:
+    def __init__(self, players: Mapping[AgentID, PolicyController], request: PolicyRequest) -> None:
         self._players = players
         for agent in request.agents:
             self._player(agent)
@@ -128,20 +204,22 @@ class _EachFiltered:
     def act(self, turn: Turn) -> dict[AgentID, Action]:
         actions: dict[AgentID, Action] = {}
         for agent in turn.observations:
-            actions |= self._player(agent).act(turn.only((agent,)))
+            actions |= dict(self._player(agent).act(turn.only((agent,))))
         return actions
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
         found: dict[AgentID, Explanation] = {}
         for agent in turn.observations:
-            found |= self._player(agent).explain(turn.only((agent,)))
+            player = self._player(agent)
+            assert isinstance(player, Explains)
+            found |= dict(player.explain(turn.only((agent,))))
         return found
 
     def close(self) -> None:
         for player in self._players.values():
             player.close()
 
-    def _player(self, agent: AgentID) -> NetworkPolicyController:
+    def _player(self, agent: AgentID) -> PolicyController:
         if agent not in self._players:
             raise no_filter(agent, self._players)
         return self._players[agent]

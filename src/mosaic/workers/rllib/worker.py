@@ -42,6 +42,7 @@ class RllibWorker:
         pause=True,
         resume=True,
         checkpoints=True,
+        samples=True,
         gpu=True,
         agent_mapping=True,
         resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address"),

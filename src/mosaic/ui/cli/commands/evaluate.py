@@ -76,6 +76,8 @@ def evaluate(
             camera=camera,
             screen=screen,
         )
+    for text in result.notes:
+        note(text)
     if json:
         print_json(result.to_json())
     else:

@@ -29,6 +29,7 @@ def play(
     from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
     from mosaic.policies.mapping import parse_mapping
+    from mosaic.policies.registry import mapping_notes
     from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.record import save_episode
     from mosaic.ui.cli.board import draw
@@ -38,10 +39,13 @@ def play(
     from mosaic.ui.cli.screen import note, out
 
     give_trust(trust)
+    mapping = parse_mapping(agent)
     with (
         watchable("play", env, by_pattern(agent)) as screen,
-        LocalEnvRunner(make_env(environment(env, settings)), parse_mapping(agent), seed=seed, screen=screen) as runner,
+        LocalEnvRunner(make_env(environment(env, settings)), mapping, seed=seed, screen=screen) as runner,
     ):
+        for text in mapping_notes(mapping, runner.env.spec):
+            note(text)
         if screen is not None and out.is_terminal:
             note(f"Others can look on: {how_to_watch(screen)}")
         before: Turn | None = None

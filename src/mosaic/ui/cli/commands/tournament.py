@@ -35,7 +35,7 @@ def tournament(
     from mosaic.evaluation.tournament import tournament as run
     from mosaic.ui.cli.live import how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import print_json, progress
+    from mosaic.ui.cli.screen import note, print_json, progress
 
     give_trust(trust)
     config, total = environment(env, settings), games * len(policy) * (len(policy) - 1)
@@ -49,6 +49,8 @@ def tournament(
         )
     if store is None:
         kept.unlink(missing_ok=True)
+    for text in result.notes:
+        note(text)
     if json:
         print_json(result.to_json())
     else:
