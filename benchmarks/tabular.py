@@ -14,13 +14,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Dict, Discrete
 
 from mosaic import evaluate, make_env
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.env import EnvFacts
+from mosaic.envs.own import adapt
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.proof import prove
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import TwinTraining
@@ -319,6 +324,81 @@ def python_env(repeats: int) -> None:
     print(f"{'learning in a Python env, added to each step':58}{added:16.2f} µs (at most 3)")
 
 
+class Walk(gymnasium.Env[Any, int]):
+    """Twenty places on a ring, noisy moves; the goal is behind the start."""
+
+    observation_space: Any = Discrete(20)
+    action_space = Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = self.count = 0
+        return self.seen(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.count += 1
+        self.place = (self.place + (action if self.np_random.random() < 0.9 else 1)) % 20
+        return self.seen(), float(self.place == 19), self.place == 19, self.count >= 200, {}
+
+    def seen(self) -> Any:
+        return self.place
+
+
+class DictWalk(Walk):
+    observation_space = Dict({"row": Discrete(5), "column": Discrete(4)})
+
+    def seen(self) -> Any:
+        return {"row": self.place // 4, "column": self.place % 4}
+
+
+class OneStep(Walk):
+    """Every episode is one step: say what is shown."""
+
+    observation_space, action_space = Discrete(2), Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        gymnasium.Env.reset(self, seed=seed)
+        self.place = int(self.np_random.integers(2))
+        return self.place, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self.place, float(action == self.place), True, False, {}
+
+
+def direct(repeats: int, steps: int = 100_000) -> None:
+    """Python envs that are stepped, as the worker steps them, beside a careful NumPy loop in the same minute."""
+    cases: tuple[tuple[str, type[Walk], Callable[[Any], int], float], ...] = (
+        ("Discrete observations", Walk, int, 1.5),
+        ("Dict observations", DictWalk, lambda seen: seen["row"] * 4 + seen["column"], 1.0),
+        ("episodes of one step", OneStep, int, 1.5),
+    )
+    for what, env, code, at_least in cases:
+        ours, peers = [], []
+        for seed in range(repeats):
+            facts = EnvFacts(EnvironmentConfig(env_id=f"python:benchmarks:{env.__name__}"))
+            training = PlayedTraining(adapt(env(), facts), "q_learning", TabularOptions(), seed)
+            training.advance(1000)
+            ours.append(steps / seconds(lambda t=training: t.advance(steps)))
+            training.read_statistics()
+            training.advance(5000)
+            gate((training.read_statistics().return_mean or 0.0) > 0.9, f"{what}: ours learns")
+            peers.append(_plain_loop(env(), training.learner.values.shape, code, seed, steps // 4))
+        row(f"stepped in Python, {what} (peer: NumPy loop)", median(ours), "steps/s", median(peers), at_least)
+
+
+def _plain_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], seed: int, steps: int) -> float:
+    table, random = np.zeros(shape), np.random.default_rng(seed)
+    state = code(env.reset(seed=seed)[0])
+    start = perf_counter()
+    for _ in range(steps):
+        action = int(random.integers(shape[1])) if random.random() < 0.1 else int(table[state].argmax())
+        seen, reward, terminated, truncated, _ = env.step(action)
+        after = code(seen)
+        table[state, action] += 0.1 * (reward + 0.99 * (0 if terminated else table[after].max()) - table[state, action])
+        state = code(env.reset()[0]) if terminated or truncated else after
+    return steps / (perf_counter() - start)
+
+
 def table_sizes() -> None:
     """From the first-level cache to 10**8 entries in memory.
 
@@ -448,6 +528,7 @@ ROWS: dict[str, Callable[[int], None]] = {
     "train_command": train_command,
     "toy_text": toy_text,
     "python_env": python_env,
+    "direct": direct,
     "public_command": lambda repeats: public_command(),
     "table_sizes": lambda repeats: table_sizes(),
 }

@@ -15,6 +15,7 @@ from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.statistics import TrainingStatistics
 
 OPTIONS = TabularOptions(epsilon=0.3, epsilon_min=0.05)
 
@@ -180,3 +181,15 @@ def test_what_an_env_must_not_say_is_refused(env, text):
     with pytest.raises(InputError, match=text.replace("(", r"\(").replace(")", r"\)")):
         learner.train(own(env), steps=10)
     assert not learner.visits.any()
+
+
+def test_episodes_that_are_added_together_count_as_those_that_are_added_one_by_one():
+    rewards, lengths = [3.0, -1.0, 0.5, 7.25, 2.0], [1, 5, 2, 8, 3]
+    one_by_one, together = TrainingStatistics(), TrainingStatistics()
+    for reward, length in zip(rewards, lengths, strict=True):
+        one_by_one.add_episode(reward, length)
+    for part in (slice(0, 0), slice(0, 2), slice(2, 5)):
+        together.add_episodes(rewards[part], lengths[part])
+    summary = together.summary()
+    for name, number in one_by_one.summary().items():
+        assert summary[name] == pytest.approx(number, nan_ok=True), name

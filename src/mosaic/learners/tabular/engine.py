@@ -73,6 +73,8 @@ class Engine(Protocol):
         /,
     ) -> int: ...  # `learn`, then `select` in the next state; ENDED at the end of an episode, NOT_FINITE on an error
 
+    def select_any(self, state: int, /) -> int: ...  # `select` where every action is allowed
+
     def take_error_sum(self) -> float: ...  # of the absolute errors since the last call
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]: ...

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.learners.tabular import fused_steps as steps
 from mosaic.learners.tabular.engine import TRAIL_NEXT, Batch, Snapshot
 from mosaic.learners.tabular.experience import NO_ROOM, Legal
-from mosaic.learners.tabular.fused_rollout import STEPS_BY_DTYPE, directory
+from mosaic.learners.tabular.fused_rollout import COMPILED_BY_DTYPE, directory
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
 
 _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")
@@ -55,7 +55,7 @@ class FusedEngine:
 
         self._legal = np.ones(self._visits.shape[1], np.bool_)
         self._all_legal = True
-        self._step = STEPS_BY_DTYPE[options.dtype]
+        self._step, self._select = COMPILED_BY_DTYPE[options.dtype]
         self._index_arrays()
 
     def _index_arrays(self) -> None:
@@ -90,6 +90,11 @@ class FusedEngine:
             self._make_room()
             code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
         return code
+
+    def select_any(self, state: int) -> int:
+        if not self._all_legal:
+            self._legal[:] = self._all_legal = True
+        return self._select(self._address, state)
 
     def take_error_sum(self) -> float:
         total = float(self._numbers[steps.ERRORS])

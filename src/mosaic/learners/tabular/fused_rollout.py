@@ -122,5 +122,36 @@ def step_float64(address, state, action, reward, after, terminated, truncated): 
     return _step_at(address, values, state, action, reward, after, terminated, truncated)
 
 
+@njit(cache=True, error_model="numpy")
+def _select_at(address, values, state):  # type: ignore[no-untyped-def]
+    places = carray(memory_at(address), (12,), np.int64)
+    return select(
+        values,
+        carray(memory_at(places[VISITS]), (places[STATES], places[ACTIONS]), np.int32),
+        carray(memory_at(places[NUMBERS_AT]), (NUMBERS,), np.float64),
+        carray(memory_at(places[MARKS_AT]), (MARKS,), np.int64),
+        state,
+        carray(memory_at(places[LEGAL]), (places[ACTIONS],), np.bool_),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def select_float32(address, state):  # type: ignore[no-untyped-def]
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    return _select_at(address, carray(memory_at(places[VALUES]), shape, np.float32), state)
+
+
+@njit(cache=True, error_model="numpy")
+def select_float64(address, state):  # type: ignore[no-untyped-def]
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    return _select_at(address, carray(memory_at(places[VALUES]), shape, np.float64), state)
+
+
 StepAt = Callable[[int, int, int, float, int, bool, bool], int]
-STEPS_BY_DTYPE: dict[str, StepAt] = {"float32": step_float32, "float64": step_float64}
+SelectAt = Callable[[int, int], int]
+COMPILED_BY_DTYPE: dict[str, tuple[StepAt, SelectAt]] = {
+    "float32": (step_float32, select_float32),
+    "float64": (step_float64, select_float64),
+}

@@ -35,7 +35,8 @@ class PythonEngine:
         pairs = [(int(state), int(action)) for state, action in start.trail_pairs]
         self.trail = Trail(pairs, start.trail_numbers.tolist(), int(start.marks[TRAIL_NEXT]), start.trail_legal)
         self._step = STEPS[algorithm]
-        self._all = np.ones(start.visits.shape[1], np.bool_)
+        every = np.ones(start.visits.shape[1], np.bool_)
+        self._all: Legal = every.tolist() if options.table_engine == "list" else every
         self._error_sum = 0.0
         self._key = int(start.marks[KEY]) & WORD
         self._counter = int(start.marks[COUNTER])
@@ -46,7 +47,7 @@ class PythonEngine:
         self._pending = NOWHERE, NOWHERE
         if pending_state == state and legal[action]:
             return action
-        return self._decide(state, legal) if any(legal) else NOWHERE
+        return self._decide(state, legal) if legal is self._all or any(legal) else NOWHERE
 
     def greedy(self, state: int, legal: Legal) -> int:
         return self.table.best_action(state, legal)
@@ -62,7 +63,7 @@ class PythonEngine:
         next_legal: Legal,
     ) -> float:
         x = Experience(state, action, reward, next_state, terminated, truncated, next_legal)
-        if not x.terminated and not any(x.next_legal):
+        if not (x.terminated or next_legal is self._all or any(next_legal)):
             return math.nan
         self._pending = NOWHERE, NOWHERE
         error = self._step(self, x)
@@ -88,6 +89,9 @@ class PythonEngine:
             return NOT_FINITE
         self._error_sum += abs(error)
         return ENDED if terminated or truncated else self.select(next_state, legal)
+
+    def select_any(self, state: int) -> int:
+        return self.select(state, self._all)
 
     def take_error_sum(self) -> float:
         total, self._error_sum = self._error_sum, 0.0

@@ -6,9 +6,9 @@ seeded reset are recorded: they recreate the env's state, which cannot be saved 
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Mapping
-from math import isfinite
 from operator import index as as_int
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -62,7 +62,7 @@ class Rollout:
         self._next_seed, self._reseed_after = next_seed, reseed_after
         self._row = as_int if _counts_from_0(self._rows) else self._rows.encode
         self._action: Callable[[int], Any] = int if _counts_from_0(self._columns) else self._columns.decode
-        self._step, self._masked, self._time_limit = _step_function(env, self.agent)
+        self._step, self._reset, self._masked, self._time_limit = _step_functions(env, self.agent)
         self.running = False  # an episode
         self.length, self.total = 0, 0.0  # of the running episode
         self._state = self._column = 0
@@ -83,15 +83,13 @@ class Rollout:
 
         With `cut`, an episode that `steps` leaves unfinished is truncated to the table; else the next call continues.
         """
-        goal, ended = self.steps + steps, 0
-        first = self.steps
-        while self.steps < goal and ended < episodes:
+        first, goal = self.steps, self.steps + steps
+        last = self.learner.episodes + episodes
+        while self.steps < goal and self.learner.episodes < last:
             if not self.running:
                 self._begin()
             left = goal - self.steps
-            if self._play(min(left, _SLICE), glance, cut and left <= _SLICE):
-                ended += 1
-                statistics.add_episode(self.total, self.length)
+            self._play(min(left, _SLICE), last, statistics, glance, cut and left <= _SLICE)
         return self.steps - first
 
     def _begin(self) -> None:
@@ -109,14 +107,20 @@ class Rollout:
         self._recorded, self._ended, self._since_seed = array("q"), 0, 0
         return self.env.reset(seed)
 
-    def _play(self, most: float, glance: Glance | None, cut: bool) -> bool:
-        """Steps of the running episode; return whether it ended. What changes at every step is in local names."""
-        engine, states = self.learner._engine, self.learner.states
-        step, row, to_action, masked = self._step, self._row, self._action, self._masked
-        advance, limit, agent = engine.learn_and_select, self._time_limit, self.agent
+    def _play(self, most: float, last: float, statistics: TrainingStatistics, glance: Glance | None, cut: bool) -> None:
+        """Steps of the running episode and of those after it, up to the next seeded reset.
+
+        What changes at every step is in local names.
+        """
+        learner, engine, states = self.learner, self.learner._engine, self.learner.states
+        step, reset, row, to_action, masked = self._step, self._reset, self._row, self._action, self._masked
+        advance, select, limit, agent = engine.learn_and_select, engine.select_any, self._time_limit, self.agent
         state, column, length, total = self._state, self._column, self.length, self.total
         record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
-        over, done, mask = False, 0, None
+        reseed_at = self._reseed_after - self._since_seed if self._reseed_after else math.inf
+        done, mask, counted, ended, settled = 0, None, 0, 0, False
+        rewards: list[float] = []
+        lengths: list[int] = []
         while done < most:
             observation, reward, terminated, truncated, extra = step(to_action(column))
             record(column)
@@ -134,28 +138,44 @@ class Rollout:
                 raise bad_index("state", after, states)
             if masked:
                 mask = self._mask(extra)
-            if terminated or truncated or length == limit:
-                over = True
+            over = terminated or truncated or length == limit
+            if over:
                 code = advance(state, column, reward, after, bool(terminated), not terminated, mask)
             else:
                 code = advance(state, column, reward, after, False, cut and done >= most, mask)
-            if code < 0:
-                if code != ENDED:
-                    raise _refusal(state, column, reward, after, mask)
-                self._end()
+            if code >= 0:
+                state, column = after, code
+                continue
+            if code != ENDED:
+                raise _refusal(state, column, reward, after, mask)
+            if over:
+                rewards.append(total)
+                lengths.append(length)
+            ended += 1
+            learner.episodes = episodes = learner.episodes + 1
+            if not settled:
+                epsilon = engine.epsilon
+                engine.epsilon = epsilon_after(learner.options, epsilon, episodes)
+                settled = engine.epsilon == epsilon  # it stays there under every schedule
+            if done >= most or reset is None or done >= reseed_at or episodes >= last:
+                self.running = False
                 break
-            state, column = after, code
+            observation, _ = reset()
+            try:
+                state = row(observation)
+            except TypeError:
+                state = self._rows.encode(observation)
+            if not 0 <= state < states:
+                raise bad_index("state", state, states)
+            column = select(state)
+            length, total = 0, 0.0
+            if glance is not None:  # it asks where the running episode began
+                self.steps, self.length, counted = self.steps + done - counted, 0, done
         self._state, self._column, self.length, self.total = state, column, length, total
-        self.steps += done
+        self.steps += done - counted
         self._since_seed += done
-        return over
-
-    def _end(self) -> None:
-        learner = self.learner
-        self.running = False
-        self._ended += 1
-        learner.episodes += 1
-        learner._engine.epsilon = epsilon_after(learner.options, learner._engine.epsilon, learner.episodes)
+        self._ended += ended
+        statistics.add_episodes(rewards, lengths)
 
     def _mask(self, mask: Any) -> Any:
         if mask is None:
@@ -229,13 +249,13 @@ def _forget(column: int) -> None:
 
 
 def _refusal(state: int, column: int, reward: float, after: int, mask: Any) -> InputError:
-    if not isfinite(reward):
+    if not math.isfinite(reward):
         return bad_reward(reward)
     return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
 
 
-def _step_function(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], bool, int]:
-    """How to step, whether masks come with it, and a time limit to be watched here (0: none).
+def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], Callable[[], Any] | None, bool, int]:
+    """How to step and reset, whether masks come with it, and a time limit to be watched here (0: none).
 
     A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
     cost more than a step of learning.
@@ -252,7 +272,7 @@ def _step_function(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], b
             if isinstance(raw, TimeLimit):
                 limits.append(int(raw._max_episode_steps))
             raw = raw.env
-        return raw.step, False, min(limits, default=0)
+        return raw.step, raw.reset, False, min(limits, default=0)
 
     def step(action: Any) -> Answer:
         turn = env.step({agent: action})
@@ -261,4 +281,4 @@ def _step_function(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], b
         ended = turn.terminated[agent]
         return turn.final_observations[agent], turn.rewards[agent], ended, not ended, None
 
-    return step, True, 0
+    return step, None, True, 0

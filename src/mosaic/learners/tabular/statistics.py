@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -27,6 +28,20 @@ class TrainingStatistics:
         distance = reward - self._mean
         self._mean += distance / self.total_episodes
         self._squares += distance * (reward - self._mean)
+
+    def add_episodes(self, rewards: Sequence[float], lengths: Sequence[int]) -> None:
+        """Many at once: the means of two samples as one (Chan)."""
+        if not rewards:
+            return
+        count, both = len(rewards), self.total_episodes + len(rewards)
+        mean = math.fsum(rewards) / count
+        squares = math.fsum((reward - mean) ** 2 for reward in rewards)
+        distance = mean - self._mean
+        self._squares += squares + distance**2 * self.total_episodes * count / both
+        self._mean += distance * count / both
+        self.min_reward = min(rewards) if not self.total_episodes else min(self.min_reward, *rewards)
+        self.max_reward = max(rewards) if not self.total_episodes else max(self.max_reward, *rewards)
+        self.total_episodes, self._episode_steps = both, self._episode_steps + sum(lengths)
 
     def add_time(self, steps: int, seconds: float) -> None:
         self.total_steps += steps
