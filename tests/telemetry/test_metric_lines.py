@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def test_other_lines_are_not_ours(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        (1767225600.5, 1767225600.5),
+        ("2026-01-01T00:00:00Z", 1767225600.0),
+        ("2026-01-01T01:00:00.250000+01:00", 1767225600.25),
+        (datetime.fromtimestamp(1767225600.5).isoformat(), 1767225600.5),  # no time zone: local time
+    ],
+)
+def test_timestamps_are_numbers_or_iso_text(told: object, seconds: float) -> None:
+    """The published RLlib script of the Godot controller prints ISO 8601."""
+    fields = parse_metric(line(timestamp=told, timesteps_total=400))
+    assert fields == {"kind": "iteration", "env_steps": 400, "timestamp": seconds}
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("@METRIC", r"Not JSON behind @METRIC: .* The line: @METRIC$"),
@@ -96,6 +112,8 @@ def test_other_lines_are_not_ours(text: str) -> None:
         (line(env_steps=1.5), r"env_steps counts something and cannot be 1\.5\."),
         (line(timesteps_total=math.inf), r"env_steps counts something and cannot be inf\."),
         (line(episode_reward_mean=[1]), r"episode_reward_mean is no number but \[1\]\."),
+        (line(timestamp="yesterday"), r"timestamp is 'yesterday'; it can be seconds since 1970 or ISO 8601"),
+        (line(timestamp=[1]), r"timestamp is \[1\]; it can be"),
         (line(policies=[]), r"policies is no object but \[\]\."),
         (line(policies={"a": 3}), r"policies\.a is no object but 3\."),
         (line(custom_metrics=4), r"custom_metrics is no object but 4\."),

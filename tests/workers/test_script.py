@@ -78,9 +78,26 @@ def test_malformed_lines_are_counted_and_logged(tmp_path):
 
 
 def test_a_flood_of_malformed_lines_is_explained_only_at_first(tmp_path):
-    host = run(script(tmp_path, python("for i in range(500): print('@METRIC', i)")))
+    host = run(script(tmp_path, python("for i in range(500): print('@METRIC', i)")), code=1)
     assert host.events("alert")[0]["malformed_lines"] == 500
     assert host.log().count("not understood") == 10
+
+
+def test_a_program_none_of_whose_lines_was_accepted_has_failed(tmp_path):
+    lines = [f'@METRIC {{"timesteps_total": {steps}, "timestamp": "at noon"}}' for steps in (100, 200)]
+    host = run(script(tmp_path, python("import sys\nfor line in sys.argv[1:]: print(line)", *lines)), code=1)
+    assert "none of its @METRIC lines was accepted, so the run has no metrics" in host.log()
+    assert "timestamp is 'at noon'; it can be seconds since 1970 or ISO 8601" in host.log()
+    assert f"mosaic runs log {host.folder.run_id}" in host.log()
+
+
+def test_iso_timestamps_of_a_program_are_accepted(tmp_path):
+    """As the published RLlib script of the Godot controller prints them."""
+    host = run(
+        script(tmp_path, python("""print('@METRIC {"timestamp": "2026-01-01T00:00:00Z", "timesteps_total": 9}')"""))
+    )
+    (event,) = host.events()
+    assert (event["env_steps"], event["timestamp"]) == (9, 1767225600.0)
 
 
 def test_garbage_long_lines_and_a_missing_line_break_survive(tmp_path):

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, TextIO
 
 from mosaic.core.errors import FormatError, MosaicError
@@ -18,7 +19,6 @@ KINDS = ("iteration", "episode", "evaluation", "alert")
 """What a program may report. `resumed` and `checkpoint` are Mosaic's own words: they decide what is shown and kept."""
 LONGEST_LINE = 1 << 20
 
-_OTHER_NUMBERS = (*MEASURES, "timestamp")
 _POLICY_FIELDS = frozenset(PolicyMetrics.__annotations__)
 _TIME_FIELDS = frozenset(TimeSplit.__annotations__)
 
@@ -81,9 +81,11 @@ def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     for name in COUNTERS:
         if (count := _number(given, name)) is not None:
             fields[name] = _whole(name, count)
-    for name in _OTHER_NUMBERS:
+    for name in MEASURES:
         if (number := _number(given, name)) is not None:
             fields[name] = number
+    if (moment := _moment(given.pop("timestamp", None))) is not None:
+        fields["timestamp"] = moment
     if kind == "alert" and isinstance(given.get("message"), str):
         fields["message"] = given.pop("message")
     if split := _object(given, "time_split"):
@@ -135,6 +137,18 @@ def _number(given: dict[str, Any], name: str) -> int | float | None:
     if value is not None and not is_number(value):
         raise MalformedMetricError(f"{name} is no number but {_short(repr(value))}.")
     return value
+
+
+def _moment(value: Any) -> int | float | None:
+    """Seconds since 1970, from a number or from ISO 8601 text; text without a time zone is local time."""
+    if value is None or is_number(value):
+        return value
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise MalformedMetricError(
+            f"timestamp is {_short(repr(value))}; it can be seconds since 1970 or ISO 8601: 2026-01-31T12:00:00+00:00."
+        ) from error
 
 
 def _whole(name: str, value: int | float) -> int:

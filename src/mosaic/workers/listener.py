@@ -24,7 +24,8 @@ class Listener:
         self._splitters: dict[Stream, LineSplitter] = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         self._logs: dict[Stream, IO[bytes]] = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
-        self._malformed = 0
+        self._malformed, self._understood = 0, 0
+        self._last_error = ""
         self._score = Score()
 
     def hear(self, stream: Stream, chunk: bytes) -> None:
@@ -38,6 +39,11 @@ class Listener:
         if self._malformed:
             message = f"{self._malformed} {MARK} lines of the program were not understood; worker.log says why."
             self._context.report(kind="alert", message=message, malformed_lines=self._malformed)
+
+    @property
+    def refusal(self) -> str:
+        """Why all of the program's metric lines were refused; empty where one was accepted or none was printed."""
+        return "" if self._understood else self._last_error
 
     def done(self) -> str | None:
         """Why it is enough, by what the program told so far."""
@@ -59,11 +65,13 @@ class Listener:
             event = _parse(line)
         except MalformedMetricError as error:
             self._malformed += 1
+            self._last_error = str(error)
             if self._malformed <= _SHOWN:
                 log(f"not understood: {error}")
             return False
         if event is None:
             return False
+        self._understood += 1
         self._context.report(**event)
         self._score.add(event)
         return True

@@ -13,6 +13,7 @@ from time import monotonic
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mosaic.core.errors import MosaicError
+from mosaic.telemetry.lines import MARK
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.listener import Listener, log
@@ -75,6 +76,12 @@ class ScriptWorker:
         elif code != 0:
             said = listener.last_words()
             raise ProgramFailedError(f"The program {shlex.join(options.command)} ended with {_outcome(code)}. {said}")
+        elif listener.refusal:
+            raise ProgramFailedError(
+                f"The program {shlex.join(options.command)} ended, but none of its {MARK} lines was accepted, so the "
+                f"run has no metrics. The last reason: {listener.refusal} All of them are in the log: "
+                f"mosaic runs log {context.folder.run_id}"
+            )
 
 
 def _listen(context: WorkerContext, program: Program, listener: Listener, patience_s: float) -> str | None:
