@@ -316,10 +316,10 @@ def test_a_full_disk_fails_clearly_and_keeps_the_earlier_one(tmp_path):
 # Retention, as mathematics.
 
 
-def described(env_steps, reward, seq):
+def described(env_steps, reward, seq, **more):
     manifest = CheckpointManifest(
         origin="r", worker="toy", env_steps=env_steps, seq=seq, seed=None, reward=reward, policies={},
-        environment={}, spaces={}, versions={}, pickles=False, files={},
+        environment={}, spaces={}, versions={}, pickles=False, files={}, **more,
     )  # fmt: skip
     return Checkpoint(Path(f"/r/checkpoints/{env_steps}"), env_steps, manifest, "", "")
 
@@ -339,6 +339,27 @@ def test_retention_keeps_what_it_promises(facts, keep_last, keep_best, data):
     assert all(c in kept for c in newest_first(every)[:keep_last])
     assert all(c in kept for c in best_first(every)[:keep_best])
     assert len(kept) <= max(keep_last, 1) + keep_best + 1
+
+
+def test_the_best_checkpoint_of_self_play_has_the_highest_rating_and_not_the_highest_return(tmp_path):
+    """Both sides learn: the return against an equal says nothing."""
+    run = Store(tmp_path).create(config())
+    for steps, reward, rating in ((100, 0.9, 1500.0), (200, -0.1, 1650.0), (300, 0.5, 1600.0)):
+        write(run, steps, reward, rating=rating, best_by="rating", keep_last=1)
+    assert find_checkpoint(run, "best").env_steps == 200
+    assert names(run) == ["200", "300"]  # the best one is kept
+    assert find_checkpoint(run, "best").manifest.rating == 1650.0
+
+
+def test_without_a_rating_the_newest_checkpoint_of_self_play_is_the_best():
+    every = [described(steps, reward, steps, best_by="env_steps") for steps, reward in ((1, 1.0), (2, -1.0))]
+    assert [c.env_steps for c in best_first(every)] == [2, 1]
+
+
+def test_checkpoints_are_ranked_by_what_the_newest_is_ranked_by():
+    """A run that was resumed by a version with another measure."""
+    old, new = described(1, 500.0, 1), described(2, 0.0, 2, rating=1510.0, best_by="rating")
+    assert best_first([old, new]) == [new]
 
 
 def test_a_run_outside_any_store_can_save_too(tmp_path):

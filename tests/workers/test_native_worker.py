@@ -99,6 +99,9 @@ def test_self_play_reports_ratings_and_plays_through_run(home):
     assert custom["league_size"] == len(custom["league_ratings"]) >= 3
     assert {"rating/random", "win_rate/random", "score/random", "win_rate/minimax:depth=1"} <= custom.keys()
     assert isinstance(event["policies"]["learner"]["rating"], float)
+    assert "approx_kl" in event["policies"]["learner"]["learner"]
+    manifest = run.checkpoints()[-1].manifest
+    assert (manifest.best_by, manifest.rating) == ("rating", event["policies"]["learner"]["rating"])
     assert "2 of them against minimax:depth=1" in run.log()
     result = evaluate(
         GAME["env_id"], {"player_1": f"run:{run.id}", "player_2": "random"}, episodes=10, seed=1

@@ -55,6 +55,7 @@ def test_self_play_gives_a_policy_that_cannot_be_beaten(tmp_path):
     )  # fmt: skip
     game = find_twin(EnvironmentConfig(**GAME))
     assert prove(game, load_file(run.checkpoints()[-1].path / "table.safetensors")["values"]).unbeatable
+    assert run.checkpoints()[-1].manifest.best_by == "env_steps"  # the return of self-play says nothing
     last = [event for event in run.events() if event["kind"] == "iteration"][-1]
     assert last["env_steps"] == last["agent_steps"] == 1_500_000
     assert set(last["custom_metrics"]) == {"epsilon", "coverage", "td_error", "value_error"}

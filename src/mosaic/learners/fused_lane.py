@@ -23,6 +23,7 @@ from mosaic.learners.seats import make_seats
 from mosaic.learners.tally import make_tally
 from mosaic.learners.track import make_track
 from mosaic.models.architecture import Architecture
+from mosaic.models.engine import LOSSES
 from mosaic.models.fused import build_model, make_scratch
 
 
@@ -204,6 +205,5 @@ def explain_stats(stats: NDArray[np.float64]) -> dict[str, float]:
     rows, minibatches = stats[stats_of.ROWS], stats[stats_of.MINIBATCHES]
     if not rows:
         return {}
-    names = ("policy_loss", "value_loss", "entropy", "clip_fraction", "kl")
-    means = {name: float(stats[place] / rows) for place, name in enumerate(names)}
+    means = {name: float(stats[place] / rows) for place, name in enumerate(LOSSES)}
     return {**means, "gradient_norm": float(stats[stats_of.GRADIENT_NORM] / minibatches)}

@@ -60,6 +60,9 @@ class CheckpointRow(Answer):
     env_steps: int
     path: str
     best: bool = False
+    best_by: str = Field("reward", description="What the best one is found by: reward, rating or env_steps.")
+    reward: float | None = None
+    rating: float | None = None
 
 
 class AttemptRow(Answer):

@@ -35,7 +35,15 @@ def details_of(folder: RunFolder) -> RunDetails:
         last_metric=dict(metrics.event) or None,
         last_seq=last_seq(folder),
         checkpoints=tuple(
-            CheckpointRow(env_steps=c.env_steps, path=str(c.path), best=c.path in best) for c in checkpoints
+            CheckpointRow(
+                env_steps=c.env_steps,
+                path=str(c.path),
+                best=c.path in best,
+                best_by=c.manifest.best_by,
+                reward=c.reward,
+                rating=c.manifest.rating,
+            )
+            for c in checkpoints
         ),
         exit=attempts[-1].exit if attempts else None,
         reason=attempts[-1].reason if attempts else "",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mosaic.store.home import Store
 
 MANIFEST = "manifest.json"
+
+BestBy: TypeAlias = Literal["reward", "rating", "env_steps"]
+"""What the best checkpoint is found by. In self-play the reward says nothing, as both sides learn: the rating in the
+league counts, and where there is no league the newest is the best."""
 
 
 class _Record(BaseModel):
@@ -50,7 +54,9 @@ class CheckpointManifest(_Record):
     env_steps: int = Field(ge=0)
     seq: int  # the last metric event before it
     seed: int | None
-    reward: float | None  # by which the best one is found
+    reward: float | None
+    rating: float | None = None  # of the learner in its league, on Elo's scale
+    best_by: BestBy = "reward"
     policies: dict[str, PolicyEntry]
     environment: dict[str, Any]
     spaces: dict[str, Any]
@@ -81,6 +87,19 @@ class Checkpoint:
     @property
     def reward(self) -> float | None:
         return self.manifest.reward
+
+    @property
+    def merit(self) -> float | None:
+        """What the best checkpoint has most of; None where it was not measured."""
+        match self.manifest.best_by:
+            case "reward":
+                return self.manifest.reward
+            case "rating":
+                return self.manifest.rating
+            case "env_steps":
+                return float(self.env_steps)
+            case unreachable:
+                assert_never(unreachable)
 
     def trusted(self, store: Store) -> bool:
         """Whether a run of this very store wrote exactly these files."""

@@ -17,6 +17,7 @@ from mosaic.runners.versions import versions as versions_here
 from mosaic.store.atomic import sync_file, sync_folder, write_atomic
 from mosaic.store.checkpoint_record import (
     MANIFEST,
+    BestBy,
     Checkpoint,
     CheckpointManifest,
     PolicyEntry,
@@ -51,6 +52,8 @@ def write_checkpoint(
     spaces: Mapping[str, Any] | None = None,
     seed: int | None = None,
     reward: float | None = None,
+    rating: float | None = None,
+    best_by: BestBy = "reward",
     versions: Mapping[str, str] | None = None,
     pickles: bool = True,
     keep_last: int = 3,
@@ -67,6 +70,8 @@ def write_checkpoint(
         seq=seq,
         seed=seed,
         reward=reward if reward is not None and math.isfinite(reward) else None,
+        rating=rating if rating is not None and math.isfinite(rating) else None,
+        best_by=best_by,
         policies=dict(policies),
         environment=dict(environment or {}),
         spaces=dict(spaces or {}),
@@ -227,7 +232,10 @@ def _in_order(
     if which == "best":
         rated = best_first(readable)
         if readable and not rated:
-            raise InputError(f"No checkpoint of run '{folder.run_id}' has a reward, so none is the best. Use @latest.")
+            measure = newest_first(readable)[0].manifest.best_by
+            raise InputError(
+                f"No checkpoint of run '{folder.run_id}' has a {measure}, so none is the best. Use @latest."
+            )
         return rated
     exact = [c for c in readable if c.env_steps == which]
     if not exact and which not in damaged:

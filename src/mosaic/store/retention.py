@@ -8,8 +8,10 @@ from mosaic.store.checkpoint_record import Checkpoint
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Those with a reward; of equals the newest comes first."""
-    rated = [(c.reward, c.rank, c) for c in checkpoints if c.reward is not None]
+    """Those that were measured, by what the newest one is measured by; of equals the newest comes first."""
+    newest = newest_first(checkpoints)
+    alike = [c for c in newest if c.manifest.best_by == newest[0].manifest.best_by]
+    rated = [(c.merit, c.rank, c) for c in alike if c.merit is not None]
     return [c for _, _, c in sorted(rated, key=lambda item: item[:2], reverse=True)]
 
 

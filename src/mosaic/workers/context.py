@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
+from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.writer import EventWriter
@@ -127,9 +128,15 @@ class WorkerContext:
         env_steps: int,
         policies: Mapping[str, PolicyEntry],
         reward: float | None = None,
+        rating: float | None = None,
+        best_by: BestBy | None = None,
         pickles: bool = True,
     ) -> Path:
-        """`save` writes files into the folder it is given; the checkpoint appears whole or not at all."""
+        """`save` writes files into the folder it is given; the checkpoint appears whole or not at all.
+
+        The best checkpoint is the one with the highest `rating`, or `reward` where no rating is given; in self-play
+        without a rating, say `best_by="env_steps"`.
+        """
         settings, began_s = self.config.checkpoint, perf_counter()
         path = write_checkpoint(
             self.folder,
@@ -142,6 +149,8 @@ class WorkerContext:
             spaces=self._agent_spaces(),
             seed=self.seed,
             reward=reward,
+            rating=rating,
+            best_by=best_by or ("reward" if rating is None else "rating"),
             pickles=pickles,
             keep_last=settings.keep_last,
             keep_best=settings.keep_best,

@@ -329,6 +329,7 @@ def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: 
             for policy, name in enumerate(learner.plan.names)
         },
         reward=reward,
+        rating=None if learner.league is None else learner.league.rating,
         pickles=False,
     )
 

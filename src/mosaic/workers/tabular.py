@@ -413,11 +413,13 @@ def _save(context: WorkerContext, training: Training, standing: Standing, roles:
         training.save(folder)
         _save_facts(folder, context, standing)
 
+    both_learn = context.config.policy_configuration == "self_play" and not roles.played
     context.checkpoint(
         save,
         env_steps=training.env_steps,
         policies={name: PolicyEntry(files=(FACTS,), agents=agents) for name, agents in roles.policies.items()},
         reward=standing.reward,
+        best_by="env_steps" if both_learn else "reward",
         pickles=False,
     )
 

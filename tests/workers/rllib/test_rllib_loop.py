@@ -15,7 +15,7 @@ from mosaic.core.errors import InputError, TrustError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.store.archive import archive_run
-from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
 from mosaic.store.home import Store
 from mosaic.store.importing import import_run
 from mosaic.telemetry.reader import read_events
@@ -215,6 +215,8 @@ def test_self_play_goes_on_with_its_league(tmp_path):
     event = life.events("iteration")[-1]
     assert event["policies"]["learner"]["rating"] == pytest.approx(first.keeper.league.rating)
     assert event["custom_metrics"]["league_size"] == len(known)
+    manifest = list_checkpoints(life.folder)[-1].manifest
+    assert (manifest.best_by, manifest.rating) == ("rating", pytest.approx(first.keeper.league.rating))
 
 
 @pytest.mark.slow

@@ -93,6 +93,7 @@ def test_an_event_never_holds_nan():
 
 def test_learner_statistics_are_all_finite_numbers():
     assert learner_statistics(RESULT["learners"]["red"]) == {"policy_loss": 0.5}
+    assert learner_statistics({"mean_kl_loss": 0.01, "vf_loss": 2.0}) == {"approx_kl": 0.01, "value_loss": 2.0}
 
 
 def test_time_is_split_into_envs_inference_and_learning():

@@ -40,6 +40,8 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
         spaces=manifest.spaces,
         seed=manifest.seed,
         reward=manifest.reward,
+        rating=manifest.rating,
+        best_by=manifest.best_by,
         versions=manifest.versions,
         pickles=manifest.pickles,
     )

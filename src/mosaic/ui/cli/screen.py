@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -16,6 +18,8 @@ from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+_NUMBER = re.compile(r"[-+−]?\d[\d.,_:e+-]*")
 
 
 def complain(text: str) -> None:
@@ -35,18 +39,50 @@ def print_json(document: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), whole: int = 2
 ) -> None:
-    """`numbers` names the columns that are set flush right; they and the first `whole` columns are never broken."""
+    """Print a table; `numbers` names the columns that are set flush right.
+
+    They, the first `whole` columns and numbers anywhere are never broken or cut: where a terminal is too narrow for
+    that, each row becomes a block of lines.
+    """
+    texts = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    unbroken = [index < whole or column in numbers for index, column in enumerate(columns)]
+    widths = [
+        max([len(column), *(_least_width(row[index], unbroken[index]) for row in texts)])
+        for index, column in enumerate(columns)
+    ]
+    if rows and sum(widths) + 2 * len(columns) > out.width:
+        _print_blocks(title, columns, texts)
+        return
     table = Table(title=title, title_justify="left", header_style="bold", title_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column in numbers else "left"
-        unbroken = index < whole or column in numbers
-        table.add_column(column, justify=justify, overflow="fold", no_wrap=unbroken, min_width=len(column))
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=unbroken[index], min_width=widths[index])
+    for cells in texts:
+        table.add_row(*cells)
     wanted = out.measure(table, options=out.options.update(max_width=1000)).maximum
     if wanted > out.width:  # room for words before room between them
         table.pad_edge, table.collapse_padding = False, True
     out.print(table)
+
+
+def _least_width(cell: Text, unbroken: bool) -> int:
+    """Columns that a cell needs: all of its longest line, or its longest number where words may be wrapped."""
+    parts = cell.plain.splitlines() if unbroken else _NUMBER.findall(cell.plain)
+    return max(map(cell_len, parts), default=0)
+
+
+def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Print each row as lines `column  value`; long values are wrapped below themselves."""
+    out.print(Text(title, style="bold"))
+    for row in rows:
+        block = Table.grid(padding=(0, 2, 0, 0))
+        block.add_column(style="dim", no_wrap=True)
+        block.add_column(overflow="fold")
+        for column, cell in zip(columns, row, strict=True):
+            block.add_row(column or " ", cell)
+        out.print()
+        out.print(block)
+    out.print()
 
 
 class Tick(Protocol):

@@ -111,7 +111,9 @@ class TrainingView:
 
 
 def _policy_table(policies: Mapping[str, Any]) -> Table:
-    table = Table("policy", "reward", box=None, header_style="dim")
+    table = Table(box=None, header_style="dim")
+    table.add_column("policy", overflow="fold")
+    table.add_column("reward", no_wrap=True, justify="right")
     for name, block in policies.items():
         reward = block.get("reward_mean") if isinstance(block, dict) else None
         table.add_row(str(name), "–" if reward is None else f"{reward:.3f}")

@@ -214,6 +214,7 @@ def _save(context: WorkerContext, training: Training) -> None:
             for name in setup.modules
         },
         reward=training.reward,
+        rating=None if training.keeper is None else training.keeper.league.rating,
     )
 
 

@@ -87,9 +87,12 @@ def fields(
     return found
 
 
+_NAMES = {"mean_kl_loss": "approx_kl", "vf_loss": "value_loss"}  # RLlib's name → Stable-Baselines3's
+
+
 def learner_statistics(stats: Mapping[str, Any]) -> dict[str, float]:
-    """Losses and the like: every finite number that RLlib's learner tells of a module."""
-    return _numbers(stats)
+    """Return every finite number that RLlib's learner tells of a module, under the names that all workers use."""
+    return {_NAMES.get(name, name): value for name, value in _numbers(stats).items()}
 
 
 def split(result: Mapping[str, Any], envs_per_runner: int) -> dict[str, float]:

@@ -10,6 +10,7 @@ import typer
 from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, TrustOption
 
 if TYPE_CHECKING:
+    from mosaic.server.answers import CheckpointRow
     from mosaic.ui.cli.place import PlacedRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
@@ -83,7 +84,7 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
     out.print(f"{details.env_steps or 0:,} env steps" + (f", reward {reward:.3f}" if reward is not None else ""))
     attempts = [[a.number, _moment(a.started), _moment(a.ended), a.exit, a.reason] for a in details.attempts]
     print_table("Attempts", ["", "started", "ended", "exit", "why it ended"], attempts)
-    points = [[f"{c.env_steps:,}", "best" if c.best else "", c.path] for c in details.checkpoints]
+    points = [[f"{c.env_steps:,}", _why_best(c) if c.best else "", c.path] for c in details.checkpoints]
     print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
     out.print_json(data=details.config)
 
@@ -299,6 +300,16 @@ def _act(run: str, server: str | None, json: bool, action: Any) -> None:
         print_json({"run_id": details.run_id, "state": str(details.state), "env_steps": details.env_steps})
     else:
         out.print(f"{details.run_id} is {details.state} at {details.env_steps or 0:,} env steps.")
+
+
+def _why_best(checkpoint: CheckpointRow) -> str:
+    match checkpoint.best_by:
+        case "rating":
+            return f"best: rating {checkpoint.rating:,.0f}"
+        case "env_steps":
+            return "best: newest"  # self-play without a league has no measure of its own
+        case _:
+            return f"best: reward {checkpoint.reward:.4g}"
 
 
 def _moment(seconds: float | None) -> str:
