@@ -168,6 +168,8 @@ WORKERS = {
         Mute("mute"),
         Backwards("backwards"),
         Honest("saveless", resume=True),
+        Honest("blind", agent_mapping=True),
+        Honest("boastful", resources=("runtime", "ray_address")),
         Honest("impostor"),
     )
 }

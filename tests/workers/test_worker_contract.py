@@ -38,6 +38,8 @@ def test_toy_keeps_every_promise(tmp_path):
     assert report.worker == "toy"
     assert report.proven == (
         "options of walk",
+        "resources",
+        "agent mapping",
         "a whole run",
         "checkpoints",
         "run: policies",
@@ -61,6 +63,8 @@ def test_script_keeps_every_promise_and_what_it_does_not_promise_is_refused():
     report = check_worker("script", run_config("script", {"command": command}, training={"total_timesteps": 50}))
     assert report.proven == (
         "options of program",
+        "resources",
+        "agent mapping",
         "a whole run",
         "pause",
         "no checkpoint",
@@ -128,6 +132,8 @@ def test_one_that_starts_over_instead_of_going_on(installed_liars):
         ("unplayable", "run: policies", "KeyError: 'counter'"),
         ("backwards", "metrics", "training_iteration fell from 39 to 38"),
         ("saveless", "resume", "it declares resume and no checkpoints"),
+        ("blind", "fixed opponent", "in its opponent's place an agent was paid 0."),
+        ("boastful", "resources", "was accepted"),
     ],
 )
 def test_other_broken_promises(installed_liars, name, capability, text):

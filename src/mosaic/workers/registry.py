@@ -12,7 +12,7 @@ from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
 from mosaic.workers.api import ChecksRuns, Worker
 from mosaic.workers.presets import with_preset
-from mosaic.workers.submission import check_ahead, check_in_env
+from mosaic.workers.submission import check_ahead, check_in_env, maps_agents
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
@@ -131,7 +131,7 @@ def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:
     from mosaic.envs.catalog import make_env
     from mosaic.workers.fit import cares, check_fit
 
-    if not cares(worker.info) and not (worker.info.agent_mapping and config.agents):
+    if not cares(worker.info) and not maps_agents(config):
         return None
     env = make_env(config.environment)
     try:

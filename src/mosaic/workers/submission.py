@@ -78,15 +78,23 @@ def _asked(resources: ResourcesConfig) -> dict[ResourceName, object]:
     return asked
 
 
-def _refuse_mapping(info: WorkerCapabilities, config: RunConfig) -> None:
+def maps_agents(config: RunConfig) -> bool:
+    """Whether the run says who acts for whom, which only the agents of the env can be compared with."""
+    return bool(_mapping_settings(config))
+
+
+def _mapping_settings(config: RunConfig) -> list[str]:
     given = {
         "agents (--agent)": config.agents,
         "policies_to_train": config.policies_to_train,
         "evaluation.opponents": config.evaluation.opponents,
     }
-    for name, value in given.items():
-        if value:
-            raise InputError(
-                f"The worker {info.name} decides itself who acts for whom, and cannot honour {name}. "
-                "Leave it out, or train with another worker. Type: mosaic workers"
-            )
+    return [name for name, value in given.items() if value]
+
+
+def _refuse_mapping(info: WorkerCapabilities, config: RunConfig) -> None:
+    for name in _mapping_settings(config):
+        raise InputError(
+            f"The worker {info.name} decides itself who acts for whom, and cannot honour {name}. "
+            "Leave it out, or train with another worker. Type: mosaic workers"
+        )

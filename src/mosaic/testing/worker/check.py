@@ -12,13 +12,17 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.testing.crowd import crowd as toy_crowd
 from mosaic.testing.worker.forms import check_options
+from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
+from mosaic.testing.worker.resources import check_resources
 from mosaic.testing.worker.stage import Stage
 from mosaic.testing.worker.starts import check_agents, check_paradigms
 from mosaic.testing.worker.stops import check_commands
 from mosaic.testing.worker.survives import check_resume, check_seeds, check_whole
 from mosaic.workers.api import Worker
 from mosaic.workers.registry import load_worker
+
+_SHORT_STEPS = 4000
 
 
 def check_worker(
@@ -27,6 +31,7 @@ def check_worker(
     *,
     environments: Mapping[PolicyConfiguration, EnvironmentConfig] | None = None,
     crowd: Callable[[int], EnvironmentConfig] = toy_crowd,
+    short: RunConfig | None = None,
     home: Path | None = None,
     patience_s: float = 60.0,
     quiet_s: float = 0.5,
@@ -35,27 +40,34 @@ def check_worker(
     """Trains again and again with a worker that is installed as a plug-in, and proves each of its capabilities.
 
     `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` names
-    another env for a paradigm that does not fit the config's, `crowd` makes one for so many agents. While the run is
+    another env for a paradigm that does not fit the config's, `crowd` makes one for so many agents. `short` is a run
+    with several checkpoints to check the mapping with (its env does not count); default: a few thousand env steps of
+    `config`. While the run is
     paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are kept in `home`, if given.
 
     Raises ContractError at the first broken promise.
     """
     known = _installed(worker)
     name = known.info.name
-    config = config.model_copy(update={"training": config.training.model_copy(update={"worker": name})})
+    config = _named(config, name)
     with TemporaryDirectory(prefix="mosaic-check-") as temporary:
         stage = Stage(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
         with stage.at_home():
-            return WorkerReport(name, tuple(_prove(stage, environments or {}, crowd)))
+            return WorkerReport(
+                name, tuple(_prove(stage, environments or {}, crowd, _named(short or _short(config), name)))
+            )
 
 
 def _prove(
     stage: Stage,
     environments: Mapping[PolicyConfiguration, EnvironmentConfig],
     crowd: Callable[[int], EnvironmentConfig],
+    short: RunConfig,
 ) -> list[Proof]:
     """The cheap ones first."""
     proofs = check_options(stage.worker)
+    proofs += check_resources(stage)
+    proofs += check_mapping(stage, short)
     whole, first = check_whole(stage)
     proofs += whole
     proofs += check_seeds(stage, first)
@@ -64,6 +76,21 @@ def _prove(
     proofs += check_paradigms(stage, environments)
     proofs += check_agents(stage, crowd)
     return proofs
+
+
+def _named(config: RunConfig, worker: str) -> RunConfig:
+    return config.model_copy(update={"training": config.training.model_copy(update={"worker": worker})})
+
+
+def _short(config: RunConfig) -> RunConfig:
+    limits = {"total_timesteps": _SHORT_STEPS, "episodes": None, "stop_reward": None}
+    saves = {"every_steps": _SHORT_STEPS // 4, "keep_last": 10, "at_end": True}
+    return config.model_copy(
+        update={
+            "training": config.training.model_copy(update=limits),
+            "checkpoint": config.checkpoint.model_copy(update=saves),
+        }
+    )
 
 
 def _installed(worker: str | Worker) -> Worker:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.values import MOST_STEPS
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
+from mosaic.testing.worker.promises import WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
 from mosaic.workers.api import Worker, WorkerCapabilities
 
@@ -35,6 +38,37 @@ class Stage:
     def rehearse(self, config: RunConfig | None = None, **changes: Any) -> Rehearsal:
         config = (config or self.config).model_copy(update={"run_id": None, **changes})
         return Rehearsal(Trainer(self.home), config, self.patience_s)
+
+    @staticmethod
+    def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+        """The configuration with other sections, as they are typed; those that are mappings are merged."""
+        document = dump_run_config(config)
+        for name, value in changes.items():
+            merged = isinstance(value, Mapping) and name != "agents"
+            document[name] = {**document[name], **value} if merged else value
+        return parse_run_config(document)
+
+    def refusal(
+        self,
+        config: RunConfig,
+        capability: str,
+        changes: Mapping[str, Any],
+        promise: str,
+        refused: type[MosaicError] = InputError,
+    ) -> str:
+        """Why a run with these changes is refused; it is broken where a run is made instead."""
+        try:
+            run = Trainer(self.home).submit(self.changed(config, changes), start=False)
+        except refused as error:
+            return str(error)
+        run.delete()
+        raise WorkerContractError(
+            self.info.name,
+            capability,
+            f"a run with {changes} was accepted",
+            promise,
+            "declare no more than is met (agent_mapping, resources), and raise InputError in check(…)",
+        )
 
     def endless(self) -> RunConfig:
         """A run that only a command ends."""

@@ -1,0 +1,140 @@
+"""Whether a worker honours who acts for whom: rules, fixed policies and policies that must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from mosaic.config.run import RunConfig
+from mosaic.core.turn import Turn
+from mosaic.envs.catalog import make_env
+from mosaic.policies.controller import Explains
+from mosaic.policies.registry import load_policy
+from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
+from mosaic.testing.worker.promises import Proof
+from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.stage import Stage
+from mosaic.workers.api import MakesPolicies
+
+_LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # what an agent is paid if the other plays 2 all the time
+_MOST = _LEAST + (CHOICES - 1) * STEPS
+_PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
+
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "unknown agent": {"agents": {"nobody": "random"}},
+    "unknown policy": {"agents": {"b": "no_such_policy:depth=1"}},
+    "misspelt policy": {"agents": {"b": "randon"}},
+    "unknown option of a policy": {"agents": {"b": "random:dept=1"}},
+    "person": {"agents": {"b": "human"}},
+    "unknown policy to train": {"policies_to_train": ["no_such_policy"]},
+    "unknown opponent": {"evaluation": {"opponents": ["no_such_policy"]}},
+    "unknown mirror": {"telemetry": {"mirrors": ["no_such_mirror"]}},
+}
+
+
+def check_mapping(stage: Stage, short: RunConfig) -> list[Proof]:
+    """`short` is a run of seconds with several checkpoints; its env is replaced by one that shows who played what."""
+    families = stage.info.env_families
+    environment = duel()
+    if "*" not in families and environment.family not in families:
+        return []  # there is no env of ours that it takes
+    paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
+    config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
+    proofs = [_check_refused(stage, config)]
+    if stage.info.agent_mapping:
+        proofs += [_check_opponent(stage, config), *_check_frozen(stage, config)]
+    else:
+        stage.refusal(config, "fixed opponent", {"agents": {"b": CONSTANT}}, _PROMISE)
+    return proofs
+
+
+def _check_refused(stage: Stage, config: RunConfig) -> Proof:
+    for what, changes in IMPOSSIBLE.items():
+        stage.refusal(config, what, changes, _PROMISE)
+    return Proof("agent mapping", f"refused: {', '.join(IMPOSSIBLE)}")
+
+
+def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
+    """The returns of the agent that learns show what its opponent played."""
+    with stage.rehearse(stage.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
+        rehearsal.finish("fixed opponent")
+        paid = [reward for event in rehearsal.events() if event["kind"] == "iteration" for reward in _rewards(event)]
+    if not paid:
+        found = "no event tells what the agent that learns was paid"
+        raise rehearsal.broken("fixed opponent", found, _PROMISE, "report episode_reward_mean")
+    wrong = [reward for reward in paid if not _LEAST <= reward <= _MOST]
+    if wrong:
+        found = f"with {CONSTANT} in its opponent's place an agent was paid {wrong[0]:g}, not {_LEAST:g} to {_MOST:g}"
+        advice = "let the policies of config.agents act for their agents (mosaic.learners.casting.read_mapping)"
+        raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
+    return Proof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
+
+
+def _rewards(event: Mapping[str, Any]) -> list[float]:
+    """Of the policies that learn; of the whole run where it has none."""
+    policies = event.get("policies") or {}
+    told = [facts.get("reward_mean") for name, facts in policies.items() if name != CONSTANT]
+    return [reward for reward in told or [event.get("episode_reward_mean")] if reward is not None]
+
+
+def _check_frozen(stage: Stage, config: RunConfig) -> list[Proof]:
+    """Of two policies one is trained; what the other would do is the same in the first and the last checkpoint."""
+    if not isinstance(stage.worker, MakesPolicies):
+        return []
+    asked = {"agents": {"a": "red", "b": "blue"}, "policies_to_train": ["red"]}
+    with stage.rehearse(stage.changed(config, asked)) as rehearsal:
+        rehearsal.finish("policies_to_train")
+        first, last = _ends(rehearsal)
+        seen = {name: (_opinion(rehearsal, first, name), _opinion(rehearsal, last, name)) for name in ("red", "blue")}
+    promise = "only the policies of policies_to_train change"
+    if not _same(*seen["blue"]):
+        found = f"'blue' is not to be trained, and changed between {first} and {last} env steps"
+        raise rehearsal.broken("policies_to_train", found, promise, "leave the weights of other policies alone")
+    if _same(*seen["red"]):
+        found = f"'red' is to be trained, and did not change between {first} and {last} env steps"
+        raise rehearsal.broken("policies_to_train", found, promise, "train the policies that are named")
+    return [Proof("policies_to_train", f"red changed between {first} and {last} env steps, blue did not")]
+
+
+def _ends(rehearsal: Rehearsal) -> tuple[int, int]:
+    saved = rehearsal.run.checkpoints()
+    for checkpoint in saved[:1]:
+        missing = {"red", "blue"} - set(checkpoint.manifest.policies)
+        if missing:
+            found = f"its checkpoint has no policy {' and '.join(sorted(missing))}"
+            raise rehearsal.broken("policies_to_train", found, _PROMISE, "save each policy under its name")
+    if len(saved) < 2:
+        found = f"a run with checkpoints every {rehearsal.run.config.checkpoint.every_steps} steps left {len(saved)}"
+        advice = "give check_worker a smaller run to check the mapping with (short=…)"
+        raise rehearsal.broken("policies_to_train", found, "a run saves as often as it is told", advice)
+    return saved[0].env_steps, saved[-1].env_steps
+
+
+def _opinion(rehearsal: Rehearsal, env_steps: int, policy: str) -> list[float]:
+    """What the policy thinks of every step of an episode, as numbers: probabilities, value, action."""
+    agent = {"red": "a", "blue": "b"}[policy]
+    with closing(make_env(duel())) as env:
+        turn = env.reset(0).only((agent,))
+        reference = f"run:{rehearsal.run.id}@{env_steps}/{policy}"
+        with closing(load_policy(reference, env.spec, (agent,))) as controller:
+            opinion: list[float] = []
+            for number in range(STEPS):
+                controller.begin((agent,), number)
+                opinion += _numbers(controller, turn._replace(observations={agent: number}))
+    return opinion
+
+
+def _numbers(controller: Any, turn: Turn) -> list[float]:
+    (agent,) = turn.observations
+    if not isinstance(controller, Explains):
+        return [float(controller.act(turn)[agent])]
+    explained = controller.explain(turn)[agent]
+    likely = [] if explained.probabilities is None else explained.probabilities.tolist()
+    return [*likely, *([] if explained.value is None else [explained.value])]
+
+
+def _same(one: list[float], other: list[float]) -> bool:
+    return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-6, atol=1e-8))

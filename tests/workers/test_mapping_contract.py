@@ -1,0 +1,82 @@
+"""The contract of mapping and resources, proven for every worker that comes with Mosaic and for a plug-in."""
+
+import sys
+from random import Random
+
+import liars
+import pytest
+from hosting import run_config
+
+from mosaic.testing.worker import WorkerContractError
+from mosaic.testing.worker.mapping import check_mapping
+from mosaic.testing.worker.resources import check_resources
+from mosaic.testing.worker.stage import Stage
+from mosaic.workers.registry import load_worker
+from mosaic.workers.tabular import TabularWorker
+
+SAVES = {"every_steps": 500, "keep_last": 20}
+NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}
+RLLIB = {"train_batch_size_per_learner": 200, "minibatch_size": 100, "num_epochs": 2}
+PROGRAM = [sys.executable, "-c", "print('@METRIC {\"env_steps\": 1}')"]
+
+
+def stage(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **settings):
+    training = {"total_timesteps": steps, **settings.pop("training", {})}
+    config = run_config(worker, params, training=training, checkpoint=SAVES, evaluation={"episodes": 1}, **settings)
+    return Stage(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
+
+
+def proofs(made):
+    with made.at_home():
+        found = [*check_resources(made), *check_mapping(made, made.config)]
+    return {proof.capability: proof.seen for proof in found}
+
+
+HONOURED = {"resources", "agent mapping", "fixed opponent", "policies_to_train"}
+
+
+def test_tables(tmp_path):
+    seen = proofs(stage(tmp_path, "tabular", {"report_every_steps": 400}))
+    assert seen.keys() == HONOURED
+    assert "refused: num_cpus, num_gpus" in seen["resources"]
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_networks(tmp_path):
+    settings = {"environment": {"env_id": "gym/CartPole-v1", "num_envs": 4}, "training": {"preset": False}}
+    seen = proofs(stage(tmp_path, "native", NETWORK, steps=4000, **settings))
+    assert seen.keys() == HONOURED
+    assert "refused: num_cpus, ray_address" in seen["resources"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_rllib(tmp_path):
+    seen = proofs(stage(tmp_path, "rllib", RLLIB, steps=1500, patience_s=300, training={"algorithm": "ppo"}))
+    assert seen.keys() == HONOURED
+
+
+@pytest.mark.parametrize(("worker", "params"), [("toy", None), ("script", {"command": PROGRAM})])
+def test_workers_that_map_nobody_refuse_every_rule(tmp_path, worker, params):
+    seen = proofs(stage(tmp_path, worker, params))
+    assert seen.keys() == {"resources", "agent mapping"}
+
+
+def test_a_plug_in_that_declares_nothing_refuses_every_rule(tmp_path, installed_liars):
+    assert proofs(stage(tmp_path, "modest")).keys() == {"resources", "agent mapping"}
+
+
+def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
+    with pytest.raises(WorkerContractError, match=r"worker blind, fixed opponent: with .* an agent was paid 0\."):
+        proofs(stage(tmp_path, "blind", {"iteration_s": 0.0}, steps=200))
+    with pytest.raises(WorkerContractError, match=r"worker boastful, resources: a run with .* was accepted"):
+        proofs(stage(tmp_path, "boastful"))
+    assert liars.WORKERS["blind"].info.agent_mapping
+
+
+def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch):
+    monkeypatch.setattr(TabularWorker, "check", lambda *_: None)
+    made = stage(tmp_path, "tabular", {"report_every_steps": 400})
+    with pytest.raises(WorkerContractError, match=r"worker tabular, unknown agent: a run with .* was accepted"):
+        check_mapping(made, made.config)
