@@ -220,6 +220,30 @@ def test_mosaic_picks_the_worker_and_the_policy_configuration_and_says_so(mosaic
     assert document["policy_configuration"] == "self_play"
     assert answer.err == ""
     assert "Picked tabular q_learning" in mosaic("train", "classic/tictactoe_v3", "--dry-run").err
+
+
+def test_policies_that_a_rule_creates_are_named(mosaic):
+    words = ("train", "mpe/simple_tag_v3", "--worker", "native", "--dry-run", "--agent", "adversary_*=hunters")
+    assert "New policies that learn: hunters." in mosaic(*words).err
+    assert "New policies" not in mosaic(*words[:-1], "adversary_*=random").err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--agent", "player_2=human"), "A person cannot play player_2 while a policy trains"),
+        (("--agent", "player_2=nobody"), "There is no policy named 'nobody'"),
+        (("--agent", "player_9=random"), "There is no agent 'player_9'."),
+        (("--set", "resources.num_gpus=4"), "cannot meet resources.num_gpus=4"),
+        (("--num-workers", "4"), "Type --runtime parallel (threads), ray or mpi."),
+        (("--ray-address", "127.0.0.1:1"), "Type: --runtime ray"),
+        (("--set", 'telemetry.mirrors=["tensorbord"]'), "There is no mirror named 'tensorbord'."),
+    ],
+)
+def test_what_a_table_does_not_honour_is_refused(mosaic, words, text):
+    answer = mosaic("train", "classic/tictactoe_v3", "--worker", "tabular", *words)
+    assert answer.code == 2
+    assert text in " ".join(answer.err.split())
     assert (
         json.loads(mosaic("train", "gym/Taxi-v3", "--dry-run", "--json").out)["policy_configuration"]
         == "parameter_sharing"

@@ -16,7 +16,13 @@ from mosaic.workers.tabular import TabularWorker
 
 SAVES = {"every_steps": 500, "keep_last": 20}
 NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}
-RLLIB = {"train_batch_size_per_learner": 200, "minibatch_size": 100, "num_epochs": 2}
+RLLIB = {
+    "num_env_runners": 0,
+    "fcnet_hiddens": [8],
+    "train_batch_size_per_learner": 200,
+    "minibatch_size": 100,
+    "num_epochs": 2,
+}
 PROGRAM = [sys.executable, "-c", "print('@METRIC {\"env_steps\": 1}')"]
 
 

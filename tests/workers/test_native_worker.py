@@ -63,12 +63,13 @@ def test_every_declared_capability_is_proven():
         evaluation={"episodes": 2},
     )
     others = {"independent": SPREAD, "shared_value_function": SPREAD, "self_play": GAME}
-    report = check_worker(
-        "native", wanted, environments={kind: EnvironmentConfig(**env) for kind, env in others.items()}, patience_s=120
-    )
+    short = config(CARTPOLE, steps=4000, checkpoint={"every_steps": 500, "keep_last": 10})
+    environments = {kind: EnvironmentConfig(**env) for kind, env in others.items()}
+    report = check_worker("native", wanted, environments=environments, short=short, patience_s=120)
     proofs = {proof.capability: proof.seen for proof in report.proofs}
     assert proofs["resume"].endswith("same curve")
     assert {"seeds", "pause", "stop", "checkpoints", "run: policies"} <= proofs.keys()
+    assert {"resources", "agent mapping", "fixed opponent", "policies_to_train"} <= proofs.keys()
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs.keys()
 
 

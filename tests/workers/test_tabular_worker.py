@@ -20,11 +20,6 @@ GAME = {"env_id": "classic/tictactoe_v3"}
 FOUR = {"env_id": "classic/connect_four_v3"}
 
 
-def crowd(agents):
-    names = {1: "gym/FrozenLake-v1", 2: "classic/tictactoe_v3", 3: "mpe/simple_spread_v3"}
-    return EnvironmentConfig(env_id=names[agents])
-
-
 def finished(home, config):
     run = Trainer(home).submit(config)
     assert run.wait(90) == "finished", run.log()
@@ -41,10 +36,16 @@ def test_every_declared_capability_is_proven():
         training={"total_timesteps": 120_000_000},
         checkpoint={"every_steps": 10_000_000},
     )
-    report = check_worker(
-        "tabular", config, environments={"self_play": EnvironmentConfig(env_id="classic/tictactoe_v3")}, crowd=crowd
+    short = run_config(
+        "tabular",
+        {"report_every_steps": 500},
+        training={"total_timesteps": 2000},
+        checkpoint={"every_steps": 500, "keep_last": 10},
     )
-    assert {"seeds", "resume", "pause", "checkpoints", "max_agents"} <= {proof.capability for proof in report.proofs}
+    games = dict.fromkeys(("self_play", "independent"), EnvironmentConfig(env_id="classic/tictactoe_v3"))
+    report = check_worker("tabular", config, environments=games, short=short)
+    proven = {proof.capability for proof in report.proofs}
+    assert {"seeds", "resume", "pause", "checkpoints", "5 agents", "fixed opponent", "policies_to_train"} <= proven
 
 
 def test_self_play_gives_a_policy_that_cannot_be_beaten(tmp_path):

@@ -55,6 +55,7 @@ def resolved_document(
         picked = f"{chosen.training.worker} {chosen.training.algorithm}"
         note(f"Picked {picked}: {_REASONS.get(chosen.training.worker or '', 'it offers itself')}.")
     if not quiet:
+        _mention_new_policies(chosen)
         _mention_preset(chosen)
     return chosen
 
@@ -63,6 +64,21 @@ _REASONS = {
     "tabular": "the env has few states, and a table learns them fastest",
     "native": "the env has too many states for a table, or what you ask for needs a network",
 }
+
+
+def _mention_new_policies(config: RunConfig) -> None:
+    """Name the policies that --agent creates: a misspelt one was not meant to be trained."""
+    from mosaic.core.plugins import plugins
+    from mosaic.core.reference import split_reference
+    from mosaic.ui.cli.screen import note
+
+    said = config.agents.values() if not isinstance(config.agents, str) else ()
+    known = plugins("mosaic.policies")
+    new = [
+        name for name in dict.fromkeys(said) if split_reference(name)[0] not in known and not name.startswith("self@")
+    ]
+    if new:
+        note(f"New policies that learn: {', '.join(new)}. Policies that exist: mosaic policies")
 
 
 def _mention_preset(config: RunConfig) -> None:
