@@ -90,7 +90,7 @@ def test_names_say_which_agents_share_a_table():
 
 
 def test_one_named_table_for_all_still_trains_in_the_compiled_loop():
-    assert isinstance(training_of(environment=LAKE, agents={"*": "ice"}), TwinTraining)
+    assert isinstance(training_of({"table_engine": "fused"}, environment=LAKE, agents={"*": "ice"}), TwinTraining)
     assert isinstance(training_of(environment=GAME, policy_configuration="independent"), SeatsTraining)
 
 

@@ -124,14 +124,23 @@ def test_an_env_without_a_twin_is_played_itself_and_resumes_bit_by_bit(tmp_path)
     assert "it has no compiled twin" in whole.log()
 
 
-@pytest.mark.parametrize("algorithm", ["double_q_learning", "q_lambda", "n_step_sarsa", "monte_carlo"])
-def test_what_the_compiled_loop_does_not_know_is_learned_step_by_step(tmp_path, algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "params", "text"),
+    [
+        ("double_q_learning", {}, "does not know double_q_learning"),
+        ("q_learning", {"table_engine": "list"}, "does not know q_learning with epsilon_greedy on the engine list"),
+        ("monte_carlo", {}, "on the compiled twin of gym/FrozenLake-v1"),
+        ("q_learning", {"exploration": "ucb"}, "on the compiled twin of gym/FrozenLake-v1"),
+    ],
+)
+def test_the_log_says_whether_the_compiled_loop_knows_what_is_asked(tmp_path, algorithm, params, text):
     run = finished(
         tmp_path,
-        run_config("tabular", environment={"env_id": "gym/FrozenLake-v1", "options": {"is_slippery": False}},
+        run_config("tabular", params, environment={"env_id": "gym/FrozenLake-v1", "options": {"is_slippery": False}},
                    training={"total_timesteps": 3000, "algorithm": algorithm}),
     )  # fmt: skip
-    assert f"does not know {algorithm}" in run.log()
+    assert text in run.log()
+    assert run.checkpoints()[-1].env_steps == 3000
 
 
 def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
@@ -169,7 +178,7 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
         ({"environment": FOUR, "params": {"opponent": "random"}}, "by self-play alone, not against opponent=random"),
         (
             {"environment": {"env_id": "gym/Blackjack-v1"}, "resources": {"runtime": "parallel"},
-             "training": {"algorithm": "monte_carlo"}},
+             "training": {"algorithm": "double_q_learning"}},
             "The runtime parallel needs a compiled loop",
         ),
         (

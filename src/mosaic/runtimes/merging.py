@@ -44,12 +44,14 @@ def merge(
 def delta(base_values: Values, base_visits: Counts, values: Values, visits: Counts) -> Delta:
     """What a worker has to tell the others."""
     _check_same_table(base_values, base_visits, values, visits)
-    indices = np.flatnonzero(visits.ravel() != base_visits.ravel())
+    # traces change pairs that were visited before the base: these count as one visit
+    changed = values.ravel() != base_values.ravel()
+    indices = np.flatnonzero((visits.ravel() != base_visits.ravel()) | changed)
     # gathered before the subtraction: unsigned counts must not wrap around
     counts = visits.ravel()[indices].astype(np.int64) - base_visits.ravel()[indices].astype(np.int64)
     if (counts < 0).any():
         raise MosaicError("A table has fewer visits than the base it should have started from: the bases differ.")
-    return Delta(indices, values.ravel()[indices], counts)
+    return Delta(indices, values.ravel()[indices], np.maximum(counts, 1))
 
 
 def combine(deltas: Sequence[Delta]) -> Delta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, assert_never
 
+from mosaic.learners.tabular.mdp_training import open_training
 from mosaic.learners.tabular.twin_training import TwinTraining
 from mosaic.runtimes.merging import apply, delta
 from mosaic.runtimes.mpi_agreement import check_same_programs, check_same_training
@@ -27,7 +28,7 @@ def main(address: str) -> None:
     driver = call_driver(address) if comm.Get_rank() == 0 else None
     setup: Setup = comm.bcast(driver.recv() if driver else None)
     seed = setup.seeds[comm.Get_rank()]
-    training = TwinTraining(setup.twin, setup.algorithm, setup.options, seed, setup.opponent)
+    training = open_training(setup.twin, setup.algorithm, setup.options, seed, setup.opponent)
     check_same_training(comm, training, setup.algorithm, setup.options)
     if driver:
         driver.send(True)

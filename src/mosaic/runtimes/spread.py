@@ -19,13 +19,13 @@ from safetensors.numpy import load_file
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.learners.tabular import kernels
+from mosaic.learners.tabular.mdp_training import open_training
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import (
     FILE,
     Opponent,
     Statistics,
     Twin,
-    TwinTraining,
     save_tensors,
     take_statistics,
 )
@@ -53,7 +53,7 @@ class SpreadTraining(ABC):
         learners: int,
         merge_every: int,
     ) -> None:
-        self._table = TwinTraining(twin, algorithm, options, seed, opponent)  # never advances; checks what was asked
+        self._table = open_training(twin, algorithm, options, seed, opponent)  # never advances; checks what was asked
         start = self._table.progress
         self._progress = [start._replace(counts=start.counts.copy(), sums=start.sums.copy()) for _ in range(learners)]
         self._seeds = [child_seed(seed, "learner", number) for number in range(learners)]

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.mdp_training import open_training
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import Opponent, Twin, TwinTraining
+from mosaic.learners.tabular.twin_training import Opponent, Twin
 from mosaic.runtimes.merging import Delta, apply, combine, delta
 from mosaic.runtimes.spread import Share, SpreadTraining
 
@@ -36,7 +37,7 @@ class Learner:
     """The actor: nothing in it outlives a round but its stream of chance, which its seed makes anew."""
 
     def __init__(self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent) -> None:
-        self._training = TwinTraining(_writable(twin), algorithm, options, seed, opponent)
+        self._training = open_training(_writable(twin), algorithm, options, seed, opponent)
 
     def train(
         self, base: tuple[NDArray[Any], NDArray[Any]], counts: NDArray[Any], sums: NDArray[Any], share: Share

@@ -247,7 +247,7 @@ def _controller(
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> Training:
     """The way to train that fits the env; which one, and why, is said on the log."""
-    from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.learners.tabular.mdp_training import open_training
     from mosaic.learners.tabular.two_tables import TwoTableTraining
     from mosaic.runtimes.parallel import ParallelTraining
 
@@ -267,7 +267,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
 
     def make(number: int) -> TwinTraining:
         seed = child_seed(config.seed, "learner", number)
-        return TwinTraining(twin, algorithm, options, seed, options.opponent)
+        return open_training(twin, algorithm, options, seed, options.opponent)
 
     if config.resources.runtime == "parallel":
         threads = max(1, min(config.resources.workers, _cores()))

@@ -19,8 +19,8 @@ from mosaic.workers.tabular_spread import check_mpi_mode, check_workers, spread_
 if TYPE_CHECKING:
     from mosaic.workers.tabular import TabularWorkerOptions
 
-COMPILED = ("q_learning", "sarsa", "expected_sarsa")  # what the compiled loops know of one agent
-COMPILED_IN_GAMES = ("q_learning",)
+COMPILED = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # on arrays; that one has two tables
+COMPILED_IN_GAMES = ("q_learning",)  # with epsilon_greedy exploration
 
 
 class Way(NamedTuple):
@@ -45,8 +45,7 @@ def choose_way(
     algorithm, twin = algorithm_of(config), find_twin(config.environment)
     if mapping is not None and not mapping.uniform:
         return Way("played", twin, "the compiled loops train one table that learns for every agent")
-    compiled = COMPILED if isinstance(twin, Mdp) else COMPILED_IN_GAMES
-    is_known = algorithm in compiled and options.exploration == "epsilon_greedy"
+    is_known = _is_known(algorithm, options, one_agent=isinstance(twin, Mdp))
     if is_known and options.tables == "one" and options.table != "dense" and is_hashed(config.environment):
         return Way("hashed", None, "")
     if twin is None:
@@ -54,12 +53,24 @@ def choose_way(
     if options.table == "hashed":
         return Way("played", twin, "its compiled twin has no hashed table")
     if not is_known:
-        return Way("played", twin, f"the compiled loop does not know {algorithm} with {options.exploration}")
+        return Way("played", twin, _unknown(algorithm, options))
     if options.tables == "one":
         return Way("compiled", twin, "")
     if isinstance(twin, Game):
         return Way("two_tables", twin, "")
     return Way("played", twin, "the compiled loop has one table")
+
+
+def _is_known(algorithm: str, options: TabularWorkerOptions, *, one_agent: bool) -> bool:
+    """Whether compiled loops know what is asked."""
+    if one_agent:
+        return algorithm in COMPILED and options.table_engine == "fused"
+    return algorithm in COMPILED_IN_GAMES and options.exploration == "epsilon_greedy"
+
+
+def _unknown(algorithm: str, options: TabularWorkerOptions) -> str:
+    engine = "" if options.table_engine == "fused" else f" on the engine {options.table_engine}"
+    return f"the compiled loop does not know {algorithm} with {options.exploration}{engine}"
 
 
 def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -> Way:
@@ -68,8 +79,8 @@ def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -
         return Way("played", None, "compile_env is off")
     if options.table == "hashed" or options.bins is not None or options.tables != "one":
         return Way("played", None, "it has no compiled twin")
-    if algorithm not in COMPILED or options.exploration != "epsilon_greedy":
-        return Way("played", None, f"the compiled loop does not know {algorithm} with {options.exploration}")
+    if not _is_known(algorithm, options, one_agent=True):
+        return Way("played", None, _unknown(algorithm, options))
     from mosaic.envs.compiled.own_model import own_model
 
     model = own_model(config.environment.model_dump_json())
