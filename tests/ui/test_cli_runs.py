@@ -49,7 +49,7 @@ def test_a_dry_run_starts_nothing(mosaic):
     answer = mosaic(*TOY, "--steps", "500", "--set", "training.params.noise=0.5", "--dry-run", "--json")
     document = json.loads(answer.out)
     assert document["training"]["algorithm"] == "walk"
-    assert document["training"]["params"] == {"noise": 0.5}
+    assert document["training"]["params"] == {"noise": 0.5, "iteration_s": 0.0, "steps_per_iteration": 100}
     assert json.loads(mosaic("runs", "list", "--json").out) == []
 
 

@@ -39,7 +39,7 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, *params(threads=2, engine="torch")),
-            "threads needs the fused engine; torch has one learner, which shares out its own work.",
+            "threads needs the fused engine; torch has one learner: give its operations torch_threads=N instead.",
         ),
         (
             (*LANDER, *params(env_processes=99)),

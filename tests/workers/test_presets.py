@@ -7,6 +7,7 @@ import pytest
 from mosaic.config.run import RunConfig
 from mosaic.core.plugins import plugins
 from mosaic.envs.catalog import make_env
+from mosaic.learners.ppo_options import PpoOptions
 from mosaic.workers.presets import Preset, find_preset, presets, with_preset
 from mosaic.workers.registry import load_worker, parse_params, resolve
 
@@ -33,7 +34,7 @@ def test_what_is_said_counts_more_than_a_preset():
     preset = find_preset("gym/CartPole-v1", "native", "ppo")
     assert preset is not None
     chosen = resolve(config("gym/CartPole-v1", params={"n_epochs": 3}, total_timesteps=77))
-    assert chosen.training.params == {**preset.params, "n_epochs": 3}
+    assert chosen.training.params.items() >= {**preset.params, "n_epochs": 3}.items()
     assert chosen.training.total_timesteps == 77
     assert chosen.environment.num_envs == preset.num_envs
 
@@ -41,10 +42,44 @@ def test_what_is_said_counts_more_than_a_preset():
 def test_a_preset_can_be_left_out():
     plain = config("gym/CartPole-v1", preset=False)
     assert with_preset(plain, "native", "ppo") == plain
-    assert resolve(plain).training.params == {}
+    assert resolve(plain).training.params["learning_rate"] == PpoOptions().learning_rate
 
 
 def test_other_versions_and_algorithms():
     assert find_preset("gym/CartPole-v0", "native", "ppo") is find_preset("gym/CartPole-v1", "native", "ppo")
     assert find_preset("gym/CartPole-v1", "native", "dqn") is None
     assert find_preset("gym/CartPole-v1", "tabular", "ppo") is None
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "dqn"])
+def test_a_wrapper_does_not_change_the_batch(algorithm):
+    """Compiled, stepped by Python because of a wrapper, or never compiled: one default for each algorithm."""
+    batches = set()
+    for env_id, wrappers in (
+        ("gym/CartPole-v1", ()),
+        ("gym/CartPole-v1", ("time_limit:max_steps=100", "clip_reward:low=-1,high=1")),
+        ("mosaic/recall", ()),
+    ):
+        document = {
+            "environment": {"env_id": env_id, "wrappers": wrappers},
+            "training": {"worker": "native", "algorithm": algorithm, "preset": False},
+        }
+        resolved = resolve(RunConfig.model_validate(document))
+        params = resolved.training.params
+        batches.add(
+            (resolved.environment.num_envs, params.get("n_steps"), params["batch_size"], params.get("threads"))
+        )
+    assert len(batches) == 1
+
+
+@pytest.mark.parametrize(
+    ("worker", "algorithm"),
+    [(name, algorithm) for name in ("native", "tabular", "rllib") for algorithm in load_worker(name).info.algorithms],
+)
+def test_a_resolved_configuration_leaves_nothing_to_choose(worker, algorithm):
+    env_id = "gym/MountainCarContinuous-v0" if algorithm == "sac" else "gym/FrozenLake-v1"
+    chosen = resolve(config(env_id, worker=worker, algorithm=algorithm))
+    options = load_worker(worker).options(algorithm)
+    assert set(chosen.training.params) == set(options.model_fields)
+    assert chosen.training.total_timesteps is not None
+    assert resolve(chosen) == chosen

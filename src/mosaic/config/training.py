@@ -9,9 +9,11 @@ from pydantic import Field
 from mosaic.config.section import Section
 from mosaic.config.values import FreeOptions, MosaicPicks, Reference, Steps
 
+DEFAULT_TIMESTEPS = 1_000_000
+
 
 class TrainingConfig(Section):
-    """Training ends at the first limit that is reached; without any, the worker's own default counts."""
+    """Training ends at the first limit that is reached; without any, after a million env steps."""
 
     worker: Annotated[Reference | None, MosaicPicks] = Field(
         None,
@@ -20,7 +22,9 @@ class TrainingConfig(Section):
     algorithm: Annotated[Reference | None, MosaicPicks] = Field(
         None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None takes the worker's default."
     )
-    total_timesteps: Steps | None = Field(None, description="Env steps after which training ends.")
+    total_timesteps: Steps | None = Field(
+        None, description="Env steps after which training ends; without any limit: the preset's, else 1,000,000."
+    )
     episodes: Steps | None = Field(None, description="Episodes after which training ends.")
     stop_reward: float | None = Field(None, description="Mean episode reward at which training ends.")
     init: Reference | None = Field(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,7 +15,7 @@ from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
-from mosaic.learners.equipment import EngineName, equip
+from mosaic.learners.equipment import EngineName, cuda_is_available, equip, usual_torch_threads
 from mosaic.learners.fused_lane import FusedLane
 from mosaic.learners.fused_policy import FusedEngine
 from mosaic.learners.fused_update import make_hyper
@@ -32,8 +31,6 @@ from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.threads import set_product_threads
-
-_LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
 
 
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
@@ -214,9 +211,9 @@ def _torch_engine(architecture: Architecture, seed: int, draws: int, options: Pp
 
     device = options.device
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if cuda_is_available() else "cpu"
     if device == "cpu":
-        torch.set_num_threads(1 if architecture.observation < _LARGE_ROW else len(os.sched_getaffinity(0)))
+        torch.set_num_threads(options.torch_threads or usual_torch_threads(architecture.observation))
     return TorchEngine(
         architecture,
         seed,

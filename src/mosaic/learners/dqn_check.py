@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code, row_code
@@ -36,6 +37,12 @@ def check_dqn(casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
             raise InputError(f"DQN cannot see pictures, and {agent} does. PPO can: --algo ppo.")
     first = casting.learners[0]
     _check_memory(row_code(spec.observation_spaces[first]).width, options.buffer_size)
+
+
+def settle_dqn(config: RunConfig) -> RunConfig:
+    """Return the configuration with the number of envs filled in."""
+    environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
+    return config.model_copy(update={"environment": environment})
 
 
 def ring_bytes(width: int, size: int) -> int:

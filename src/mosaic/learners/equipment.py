@@ -1,6 +1,7 @@
-"""Which engine and how many envs, steps and threads a PPO run gets, and what cannot be had.
+"""Engine, envs, steps and threads of a PPO run, and what cannot be had.
 
-All of it is known before anything is made, so that bad input is refused before there is a run.
+All of it follows from the configuration and the env, never from the cores of a machine: it decides results. It is known
+before anything is made, so that bad input is refused before there is a run and the values are stored with the run.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
@@ -21,10 +23,12 @@ from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_env
 from mosaic.learners.ppo_options import PpoOptions
 
 EngineName: TypeAlias = Literal["fused", "torch"]
-COMPILED_ENVS, PYTHON_ENVS = 32, 8
-COMPILED_STEPS, PYTHON_STEPS = 64, 128
+DEFAULT_ENVS = 8
 _GIGABYTE = 1e9
-_ROWS_PER_THREAD = 4096  # below so many decisions an iteration, meeting costs more than a second thread gives
+_LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
+_LARGE_ROW_THREADS = 4
+_SNAPSHOTS_IN_A_RUN = 20
+_OPEN_END_STEPS = 2_000_000  # what snapshots are spread over where nothing says how long a run will be
 
 
 class Equipment(NamedTuple):
@@ -43,14 +47,51 @@ def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpe
     controlled = bool(casting.played or opponents.foreign)
     compiled = not controlled and has_twin(config.environment)
     chairs = len(casting.learners)
-    usual = COMPILED_ENVS if compiled else PYTHON_ENVS
-    envs = config.environment.num_envs or enough_envs(opponents, options.selfplay_share, chairs, usual)
+    envs = _envs(config, options, casting, opponents)
     check_processes(options.env_processes, envs, config.environment, compiled=compiled)
     seats = guests(opponents, envs, options.selfplay_share, chairs)
     check_guests(opponents, seats, envs)
-    steps = options.n_steps or (COMPILED_STEPS if compiled else PYTHON_STEPS)
-    threads = _threads(options, engine, compiled, envs, steps * chairs)
-    return Equipment(engine, why, compiled, envs, steps, threads, seats)
+    _check_threads(options.threads, engine, compiled, envs)
+    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, seats)
+
+
+def settle_ppo(
+    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+) -> tuple[RunConfig, PpoOptions]:
+    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    rows = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    engine, _ = pick_engine(options, rows)
+    chosen: dict[str, Any] = {"engine": engine}
+    if options.device == "auto":
+        chosen["device"] = "cuda" if engine == "torch" and cuda_is_available() else "cpu"
+    if engine == "torch" and options.torch_threads is None:
+        chosen["torch_threads"] = usual_torch_threads(max(code.width for code in rows))
+    if casting.plan.self_play and options.snapshot_every_steps is None:
+        chosen["snapshot_every_steps"] = usual_snapshot_steps(config.training.total_timesteps)
+    environment = config.environment.model_copy(update={"num_envs": _envs(config, options, casting, opponents)})
+    return config.model_copy(update={"environment": environment}), options.model_copy(update=chosen)
+
+
+def _envs(config: RunConfig, options: PpoOptions, casting: Casting, opponents: Opponents) -> int:
+    usual = enough_envs(opponents, options.selfplay_share, len(casting.learners), DEFAULT_ENVS)
+    return config.environment.num_envs or max(usual, options.threads)
+
+
+def usual_torch_threads(width: int) -> int:
+    return 1 if width < _LARGE_ROW else _LARGE_ROW_THREADS
+
+
+def usual_snapshot_steps(total_timesteps: int | None) -> int:
+    return max(1, (total_timesteps or _OPEN_END_STEPS) // _SNAPSHOTS_IN_A_RUN)
+
+
+def cuda_is_available() -> bool:
+    """Import torch only on a machine that has a driver: it takes seconds."""
+    if not any(Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
 
 
 def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
@@ -59,7 +100,7 @@ def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: En
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     if engine == "torch":
         _check_torch(options, why)
-    if engine == "torch" or opponents.foreign or options.threads not in (None, 1) or options.env_processes:
+    if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
         _check_memory(equip(config, options, casting, spec, opponents), casting, spec)
     return opponents
 
@@ -81,11 +122,9 @@ def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineNam
     ]
     if options.engine == "fused" and needs:
         raise InputError(f"The fused engine cannot do this: {', '.join(needs)}. Use engine=torch, or leave it out.")
-    if options.engine == "torch":
-        return "torch", "asked for"
     if needs:
         return "torch", needs[0]
-    return "fused", "asked for" if options.engine == "fused" else "a plain net"
+    return ("torch", "asked for") if options.engine == "torch" else ("fused", "a plain net")
 
 
 def _check_torch(options: PpoOptions, why: str) -> None:
@@ -131,18 +170,12 @@ def has_twin(environment: EnvironmentConfig) -> bool:
     return find_kernel(environment) is not None
 
 
-def _threads(options: PpoOptions, engine: EngineName, compiled: bool, envs: int, rows_per_env: int) -> int:
-    cores = len(os.sched_getaffinity(0))
-    if not compiled or engine == "torch":
-        if options.threads not in (None, 1):
-            raise InputError(
-                "threads needs the fused engine; torch has one learner, which shares out its own work."
-                if compiled
-                else "threads needs an env with a compiled twin; Python envs take env_processes=N instead."
-            )
-        return 1
-    if options.threads is not None:
-        if options.threads > envs:
-            raise InputError(f"{options.threads} threads cannot share {envs} envs. Set environment.num_envs higher.")
-        return options.threads
-    return max(1, min(cores, envs * rows_per_env // _ROWS_PER_THREAD)) if options.n_epochs <= 4 else 1
+def _check_threads(threads: int, engine: EngineName, compiled: bool, envs: int) -> None:
+    if threads > 1 and (not compiled or engine == "torch"):
+        raise InputError(
+            "threads needs the fused engine; torch has one learner: give its operations torch_threads=N instead."
+            if compiled
+            else "threads needs an env with a compiled twin; Python envs take env_processes=N instead."
+        )
+    if threads > envs:
+        raise InputError(f"{threads} threads cannot share {envs} envs. Set environment.num_envs higher.")

@@ -6,6 +6,7 @@ mathematics in gae.py and fused_update.py (or torch_loss.py).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector import VectorEnv
+from mosaic.learners.equipment import usual_snapshot_steps
 from mosaic.learners.kept_chance import load_generator, to_array
 from mosaic.learners.lane import Lane, Rates
 from mosaic.learners.league import League, Rival, Snapshot, Stranger
@@ -60,7 +62,8 @@ class PpoLearner:
             self.league = League(options.league_size, options.league_sampling, opponents.ages, strangers=strangers)
         self._opponents: list[Snapshot] = []
         self._snapshot_at = 0
-        self._threads = ThreadPoolExecutor(len(lanes), "lane") if len(lanes) > 1 else None
+        cores = len(os.sched_getaffinity(0))  # fewer cores than lanes: some wait, with the same result
+        self._threads = ThreadPoolExecutor(min(len(lanes), cores), "lane") if len(lanes) > 1 else None
 
     @property
     def vector(self) -> VectorEnv:
@@ -163,7 +166,7 @@ class PpoLearner:
         empty = np.zeros(0, np.float32)
         shift, scale = (self._scalers[0].shift, self._scalers[0].scale) if normalised else (empty, empty)
         self.league.add(self.env_steps, self.lanes[0].weights(0), shift, scale)
-        every = self.options.snapshot_every_steps or max(1, (self.total_env_steps or 2_000_000) // 20)
+        every = self.options.snapshot_every_steps or usual_snapshot_steps(self.total_env_steps)
         self._snapshot_at = self.env_steps + min([every, *self.league.ages])
         self._draw_opponents()
 

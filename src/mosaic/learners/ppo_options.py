@@ -21,9 +21,7 @@ class PpoOptions(Section):
     learning_rate_schedule: Schedule = Field(
         "constant", description="'linear': falls to nothing at the last step (needs a known number of steps)."
     )
-    n_steps: int | None = Field(
-        None, ge=1, le=100_000, description="Steps of each env in one rollout; None lets Mosaic pick."
-    )
+    n_steps: int = Field(128, ge=1, le=100_000, description="Steps of each env in one rollout.")
     batch_size: int = Field(256, ge=2, le=10_000_000, description="Rows of one minibatch, of all threads together.")
     n_epochs: int = Field(10, ge=1, le=1000, description="How often a rollout is gone through.")
     gamma: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
@@ -53,8 +51,18 @@ class PpoOptions(Section):
     engine: Annotated[Literal["auto", "fused", "torch"], SHAPES_CHECKPOINTS] = Field(
         "auto", description="fused: compiled, plain nets, fastest on a CPU; torch: pictures, memory, CUDA."
     )
-    threads: Annotated[int | None, SHAPES_CHECKPOINTS] = Field(
-        None, ge=1, le=256, description="Learners side by side that average their weights; None lets Mosaic pick."
+    threads: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Learners with a share of the envs each that average their weights, on as many cores as there are.",
+    )
+    torch_threads: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="Threads of torch's operations on a CPU; they decide the last bits of a sum. None: 1, 4 for "
+        "pictures.",
     )
     memory: Annotated[Memory | None, SHAPES_CHECKPOINTS] = Field(None, description="Recurrent layer (torch engine).")
     memory_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
@@ -108,7 +116,7 @@ class A2cOptions(PpoOptions):
     """A2C is PPO that looks once at everything it saw and clips nothing."""
 
     learning_rate: float = Field(7e-4, gt=0, le=1, description="Step size of Adam at the start.")
-    n_steps: int | None = Field(5, ge=1, le=100_000, description="Steps of each env in one rollout.")
+    n_steps: int = Field(5, ge=1, le=100_000, description="Steps of each env in one rollout.")
     batch_size: int = Field(10_000_000, ge=2, le=10_000_000, description="Rows of one minibatch; all, unless fewer.")
     n_epochs: int = Field(1, ge=1, le=1, description="Always once.")
     gae_lambda: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")

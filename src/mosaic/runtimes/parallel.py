@@ -7,6 +7,7 @@ copies would not fit the memory. `SHARED_FROM_BYTES` is where the one becomes ch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,9 +29,9 @@ class ParallelTraining:
     """`make(number)` makes the learner of that number, each with its own stream of chance."""
 
     def __init__(
-        self, make: Callable[[int], TwinTraining], threads: int, merge_every: int, shared: bool | None = None
+        self, make: Callable[[int], TwinTraining], learners: int, merge_every: int, shared: bool | None = None
     ) -> None:
-        self._learners = [make(number) for number in range(threads)]
+        self._learners = [make(number) for number in range(learners)]
         self._merge_every = merge_every
         first = self._learners[0]
         self.shared = first.values.nbytes >= SHARED_FROM_BYTES if shared is None else shared
@@ -38,7 +39,8 @@ class ParallelTraining:
             for learner in self._learners:
                 learner.values, learner.visits, learner.sole_writer = first.values, first.visits, False
         self._base_values, self._base_visits = first.values.copy(), first.visits.copy()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="learner")
+        cores = len(os.sched_getaffinity(0))  # fewer cores than learners: some wait, with the same result
+        self._pool = ThreadPoolExecutor(min(learners, cores), thread_name_prefix="learner")
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         """So many agent steps of all together, to the last one; or until `episodes` have ended in all."""

@@ -63,6 +63,7 @@ class RayTraining(SpreadTraining):
         *,
         actors: int,
         merge_every: int,
+        cpus_per_actor: float = 1.0,
         session: AbstractContextManager[Any] | None = None,
     ) -> None:
         if actors < 1:
@@ -74,7 +75,7 @@ class RayTraining(SpreadTraining):
             self._stack.enter_context(session or nullcontext())
             import ray
 
-            self._actor_class = ray.remote(num_cpus=1)(Learner)
+            self._actor_class = ray.remote(num_cpus=cpus_per_actor)(Learner)
             self._given = (ray.put(twin), algorithm, options)
             self._actors = [self._start(number) for number in range(actors)]
         except BaseException:

@@ -68,6 +68,17 @@ class ChecksRuns(Protocol):
 
 
 @runtime_checkable
+class CompletesRuns(Protocol):
+    """A worker that decides what a configuration leaves open, before the run is created.
+
+    The values are stored with the run and used by every attempt, wherever it is executed: decide by the configuration
+    and the env, not by the machine. `check` was called before. A value of None must mean "none", not "to be decided".
+    """
+
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]: ...
+
+
+@runtime_checkable
 class MakesPolicies(Protocol):
     """A worker whose checkpoints can play: what `run:` policies ask for.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from mosaic.config.section import Section
+from mosaic.config.training import DEFAULT_TIMESTEPS
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.learners.dqn_options import DqnOptions
@@ -24,6 +25,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, Which
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
+from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:  # what brings numba along is imported when a run begins
 FACTS = "facts.json"
 COUNTERS = "counters.json"
 TRAINING = "training.safetensors"
-DEFAULT_TIMESTEPS = 1_000_000
 _REPORTS = 200
 
 
@@ -110,15 +111,25 @@ class NativeWorker:
         if config.training.init is not None:
             _parse_init(config.training.init)
 
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Decide limits, envs, engine and all that follows from them."""
+        from mosaic.learners.casting import read_casting
+        from mosaic.learners.dqn_check import settle_dqn
+        from mosaic.learners.equipment import settle_ppo
+        from mosaic.learners.opponents import opponents_of
+
+        config = with_limit(config)
+        if isinstance(options, PpoOptions):
+            casting = read_casting(config, spec)
+            return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))
+        return settle_dqn(config), options
+
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.native_scene import NativeScene
 
-        options, config = context.options, context.config
+        options = context.options
         assert isinstance(options, Reporting)
-        if not (config.training.total_timesteps or config.training.episodes or config.training.stop_reward):
-            training = config.training.model_copy(update={"total_timesteps": DEFAULT_TIMESTEPS})
-            config = config.model_copy(update={"training": training})
-            context.config = config
+        config = context.config = with_limit(context.config)  # one that an older version stored may have none
         assembled = _assemble(config, options)
         said = f"{config.training.algorithm}: {assembled.said}"
         print(said, flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -10,7 +10,8 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
-from mosaic.workers.api import ChecksRuns, Worker
+from mosaic.workers.api import ChecksRuns, CompletesRuns, Worker
+from mosaic.workers.completing import with_options
 from mosaic.workers.presets import with_preset
 from mosaic.workers.submission import check_ahead, check_in_env, maps_agents
 
@@ -38,8 +39,30 @@ def parse_params(worker: Worker, algorithm: str, params: dict[str, Any]) -> Base
         raise InputError(f"training.params of {worker.info.name} {algorithm}: {explain(error, model)}") from error
 
 
+class _Chosen(NamedTuple):
+    config: RunConfig
+    worker: Worker
+    options: BaseModel
+    spec: EnvSpec | None  # None where the worker takes any env
+
+
 def resolve(config: RunConfig) -> RunConfig:
-    """The configuration with worker, algorithm and policy configuration filled in and checked."""
+    """Return the configuration with every value that decides what runs filled in, and checked."""
+    config, worker, options, spec = _choose(config)
+    if spec is not None and isinstance(worker, CompletesRuns):
+        config, options = worker.complete(config, options, spec)
+    return with_options(config, options)
+
+
+def choose(config: RunConfig) -> RunConfig:
+    """Return the configuration with worker, algorithm, preset and policy configuration filled in, and checked.
+
+    What follows from options that may still change stays open.
+    """
+    return _choose(config).config
+
+
+def _choose(config: RunConfig) -> _Chosen:
     name = config.training.worker or _pick_worker(config)
     worker = load_worker(name)
     info = worker.info
@@ -70,7 +93,7 @@ def resolve(config: RunConfig) -> RunConfig:
         worker.check(config, options, spec)
     if spec is not None:
         check_in_env(worker, config, spec)
-    return config
+    return _Chosen(config, worker, options, spec)
 
 
 def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
@@ -38,7 +38,7 @@ from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, ma
 from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
 from mosaic.workers.tabular_played import drawing, in_seats, legal_columns, make_played_training, seats_controller
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
-from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way
+from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way, table_kind
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics, TwinTraining
@@ -162,6 +162,17 @@ class TabularWorker:
             )
         check_way(config, options, spec)
 
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Decide limit, runtime, number of learners and kind of table."""
+        assert isinstance(options, TabularWorkerOptions)
+        config = with_limit(config)
+        runtime = config.resources.runtime or "single"
+        chosen: dict[str, object] = {"runtime": runtime}
+        if runtime != "single":
+            chosen["num_workers"] = config.resources.workers
+        config = config.model_copy(update={"resources": config.resources.model_copy(update=chosen)})
+        return config, options.model_copy(update={"table": table_kind(config, options, spec)})
+
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, TabularWorkerOptions)
@@ -270,9 +281,9 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         return open_training(twin, algorithm, options, seed, options.opponent)
 
     if config.resources.runtime == "parallel":
-        threads = max(1, min(config.resources.workers, _cores()))
-        print(f"{algorithm} on the compiled twin of {config.environment.id}, {threads} threads")
-        return ParallelTraining(make, threads, options.merge_every_steps)
+        learners = config.resources.workers
+        print(f"{algorithm} on the compiled twin of {config.environment.id}, {learners} learners")
+        return ParallelTraining(make, learners, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):
         table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
         return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
@@ -287,10 +298,6 @@ def _gauge(training: Training, options: TabularWorkerOptions) -> ValueGauge | No
     if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
         return None
     return ValueGauge(training, options.discount_factor, options.opponent)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _chunk(total_timesteps: int | None) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.runtimes.tabular_mpi import MpiMode
 
 T = TypeVar("T")
+_CPU_PARTS = 10_000  # the parts in which Ray counts a CPU
 
 
 def make_spread_training(
@@ -33,7 +34,7 @@ def make_spread_training(
     start_ray: StartRay,
 ) -> SpreadTraining:
     """With the runtime mpi or ray."""
-    resources, number = config.resources, spread_over(config.resources)
+    resources, number = config.resources, config.resources.workers
     what = f"{algorithm} on the compiled twin of {config.environment.id}"
     if resources.runtime == "mpi":
         from mosaic.runtimes.tabular_mpi import MpiTraining
@@ -45,15 +46,12 @@ def make_spread_training(
     from mosaic.runtimes.tabular_ray import RayTraining
 
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
-    start_ray(number, resources.ray_address)
-    return RayTraining(twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every)
-
-
-def spread_over(resources: ResourcesConfig) -> int:
-    """How many ranks or actors. Where nobody says, no more than this machine has cores, if it is this machine's."""
-    if resources.num_workers is not None or resources.ray_address is not None:
-        return resources.workers
-    return min(resources.workers, len(os.sched_getaffinity(0)))
+    cpus = number if resources.ray_address else min(number, len(os.sched_getaffinity(0)))
+    start_ray(cpus, resources.ray_address)
+    share = math.floor(cpus / number * _CPU_PARTS) / _CPU_PARTS  # actors share cores where there are fewer
+    return RayTraining(
+        twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every, cpus_per_actor=share
+    )
 
 
 def check_workers(resources: ResourcesConfig) -> None:

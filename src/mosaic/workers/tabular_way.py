@@ -11,10 +11,11 @@ from mosaic.envs.compiled.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
+from mosaic.learners.tabular.storage import Storage
 from mosaic.workers.tabular_hashed import check_hashed, is_hashed
 from mosaic.workers.tabular_mapping import TableMapping, is_default, read_table_mapping
 from mosaic.workers.tabular_played import plan_tables
-from mosaic.workers.tabular_spread import check_mpi_mode, check_workers, spread_over
+from mosaic.workers.tabular_spread import check_mpi_mode, check_workers
 
 if TYPE_CHECKING:
     from mosaic.workers.tabular import TabularWorkerOptions
@@ -112,6 +113,18 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
             _check_runtime(config)
 
 
+def table_kind(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> Storage:
+    """Return which kind of table the run is trained in; `options.table` may leave that open."""
+    way = choose_way(config, options)
+    match way.kind:
+        case "played":
+            return plan_tables(config, spec, algorithm_of(config), options, way.why).storage
+        case "hashed":
+            return "hashed"
+        case "compiled" | "two_tables":
+            return "dense"
+
+
 def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:
     if options.opponent != "self":
         raise InputError(f"tables=two needs self-play, but the opponent is {options.opponent}. Use opponent=self.")
@@ -124,7 +137,7 @@ def _check_runtime(config: RunConfig) -> None:
 
     if config.resources.runtime == "mpi":
         mpi.check_installed()
-        if spread_over(config.resources) > 1:
+        if config.resources.workers > 1:
             mpi.mpiexec_path()
     elif config.resources.runtime == "ray":
         ray.check_installed()

@@ -14,7 +14,7 @@ from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.space import Space, parse_space
 from mosaic.store.run_ids import new_run_id
-from mosaic.workers.registry import load_worker, options_model, resolve
+from mosaic.workers.registry import choose, load_worker, options_model
 
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
 Mode: TypeAlias = Literal["max", "min"]
@@ -81,7 +81,7 @@ class SearchPlan(Section):
 
 def make_plan(config: RunConfig, settings: TuneSettings, cores: int, working_folder: str) -> SearchPlan:
     """Checked in every way that is possible before a run has begun."""
-    config = resolve(config)
+    config = choose(config)
     if not settings.search:
         raise InputError(
             "Say what to search: --search learning_rate=log:1e-5..1e-2 --search n_steps='32|64|128'. The options: "

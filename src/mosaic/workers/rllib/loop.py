@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from mosaic.config.run import RunConfig
+from mosaic.config.training import DEFAULT_TIMESTEPS
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
@@ -20,6 +21,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.trust import require_trust_to_go_on
+from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from mosaic.workers.rllib.selfplay import LeagueKeeper
 
-DEFAULT_TIMESTEPS = 1_000_000
 _REPORTS = 200
 _BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
 
@@ -64,7 +65,7 @@ class Training:
 def train(context: WorkerContext) -> None:
     if context.resume_from is not None:
         require_trust_to_go_on(context.resume_from)
-    _with_a_limit(context)
+    context.config = with_limit(context.config)
     with ray_of_run(context.folder) as start_ray:
         setup = prepare(context, start_ray)
         for line in setup.placement.said:
@@ -134,13 +135,6 @@ def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
     finally:
         close_frames(algo, finished=finished)
         algo.stop()  # type: ignore[no-untyped-call]
-
-
-def _with_a_limit(context: WorkerContext) -> None:
-    training = context.config.training
-    if not (training.total_timesteps or training.episodes or training.stop_reward):
-        limited = training.model_copy(update={"total_timesteps": DEFAULT_TIMESTEPS})
-        context.config = context.config.model_copy(update={"training": limited})
 
 
 def iterate(context: WorkerContext, training: Training) -> None:

@@ -136,6 +136,19 @@ def place(asked: Asked, machine: Machine) -> Placement:
     return _packed(placement, machine, firm=asked.firm)
 
 
+def settled(
+    resources: ResourcesConfig, options: RllibOptions, placement: Placement
+) -> tuple[ResourcesConfig, RllibOptions]:
+    """Return settings that ask for exactly this placement."""
+    chosen: dict[str, object] = {"num_learners": placement.learners, "num_cpus_per_learner": placement.cpus_per_learner}
+    if not placement.runners:
+        chosen["num_env_runners"] = 0
+    elif options.num_env_runners is None:
+        resources = resources.model_copy(update={"num_workers": placement.runners})
+    runtime = resources.model_copy(update={"runtime": "ray"})
+    return runtime, options.model_copy(update=chosen)
+
+
 def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
     """What nobody asked for is cut until every process is whole on one node: sums say too little about a cluster."""
     if packs(placement.needs, machine.rooms):

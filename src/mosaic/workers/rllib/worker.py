@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.completing import with_limit
 from mosaic.workers.rllib.options import ASYNCHRONOUS, OPTIONS, RllibOptions
 
 if TYPE_CHECKING:  # what brings numba or ray along is imported when a run begins
@@ -84,6 +85,18 @@ class RllibWorker:
             _check_spaces(algorithm, options, agent, spec, central=casting.plan.central)
         if algorithm == "sac":
             _check_all_legal(config)
+
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Decide limit, env runners and learners. What a cluster has room for is known once it is joined."""
+        from mosaic.workers.rllib.resources import asked_for, place, settled, this_machine
+
+        assert isinstance(options, RllibOptions)
+        config = with_limit(config)
+        if config.resources.ray_address is not None:
+            return config, options
+        asked = asked_for(config.resources, options, apart=config.training.algorithm in ASYNCHRONOUS)
+        resources, options = settled(config.resources, options, place(asked, this_machine(asked)))
+        return config.model_copy(update={"resources": resources}), options
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.rllib.loop import train
