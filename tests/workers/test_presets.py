@@ -66,9 +66,7 @@ def test_a_wrapper_does_not_change_the_batch(algorithm):
         }
         resolved = resolve(RunConfig.model_validate(document))
         params = resolved.training.params
-        batches.add(
-            (resolved.environment.num_envs, params.get("n_steps"), params["batch_size"], params.get("threads"))
-        )
+        batches.add((resolved.environment.num_envs, params.get("n_steps"), params["batch_size"], params.get("threads")))
     assert len(batches) == 1
 
 
