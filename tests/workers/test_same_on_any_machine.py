@@ -1,4 +1,4 @@
-"""Same configuration and seed: the same values are chosen and the same weights learned, whatever the number of cores."""
+"""Same configuration and seed: the same values and the same weights, whatever the number of cores."""
 
 from __future__ import annotations
 
