@@ -94,9 +94,7 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
     """Raises what training would raise at its beginning."""
     check_workers(config.resources)
     check_mpi_mode(config, options.mpi_mode)
-    mapping = read_table_mapping(config, options, spec)
-    spread = config.resources.runtime not in (None, "single")  # a run on one thread steps its env when it begins
-    way = choose_way(config, options, None if is_default(config) else mapping, compile_own=spread)
+    way, mapping = _way_of(config, options, spec)
     if options.opponent != "self" and not isinstance(way.twin, Game):
         raise InputError(
             f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}, which needs the "
@@ -115,14 +113,20 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
 
 def table_kind(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> Storage:
     """Return which kind of table the run is trained in; `options.table` may leave that open."""
-    way = choose_way(config, options)
+    way, mapping = _way_of(config, options, spec)
     match way.kind:
         case "played":
-            return plan_tables(config, spec, algorithm_of(config), options, way.why).storage
+            return plan_tables(config, spec, algorithm_of(config), options, mapping, way.why).storage
         case "hashed":
             return "hashed"
         case "compiled" | "two_tables":
             return "dense"
+
+
+def _way_of(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> tuple[Way, TableMapping]:
+    mapping = read_table_mapping(config, options, spec)
+    spread = config.resources.runtime not in (None, "single")  # a run on one thread steps its env when it begins
+    return choose_way(config, options, None if is_default(config) else mapping, compile_own=spread), mapping
 
 
 def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:
