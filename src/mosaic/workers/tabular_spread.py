@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
