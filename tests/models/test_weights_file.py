@@ -10,7 +10,7 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.rows import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights
-from mosaic.models.weights_file import FORMAT, load_weights, save_weights
+from mosaic.models.weights_file import FORMAT, NotFiniteError, load_weights, save_weights
 
 ARCHITECTURE = Architecture(4, ActionHead("gaussian", (2,)), (8,), critic_observation=9)
 
@@ -77,3 +77,22 @@ def test_a_users_own_network_is_kept_whole_although_the_architecture_is_plain(tm
     loaded = load_weights(tmp_path / "it")
     assert loaded.architecture == ARCHITECTURE
     np.testing.assert_array_equal(loaded.flat, flat)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path, value):
+    architecture = Architecture(4, ActionHead("categorical", (2,)))
+    weights = initial_weights(architecture, 1)
+    path = tmp_path / "a.safetensors"
+    save_weights(path, architecture, weights)
+    weights[7] = value
+    with pytest.raises(NotFiniteError, match=r"^The weights for b\.safetensors are not finite: 1 of .* diverged"):
+        save_weights(tmp_path / "b.safetensors", architecture, weights)
+    assert not (tmp_path / "b.safetensors").exists()
+    arrays = load_file(path)
+    name = next(iter(arrays))
+    arrays[name] = np.full_like(arrays[name], value)
+    facts = {"format": FORMAT, "architecture": architecture.to_json()}
+    save_file(arrays, path, {"mosaic": json.dumps(facts)})
+    with pytest.raises(NotFiniteError, match=rf"a\.safetensors: the numbers of '{name}' are not finite"):
+        load_weights(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -101,3 +102,16 @@ def test_the_end_is_written_on_a_disk_without_one_free_byte(small_disk: Path, tr
     run.stop()
     assert_no_gap(run)
     assert [attempt.exit for attempt in run.record().attempts] == [1, 3]
+
+
+def test_a_start_that_finds_no_room_says_why(tmp_path: Path) -> None:
+    """A supervisor that cannot even write its log."""
+    code = (
+        "import os, sys; from pathlib import Path; from mosaic.runs.background import detach; "
+        "detach(Path(sys.argv[1])); os.dup2(os.open('/dev/full', os.O_WRONLY), 2); "
+        "raise OSError(28, 'No space left on device')"
+    )
+    log = tmp_path / "supervisor.log"
+    ended = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == f"The run could not be started: No space left on device (see {log})\n"

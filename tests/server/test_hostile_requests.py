@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,36 @@ def test_an_env_that_takes_too_long_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(env_trial, "MOST_TIME_S", 0.01)
     with pytest.raises(env_trial.TooLargeError, match=r"simple_spread_v3 .* took more than 0\.01 s to create"):
         env_trial.check_environment(EnvironmentConfig(env_id="mpe/simple_spread_v3", options={"N": 4}))
+
+
+HALF = "\ud800"  # of a surrogate pair: JSON can write it, UTF-8 cannot
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/replays", {"name": HALF}),
+        ("/replays", {"match_id": HALF}),
+        ("/replays", {"episode": {"format": HALF}}),
+        ("/matches", {"environment": {"env_id": f"gym/{HALF}"}, "agents": {"*": "human"}}),
+        ("/matches", {"environment": TICTACTOE, "agents": {HALF: "human"}}),
+        ("/matches", {"environment": TICTACTOE, "agents": {"*": f"run:{HALF}"}}),
+        ("/evaluate", {"environment": TICTACTOE, "agents": {"*": HALF}}),
+        ("/tournament", {"environment": TICTACTOE, "policies": ["random", f"run:{HALF}"]}),
+        ("/runs", {"environment": TICTACTOE, "name": HALF}),
+        ("/runs", {"environment": TICTACTOE, "tags": [HALF]}),
+        ("/runs", {HALF: 1}),
+        ("/matches", {"environment": {"env_id": "gym/FrozenLake-v1", "options": {"map_name": "99x99"}},
+                      "agents": {"*": "human"}}),
+        ("/runs", {"environment": {"env_id": "gym/FrozenLake-v1", "options": {"map_name": "99x99"}},
+                   "training": {"worker": "native"}}),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_said(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    sent = json.dumps(body).encode()
+    reply = client.post(path, content=sent, headers={"Content-Type": "application/json"})
+    assert 400 <= reply.status_code < 500, reply.text
+    assert reply.json()["error"]
 
 
 LEAVER = """

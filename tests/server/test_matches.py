@@ -42,6 +42,33 @@ def test_a_claimed_agent_is_played_by_its_own_screen_only(client: TestClient) ->
         first.until(lambda s: [row["mine"] for row in s["agents"]] == [True, True])
 
 
+def test_only_its_owner_hands_an_agent_over_or_takes_it(client: TestClient) -> None:
+    match_id = open_match(client, TICTACTOE, {"*": "human"})
+    with screen(client, match_id, "player_1") as owner, screen(client, match_id) as other:
+        refused = "'player_1' belongs to another player: only that player hands it over or takes it."
+        for policy in ("random", "human", None):
+            other.send("seat", agent="player_1", policy=policy)
+            assert other.until_refused() == refused
+        other.send("swap")
+        assert other.until_refused() == refused
+        with pytest.raises(WebSocketDisconnect) as gone, screen(client, match_id, "player_1"):
+            pass
+        assert gone.value.reason == refused
+        assert owner.agent("player_1")["policy"] == "human"
+        owner.send("seat", agent="player_1", policy="random")
+        other.until(lambda s: s["agents"][0]["policy"] == "random")
+        other.send("seat", agent="player_1", policy="human")  # nobody's now
+        other.until(lambda s: s["agents"][0]["policy"] == "human")
+
+
+def test_what_a_viewer_sends_is_bounded(client: TestClient) -> None:
+    match_id = open_match(client, TICTACTOE, {"*": "human"})
+    with screen(client, match_id) as seat:
+        for number in range(200):
+            seat.send("key", code=f"Key{number}", key="", down=True)
+        assert seat.until_refused() == "More than 64 keys are down at once."
+
+
 def test_reload_in_mid_match_finds_everything(client: TestClient) -> None:
     match_id = open_match(client, TICTACTOE, {"player_1": "human", "player_2": "minimax"})
     with screen(client, match_id) as seat:

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from store_cases import config
 
 from mosaic.config.run import check_run_id
+from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError
+from mosaic.server.matches import Matches
+from mosaic.server.secret import ensure_token
 from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import StorageError
 from mosaic.store.home import Store, home
 from mosaic.store.run_ids import new_run_id
+from mosaic.store.shows import begin_show
 from mosaic.store.staging import staged, sweep
 from mosaic.store.state import State, read_state
 
@@ -120,3 +124,38 @@ def test_sweep_takes_what_the_dead_left_and_nothing_else(store, run):
 def test_making_a_store_writes_nothing(tmp_path):
     assert Store(tmp_path / "s").index.list() == []
     assert not (tmp_path / "s" / "runs").exists()
+
+
+FIRST = {
+    "run": lambda home: Store(home).create(config()),
+    "list": lambda home: Store(home).index.list(),
+    "token": ensure_token,
+    "show": lambda home: begin_show(home, "play", "e", {}),
+    "episode": lambda home: Matches(home).keep("a", Episode({"env_id": "e"}, 0, {})),
+}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
+@pytest.mark.parametrize("first", FIRST)
+def test_the_home_is_its_owners_alone_whatever_the_umask(tmp_path, umask, first):
+    new, wide = tmp_path / "new", tmp_path / "wide"
+    wide.mkdir(mode=0o755)
+    before = os.umask(umask)
+    try:
+        for place in (new, wide):
+            FIRST[first](place)
+    finally:
+        os.umask(before)
+    if first == "list":
+        assert not new.exists() or new.stat().st_mode & 0o777 == 0o700
+        return
+    assert [place.stat().st_mode & 0o777 for place in (new, wide)] == [0o700, 0o700]
+
+
+def test_a_shared_folder_is_left_as_it_is(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    Store(shared).create(config())
+    assert shared.stat().st_mode & 0o7777 == 0o1777
+    assert (shared / "runs").stat().st_mode & 0o777 == 0o700

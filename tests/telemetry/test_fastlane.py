@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.telemetry import fastlane_place
 from mosaic.telemetry.fastlane import FrameWriter
+from mosaic.telemetry.fastlane_fences import put_word
 from mosaic.telemetry.fastlane_file import open_ring
-from mosaic.telemetry.fastlane_layout import READERS, VERSION, head_for
+from mosaic.telemetry.fastlane_layout import PHASE_AT, READERS, VERSION, Phase, head_for
 from mosaic.telemetry.fastlane_place import lane_paths, remove_lane, unfinished
 from mosaic.telemetry.fastlane_reader import FrameReader
 from mosaic.telemetry.fastlane_wishes import Wish
@@ -472,3 +473,15 @@ def test_a_link_in_shared_memory_is_not_followed(folder: Path) -> None:
     with FrameWriter(folder) as writer:
         writer.publish(GREY)
     assert target.stat().st_size == 4096
+
+
+def test_a_forged_phase_is_damage(folder: Path) -> None:
+    with FrameWriter(folder) as writer, FrameReader(folder) as reader:
+        reader.look()
+        writer.publish(GREY)
+        ring = open_ring(folder)
+        assert ring is not None
+        put_word(ring.address + PHASE_AT, 77)
+        with pytest.raises(FormatError, match=r"is damaged: it has no phase 77\.$"):
+            reader.state()
+        ring.enter(Phase.WRITING)

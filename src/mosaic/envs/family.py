@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.errors import unknown
+from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import EnvID
 from mosaic.envs.env import Env
 
@@ -28,6 +28,14 @@ class EnvFamily(Protocol):
     def entries(self) -> list[EnvEntry]: ...
 
     def make(self, config: EnvironmentConfig) -> Env: ...
+
+
+def refused_options(env_id: EnvID, options: Mapping[str, Any], error: Exception) -> InputError:
+    """What to say where an env's own maker fails with the options that it was given."""
+    said = (
+        str(error) if isinstance(error, TypeError | ValueError | AssertionError) else f"{type(error).__name__}: {error}"
+    )
+    return InputError(f"{env_id} does not take these options {dict(options)}: {said}")
 
 
 _VERSION = re.compile(r"(.*?)[-_]v(\d+)$")

@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import Tensor, tensors
 
 FORMAT = "mosaic-network-1"
 WHOLE = "weights"  # of a network that is not plain, or a user's own: one tensor, in the order of its engine
 EXTRA = "extra."
+
+
+class NotFiniteError(MosaicError):
+    """Weights that are NaN or infinite."""
 
 
 class SavedNetwork(NamedTuple):
@@ -40,6 +44,7 @@ def save_weights(
     """
     from safetensors.numpy import save_file
 
+    check_finite(flat, f"The weights for {path.name}")
     arrays: dict[str, NDArray[Any]] = {
         tensor.name: tensor.of(flat) for tensor in _places(architecture, flat.size, own_network)
     }
@@ -51,6 +56,16 @@ def save_weights(
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def check_finite(weights: NDArray[Any], what: str) -> None:
+    """Raise for weights that are not numbers: a policy that has them plays nonsense without a word."""
+    if weights.dtype.kind == "f" and not np.isfinite(weights).all():
+        count = int(weights.size - np.isfinite(weights).sum())
+        raise NotFiniteError(
+            f"{what} are not finite: {count:,} of {weights.size:,} are NaN or infinite. Training has diverged; "
+            "resume an earlier checkpoint or train again with a smaller learning_rate."
+        )
 
 
 def load_weights(path: Path) -> SavedNetwork:
@@ -67,6 +82,8 @@ def load_weights(path: Path) -> SavedNetwork:
     if facts.get("format") != FORMAT:
         raise FormatError(f"{path} does not hold the weights of a network ({FORMAT}).")
     architecture = Architecture.from_json(facts.get("architecture"))
+    for name, array in arrays.items():
+        check_finite(array, f"{path}: the numbers of '{name}'")
     extra = {name.removeprefix(EXTRA): array for name, array in arrays.items() if name.startswith(EXTRA)}
     return SavedNetwork(architecture, _flat(path, architecture, arrays), extra)
 

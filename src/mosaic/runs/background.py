@@ -7,11 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+
+from mosaic.core.errors import MosaicError
 
 LOG = "supervisor.log"  # in the run's folder
 
 _PR_SET_CHILD_SUBREAPER = 36
 _READY = b"ready"
+_LONGEST = 4000  # bytes of a reason, which a pipe takes at once
 
 
 def detach(log: Path) -> Callable[[], None]:
@@ -29,9 +33,23 @@ def detach(log: Path) -> Callable[[], None]:
     os.setsid()
     if os.fork():
         os._exit(0)
+
+    def say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        match error:
+            case MosaicError():
+                said = str(error)
+            case OSError(strerror=str() as reason):
+                said = f"{error.filename}: {reason}" if error.filename else reason
+            case _:
+                said = f"{kind.__name__}: {error}"
+        os.write(ready, said.encode(errors="backslashreplace")[:_LONGEST])
+        sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = say_why  # until it is ready: the log may be on a full disk
     _redirect(log)
 
     def say_ready() -> None:
+        sys.excepthook = sys.__excepthook__
         os.write(ready, _READY)
         os.close(ready)
 
@@ -40,12 +58,12 @@ def detach(log: Path) -> Callable[[], None]:
 
 def _leave(answer: int, log: Path) -> None:
     said = b""
-    while part := os.read(answer, 64):
+    while part := os.read(answer, _LONGEST):
         said += part
     if said != _READY:
-        said_why = log.read_text(errors="replace") if log.exists() else "its supervisor died"
-        last = said_why.strip().rpartition("\n")[2]
-        print(f"The run could not be started: {last} (see {log})", file=sys.stderr, flush=True)
+        written = log.read_text(errors="replace").strip() if log.exists() else ""
+        why = said.decode(errors="replace") or written.rpartition("\n")[2] or "its supervisor died"
+        print(f"The run could not be started: {why} (see {log})", file=sys.stderr, flush=True)
     os._exit(0 if said == _READY else 1)
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.server.answers import Complaint
 from mosaic.server.programs import ForbiddenProgramsError
-from mosaic.store.errors import StorageError
+from mosaic.store.errors import StorageError, reason
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Complaint, "description": "The request is not what it should be."},
@@ -27,7 +27,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def complain(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"error": text}, status)
+    sendable = text.encode(errors="backslashreplace").decode()  # it may quote a name that is not valid Unicode
+    return JSONResponse({"error": sendable}, status)
 
 
 def status_of(error: MosaicError) -> int:
@@ -48,6 +49,10 @@ def answer_errors(app: FastAPI) -> None:
     @app.exception_handler(MosaicError)
     async def mosaic_error(request: Request, error: MosaicError) -> JSONResponse:
         return complain(status_of(error), str(error))
+
+    @app.exception_handler(OSError)
+    async def storage(request: Request, error: OSError) -> JSONResponse:
+        return complain(507, f"{error.filename or 'The store'}: {reason(error)}.")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from mosaic.server.answers import AttemptRow, CheckpointRow, RunDetails, RunRow
 from mosaic.store.checkpoints import list_checkpoints
+from mosaic.store.errors import DamagedError
 from mosaic.store.last_metrics import last_metrics
 from mosaic.store.layout import RunFolder
 from mosaic.store.retention import best_first
@@ -30,7 +32,7 @@ def details_of(folder: RunFolder) -> RunDetails:
         state=state.state,
         queued_at=state.queued_at,
         attempts=attempts,
-        config=json.loads(folder.config.read_bytes()),
+        config=_config(folder),
         env_steps=metrics.env_steps,
         last_metric=dict(metrics.event) or None,
         last_seq=last_seq(folder),
@@ -48,6 +50,17 @@ def details_of(folder: RunFolder) -> RunDetails:
         exit=attempts[-1].exit if attempts else None,
         reason=attempts[-1].reason if attempts else "",
     )
+
+
+def _config(folder: RunFolder) -> dict[str, Any]:
+    """As it was written, by whichever version of Mosaic."""
+    try:
+        document = json.loads(folder.config.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"'{folder.config}' is damaged: {error}.") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"'{folder.config}' is damaged: it is not a JSON object.")
+    return document
 
 
 def last_seq(folder: RunFolder) -> int:

@@ -21,6 +21,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server.queue import Demand, Limits, choose, demand_of
+from mosaic.store.atomic import private_folder
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held
 from mosaic.store.state import LIVE, RunState, State, read_state
@@ -217,7 +218,7 @@ class Dispatcher:
     @contextmanager
     def _turn(self) -> Iterator[bool]:
         """Hold the queue's lock: else two servers could each start one run where there is room for one."""
-        self._store.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._store.home)
         descriptor = os.open(self._store.home / "queue.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             yield _locked(descriptor)

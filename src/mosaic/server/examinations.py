@@ -16,6 +16,7 @@ from mosaic.server.examination_request import Kind, Request, check_request
 from mosaic.server.examiner import EPISODES
 from mosaic.server.matches import TooManyError
 from mosaic.server.programs import ProgramRule
+from mosaic.store.atomic import private_folder
 
 MOST_AT_ONCE, MOST_KEPT = 4, 30
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
@@ -42,7 +43,9 @@ class Examinations:
             self._tidy()
             name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
             folder = self._folder / name
-            folder.mkdir(parents=True)
+            private_folder(self._home)
+            private_folder(self._folder)
+            folder.mkdir()
             made = Examination(name, kind, request, folder, self._home, lambda: self._forget(name))
             self._running[name] = made
             made.start()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,6 +14,13 @@ from mosaic.server.hosts import AllowedHosts, same_origin
 from mosaic.server.secret import COOKIE, same_secret
 
 LARGEST_BODY = 1_000_000  # bytes; a configuration has a few thousand
+BODY_WITHIN_S = 30.0
+_PAGE_POLICY = (  # NiceGUI compiles its components in the browser
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; media-src 'self' blob:; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+_DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _NO_TOKEN = (
     "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`; it lies in the file `token` of the "
     "server's $MOSAIC_HOME."
@@ -29,17 +37,28 @@ class RefusedError(Exception):
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, *, token: str, hosts: AllowedHosts, largest_body: int = LARGEST_BODY) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        hosts: AllowedHosts,
+        largest_body: int = LARGEST_BODY,
+        body_within_s: float = BODY_WITHIN_S,
+    ) -> None:
         self._app, self._token, self._hosts, self._largest = app, token, hosts, largest_body
+        self._body_within_s = body_within_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http":
+            send = with_security_headers(send)
         try:
             self._check(scope)
             if scope["type"] == "http":
-                receive = await self._whole_body(scope, receive)
+                receive = await self._body_in_time(scope, receive)
         except RefusedError as refused:
             await _refuse(refused, scope, receive, send)
             return
@@ -69,6 +88,13 @@ class Guard:
     def _has_cookie(self, headers: Headers) -> bool:
         return any(same_secret(value, self._token) for value in _cookies(headers.getlist("cookie")))
 
+    async def _body_in_time(self, scope: Scope, receive: Receive) -> Receive:
+        try:
+            async with asyncio.timeout(self._body_within_s):
+                return await self._whole_body(scope, receive)
+        except TimeoutError:
+            raise RefusedError(408, f"The body was not sent within {self._body_within_s:g} s.") from None
+
     async def _whole_body(self, scope: Scope, receive: Receive) -> Receive:
         """Reads it up to the limit, however it is sent, and hands it on in one piece."""
         length = Headers(scope=scope).get("content-length")
@@ -91,6 +117,25 @@ class Guard:
 
     def _too_large(self) -> RefusedError:
         return RefusedError(413, f"The body is larger than {self._largest} bytes.")
+
+
+def with_security_headers(send: Send) -> Send:
+    """Add the headers that keep browsers from framing an answer, guessing its type, or loading foreign scripts."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            kind = headers.get("content-type", "")
+            headers.setdefault("X-Content-Type-Options", "nosniff")
+            headers.setdefault("X-Frame-Options", "DENY")
+            headers.setdefault("Referrer-Policy", "same-origin")
+            if kind.startswith("text/html"):
+                headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+            elif kind.startswith("application/json"):
+                headers.setdefault("Content-Security-Policy", _DATA_POLICY)
+        await send(message)
+
+    return sending
 
 
 def _only(headers: Headers, name: str) -> str:

@@ -34,12 +34,13 @@ from mosaic.server.match_person import Person, plays_in_real_time, rate_of
 from mosaic.server.match_request import MatchRequest
 from mosaic.server.match_result import result_of
 from mosaic.server.match_screen import MatchScreen
-from mosaic.server.match_seats import HUMAN, Viewer
+from mosaic.server.match_seats import HUMAN, Viewer, require_owner
 from mosaic.server.match_table import MatchEndedError, Move, Phase, Table
 
 T = TypeVar("T")
 IDLE_S = 300.0  # a match that nobody watches for this long ends
 MOST_MOVES = 2000  # that are remembered for the list of moves
+MOST_ORDERS = 100  # that wait for the end of a step
 
 _log = logging.getLogger(__name__)
 
@@ -95,22 +96,26 @@ class Match:
         def change(runner: LocalEnvRunner) -> None:
             if agent not in table.agents:
                 raise InputError(f"There is no agent '{agent}' in this match. Agents: {', '.join(table.agents)}.")
+            if viewer is not None:
+                require_owner(viewer, table.viewers, [agent])
             self._put(runner, {agent: policy or table.seats.back_of(agent)})
             if viewer is not None and viewer.claims:
                 (viewer.claims.add if policy == HUMAN else viewer.claims.discard)(agent)
 
         return self._order(change)
 
-    def swap(self) -> Future[None]:
-        """The policies change places; people who claimed an agent move along."""
+    def swap(self, viewer: Viewer | None = None) -> Future[None]:
+        """The policies change places; the claims of the viewer who asked move along."""
         table = self.table
 
         def change(runner: LocalEnvRunner) -> None:
+            if viewer is not None:
+                require_owner(viewer, table.viewers, table.agents)
             rotated = table.seats.rotated(table.agents)
             follows = dict(zip(table.agents, [*table.agents[1:], *table.agents[:1]], strict=True))
             self._put(runner, {a: policy for a, policy in rotated.items() if policy != table.seats.policy_of(a)})
-            for viewer in table.viewers:
-                viewer.claims = {follows.get(agent, agent) for agent in viewer.claims}
+            for each in table.viewers:
+                each.claims = {follows.get(agent, agent) for agent in each.claims}
 
         return self._order(change)
 
@@ -139,6 +144,8 @@ class Match:
         answer: Future[T] = Future()
         with table.changed:
             table.check_alive()
+            if len(self._orders) >= MOST_ORDERS:
+                raise InputError("This match is busy: too much was asked of it at once. Try again.")
             self._orders.append((do, answer))
             table.changed.notify_all()
         return answer

@@ -74,6 +74,13 @@ def acts_for(viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[Agent
     return [agent for agent in humans if agent not in claimed]
 
 
+def require_owner(viewer: Viewer, viewers: Collection[Viewer], agents: Iterable[AgentID]) -> None:
+    """Raise InputError where another screen has claimed one of the agents: only that one hands it over or takes it."""
+    for agent in agents:
+        if agent not in viewer.claims and any(agent in other.claims for other in viewers):
+            raise InputError(f"'{agent}' belongs to another player: only that player hands it over or takes it.")
+
+
 def who_acts(wanted: AgentID | None, mine: Collection[AgentID], acting: Collection[AgentID], human: bool) -> AgentID:
     """For whom a press or an action is meant; raises with the reason why it counts for nobody."""
     if wanted is None:

@@ -44,6 +44,7 @@ from mosaic.server.match_table import Phase
 from mosaic.server.match_view import view_of
 
 ENDED_CODE = 4410
+_MOST_REFUSALS = 20
 
 
 async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]) -> None:
@@ -76,7 +77,7 @@ class _Screen:
         self._loop = asyncio.get_running_loop()
         self.wake = asyncio.Event()
         self.viewer = Viewer(self._notify, set(claims))
-        self._refusals: deque[str] = deque()
+        self._refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)  # of a viewer who does not read them
         self._ready = True  # for a picture
 
     async def show(self, listening: asyncio.Task[None]) -> None:
@@ -130,7 +131,7 @@ class _Screen:
             case Restart():
                 table.restart(message.seed)
             case Swap():
-                self._follow(match.swap())
+                self._follow(match.swap(viewer))
             case Seating():
                 if message.policy not in (None, HUMAN):
                     self._allow(str(message.policy))
@@ -177,4 +178,4 @@ def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
 
 
 def _short(text: str) -> str:
-    return text.encode()[:120].decode(errors="ignore")  # a close reason has room for 123 bytes
+    return text.encode(errors="backslashreplace")[:120].decode(errors="ignore")  # a close reason has room for 123 bytes

@@ -25,9 +25,11 @@ from mosaic.server.match_keys import Binding, KeyMap, check_bindings, held_actio
 from mosaic.server.match_pace import DEFAULT_TURNS_HZ
 from mosaic.server.match_person import read_action
 from mosaic.server.match_request import MatchRequest
-from mosaic.server.match_seats import Seats, Viewer, acts_for, who_acts
+from mosaic.server.match_seats import Seats, Viewer, acts_for, require_owner, who_acts
 
 STATE_EVERY_S = 0.2  # of a game in real time; its pictures tell more often how it stands
+
+MOST_KEYS = 64  # of one viewer, down at once or since the last step
 
 
 class Phase(StrEnum):
@@ -97,6 +99,7 @@ class Table:
     def join(self, viewer: Viewer) -> None:
         with self.changed:
             self.check_alive()
+            require_owner(Viewer(viewer.notify), self.viewers, viewer.claims)
             self.viewers.append(viewer)
             self.tell()
 
@@ -129,6 +132,8 @@ class Table:
             if not down:
                 viewer.held.pop(code, None)
                 return
+            if len(viewer.tapped) >= MOST_KEYS or len(viewer.held) >= MOST_KEYS:
+                raise InputError(f"More than {MOST_KEYS} keys are down at once.")
             viewer.held[code] = viewer.tapped[code] = None
             acting = [a for a in self.mine(viewer) if self.turn is not None and a in self.turn.observations]
             if self.real_time or not acting or self.phase is not Phase.PLAYING:

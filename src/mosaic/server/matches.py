@@ -19,6 +19,7 @@ from mosaic.server.match import IDLE_S, Match
 from mosaic.server.match_request import MatchRequest
 from mosaic.server.programs import ProgramRule
 from mosaic.server.replays import Replay
+from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
 from mosaic.store.shows import begin_show, end_show, sweep_shows
 
@@ -74,6 +75,8 @@ class Matches:
         env = re.sub(r"[^A-Za-z0-9_.-]+", "-", str(episode.environment.get("env_id", "env")))
         when = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         full = f"{env}-{when}-{name}"
+        private_folder(self._home)
+        private_folder(self._folder)
         save_episode(self._folder / f"{full}{_END}", episode)
         return full
 

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.store.atomic import write_once
+from mosaic.store.atomic import private_folder, write_once
 
 COOKIE = "mosaic_token"
 
@@ -20,7 +20,7 @@ def token_file(home: Path) -> Path:
 
 def ensure_token(home: Path) -> str:
     """The store's token; made where there is none. Of several servers that start at once all get the same one."""
-    home.mkdir(parents=True, exist_ok=True)
+    private_folder(home)
     path = token_file(home)
     if not path.exists():
         write_once(path, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)

@@ -22,6 +22,7 @@ from mosaic.server.machine import machine_limits
 from mosaic.server.queue import Limits
 from mosaic.server.secret import read_token, token_file
 from mosaic.server.settings import ServerSettings
+from mosaic.server.slow_requests import TimedProtocol
 from mosaic.store.home import Store
 from mosaic.store.trust import VARIABLE as TRUST
 
@@ -106,6 +107,7 @@ def _config(app: object) -> uvicorn.Config:
         app,  # type: ignore[arg-type]
         access_log=False,  # addresses of requests are nobody's business, and no place for secrets
         log_level="warning",
+        http=TimedProtocol,
         ws="websockets-sansio",
         ws_max_size=1 << 16,  # listeners have nothing to say
         ws_per_message_deflate=False,

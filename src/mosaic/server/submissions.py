@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mosaic.core.errors import MosaicError
-from mosaic.store.atomic import write_atomic
+from mosaic.store.atomic import private_folder, write_atomic
 
 
 class KeyReusedError(MosaicError):
@@ -23,7 +23,7 @@ class Submissions:
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "submissions"
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._folder)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

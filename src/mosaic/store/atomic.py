@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from mosaic.store.errors import StorageError, reason
@@ -38,6 +39,23 @@ def write_once(path: Path, content: bytes, mode: int = 0o600) -> bool:
     finally:
         temporary.unlink(missing_ok=True)
     return True
+
+
+def private_folder(path: Path) -> Path:
+    """Create a folder that only its owner can open, whatever the umask is; close one that others could open.
+
+    Folders that are shared on purpose, such as /tmp, are left as they are.
+    """
+    try:
+        made = not path.exists()
+        path.mkdir(parents=True, exist_ok=True)
+        found = path.stat()
+        shared = found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid()
+        if made or (not shared and found.st_mode & 0o077):
+            path.chmod(0o700)
+    except OSError as error:
+        raise StorageError(f"The folder '{path}' could not be made: {reason(error)}.") from error
+    return path
 
 
 def sync_file(path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
 from mosaic.store.state import State
 from mosaic.store.summary import RunSummary
@@ -119,7 +120,7 @@ class Database:
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:
         try:
-            self._lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(self._lock.parent)
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(f"The index '{self._path}' cannot be used: {error}.") from error

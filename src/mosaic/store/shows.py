@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.runners.live_screen import LiveScreen
+from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.telemetry.fastlane_doorbell import ring_bell
 from mosaic.telemetry.fastlane_life import started_at
@@ -75,7 +76,8 @@ def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], sho
     new = folder / _passing_name()
     try:
         sweep_shows(home)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(home)
+        private_folder(folder)
         new.mkdir(mode=0o700)
         (new / _ABOUT).write_text(json.dumps(asdict(about)))
         os.rename(new, show.path)

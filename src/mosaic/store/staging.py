@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaic.store.atomic import sync_folder
+from mosaic.store.atomic import private_folder, sync_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
@@ -47,10 +47,13 @@ class Staged:
 @contextmanager
 def staged(runs: Path) -> Iterator[Staged]:
     """What was not published by the end is removed."""
-    runs.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    runs.mkdir(exist_ok=True, mode=0o700)
+    private_folder(runs.parent)
+    private_folder(runs)
     folder = RunFolder(runs / f"{_STAGED}{secrets.token_hex(8)}")
-    folder.path.mkdir()
+    try:
+        folder.path.mkdir()
+    except OSError as error:
+        raise StorageError(f"No run can be created in '{runs}': {reason(error)}.") from error
     with RunLock(folder) as lock:
         if not lock.try_acquire():
             raise StorageError(f"'{folder.path}' was swept away while it was made. Try again.")

@@ -39,7 +39,11 @@ class Ring:
 
     @property
     def phase(self) -> Phase:
-        return Phase(get_word(self.address + PHASE_AT))
+        word = get_word(self.address + PHASE_AT)
+        try:
+            return Phase(word)
+        except ValueError as error:
+            raise FormatError(f"{self.path} is damaged: it has no phase {word}.") from error
 
     def enter(self, phase: Phase) -> None:
         put_word(self.address + PHASE_AT, phase)

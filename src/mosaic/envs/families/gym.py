@@ -12,7 +12,7 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.family import EnvEntry, newest, resolve_name
+from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
 from mosaic.envs.gymnasium import GymnasiumEnv
 from mosaic.envs.smoke import SmokeOnDemand
 from mosaic.envs.upstream import draw_without_screen, quiet
@@ -72,9 +72,13 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         line = _install_line(_source(name)) or f"what it asks for: {error}"
         raise MissingExtraError(f"gym/{name} needs a package that is not installed. Type: {line}") from error
     except TypeError as error:
-        raise InputError(f"gym/{name} does not take these options {sorted(options)}: {error}") from error
+        raise refused_options(f"gym/{name}", options, error) from error
     except (NameNotFound, NamespaceNotFound, VersionNotFound, ModuleNotFoundError) as error:
         raise InputError(f"gym/{name}: {error}") from error
+    except Exception as error:
+        if not options:
+            raise
+        raise refused_options(f"gym/{name}", options, error) from error
 
 
 def _import_quietly(source: str) -> None:

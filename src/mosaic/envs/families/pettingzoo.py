@@ -12,7 +12,7 @@ from typing import Any
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.family import EnvEntry, newest, resolve_name, split_version
+from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
 from mosaic.envs.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
 from mosaic.envs.repairs import NO_REPAIRS, REPAIRS, refuse_second_go_size
 from mosaic.envs.upstream import draw_without_screen, quiet
@@ -98,10 +98,10 @@ def _make(maker: Any, config: EnvironmentConfig) -> Any:
     try:
         with quiet():
             return maker(**options)
-    except (TypeError, AssertionError, ValueError) as error:
+    except Exception as error:
         if not config.options:
             raise
-        raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
+        raise refused_options(config.id, config.options, error) from error
 
 
 @cache

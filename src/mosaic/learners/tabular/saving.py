@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.learners.tabular.engine import Snapshot
@@ -39,6 +42,12 @@ def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
         beside.unlink(missing_ok=True)
 
 
+def check_table(values: NDArray[Any] | None, path: Path) -> None:
+    """Raise for a table that holds NaN: a policy that has it plays nonsense without a word."""
+    if values is not None and np.isnan(values).any():
+        raise FormatError(f"{path}: {int(np.isnan(values).sum()):,} values of the table are NaN: it plays nonsense.")
+
+
 def load(path: Path) -> TabularLearner:
     from safetensors import SafetensorError, safe_open
 
@@ -52,6 +61,7 @@ def load(path: Path) -> TabularLearner:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    check_table(arrays.get("values"), path)
     facts = json.loads(text)
     if facts.get("format") != FORMAT or arrays.keys() != set(Snapshot._fields):
         raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}).")

@@ -22,6 +22,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     as_json = "--json" in words
+    if sys.stderr is None:  # type: ignore[unreachable]
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+    if sys.stdout is None:  # type: ignore[unreachable]
+        # The next file that is opened would take its number, and what is printed would go into that file.
+        sys.exit(_complain("Standard output is closed. Send it somewhere else: mosaic … > /dev/null", 1, as_json))
     try:
         with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
             code = app(args=words, standalone_mode=False, prog_name="mosaic")
@@ -40,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output has gone, as in `mosaic envs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        if debug:
+            raise
+        code = _complain(f"{error.filename or 'The output'}: {error.strerror or error}.", 1, as_json)
     except Exception as error:
         if debug:
             raise

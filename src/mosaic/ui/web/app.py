@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from mosaic.core.errors import MosaicError
 from mosaic.server.desk import Desk
 from mosaic.server.secret import ensure_token
+from mosaic.store.atomic import private_folder
 from mosaic.ui.web.entrance import Entrance
 from mosaic.ui.web.page_route import PageRoute
 
@@ -44,7 +45,8 @@ def add_pages(app: FastAPI) -> None:
     """Call it last: what is registered later is never reached. Once a process, for NiceGUI has one app."""
     desk: Desk = app.state.desk
     folder = desk.store.home / "web"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(desk.store.home)
+    private_folder(folder)
     os.environ["NICEGUI_STORAGE_PATH"] = str(folder)  # read once, when nicegui is imported
     os.environ["MATPLOTLIB"] = "false"  # else nicegui imports it, and nothing here draws with it
 

@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mosaic.server.guard import with_security_headers
 from mosaic.server.hosts import AllowedHosts
 from mosaic.server.secret import COOKIE, same_secret
 from mosaic.ui.web.page_route import wants_page
@@ -25,6 +26,7 @@ class Entrance:
         if not wants_page(scope):
             await self._app(scope, receive, send)
             return
+        send = with_security_headers(send)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value.strip() for name, value in query if name == "token"), None)
         if given is None or not self._hosts.allow(Headers(scope=scope).get("host", "")):

@@ -19,7 +19,7 @@ from mosaic.core.errors import unknown
 from mosaic.core.ids import EnvID
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
-from mosaic.store.atomic import write_atomic
+from mosaic.store.atomic import private_folder, write_atomic
 from mosaic.ui.web.env_looks import catalog
 
 ADDRESS = "/env-picture"
@@ -52,7 +52,7 @@ class EnvPictures:
         """The same, here and now."""
         file = self._file(env)
         if not file.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self._folder)
             write_atomic(file, _drawn(env))
         return file.read_bytes() or None
 

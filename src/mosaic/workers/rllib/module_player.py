@@ -21,6 +21,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import MASK
+from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.network import Scaler
 from mosaic.workers.rllib.exported import MODULE
@@ -39,6 +40,8 @@ class ModulePolicyController:
         spec, self._sampling = request.spec, request.sampling
         self._draws = torch.Generator().manual_seed(request.seed).get_state()
         arrays = load_file(path)
+        for name, array in arrays.items():
+            check_finite(array, f"{path}: the numbers of '{name}'")
         self._masked = bool(facts["masked"])
         self._scalers = read_scalers(arrays)
         trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
