@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -14,12 +16,15 @@ from hypothesis import strategies as st
 from server_kit import NOTHING_STARTS, ServerProcess, app_client, toy
 from starlette.testclient import WebSocketDenialResponse
 from test_programs import FORMS
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.hosts import allowed_hosts, is_loopback, same_origin, split_host
 from mosaic.server.secret import COOKIE, ensure_token
 
 NAME = "127.0.0.1:8642"
+ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "INVENTED")
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +232,35 @@ def test_only_one_origin_is_ours(origin: str, host: str) -> None:
     assert same_origin(f"http://{NAME}", NAME)
     ours = {f"{scheme}://{host.strip().lower()}" for scheme in ("http", "https")}
     assert same_origin(origin, host) == (origin.strip().lower() in ours)
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (401, {"Authorization": "Bearer wrong"}),
+        (421, {"Host": "evil.example"}),
+        (403, {"Origin": "http://evil.example"}),
+    ],
+)
+def test_every_route_and_method_is_guarded(api: TestClient, status: int, change: dict[str, str]) -> None:
+    """Also those that are added later: the app itself is asked what it has."""
+    paths = api.app.openapi()["paths"]  # type: ignore[attr-defined]
+    assert len(paths) > 25
+    for path in ("/openapi.json", *paths):
+        for method in ALL_METHODS:
+            reply = api.request(method, re.sub(r"{[^}]+}", "1", path), headers=change)
+            assert reply.status_code == status, (method, path)
+
+
+def test_a_message_that_is_too_long_closes_its_socket(server: ServerProcess, home: Path) -> None:
+    asked = {"environment": {"env_id": "classic/tictactoe_v3"}, "agents": {"*": "human"}}
+    headers = {"Authorization": f"Bearer {ensure_token(home)}"}
+    match_id = httpx.post(f"{server.url}/matches", json=asked, headers=headers, timeout=60.0).json()["match_id"]
+    address = f"{server.url.replace('http', 'ws', 1)}/matches/{match_id}/stream"
+    with connect(address, additional_headers=headers) as socket:
+        socket.recv()
+        socket.send("x" * (1 << 16) + "x")
+        with pytest.raises(ConnectionClosed) as gone:
+            list(iter(lambda: socket.recv(timeout=60.0), None))
+    assert gone.value.rcvd is not None
+    assert gone.value.rcvd.code == 1009

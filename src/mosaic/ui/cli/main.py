@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     as_json = "--json" in words
-    if sys.stderr is None:  # type: ignore[unreachable]
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
-    if sys.stdout is None:  # type: ignore[unreachable]
+    if sys.stdout is None:
         # The next file that is opened would take its number, and what is printed would go into that file.
         sys.exit(_complain("Standard output is closed. Send it somewhere else: mosaic … > /dev/null", 1, as_json))
     try:
