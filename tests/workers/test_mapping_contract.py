@@ -44,7 +44,7 @@ HONOURED = {"resources", "agent mapping", "fixed opponent", "policies_to_train"}
 def test_tables(tmp_path):
     seen = proofs(stage(tmp_path, "tabular", {"report_every_steps": 400}))
     assert seen.keys() == HONOURED
-    assert "refused: num_cpus, num_gpus" in seen["resources"]
+    assert "refused: num_envs, num_cpus, num_gpus" in seen["resources"]
 
 
 @pytest.mark.slow

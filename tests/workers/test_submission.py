@@ -47,6 +47,20 @@ def test_resources_that_a_worker_does_not_meet(worker, params, name, value):
     assert said.endswith("Leave it out, or train with another worker. Type: mosaic workers")
 
 
+@pytest.mark.parametrize(("worker", "params"), [("toy", None), ("script", COMMAND), ("tabular", None)])
+def test_envs_side_by_side_that_a_worker_does_not_step(worker, params):
+    said = refusal(worker, params, environment={**GAME, "num_envs": 8})
+    assert said.startswith(f"The worker {worker} cannot meet environment.num_envs=8; it meets ")
+
+
+def test_without_a_worker_one_is_picked_that_meets_what_is_asked():
+    def picked(**settings):
+        return resolve(run_config(None, **settings)).training.worker
+
+    assert picked(environment=GAME) == "tabular"
+    assert picked(environment={**GAME, "num_envs": 8}) == "native"
+
+
 def test_what_one_process_has_anyway_is_met():
     for worker, params in (("toy", None), ("script", COMMAND), ("native", None)):
         assert resolve(run_config(worker, params, environment=CARTPOLE, resources={"num_workers": 1}))

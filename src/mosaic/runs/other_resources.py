@@ -30,7 +30,7 @@ def change_resources(folder: RunFolder, record: RunState, changes: Mapping[str, 
 
     config = with_resources(folder.read_config(), changes)
     if config.training.worker is not None:
-        check_resources(load_worker(config.training.worker), config.resources)
+        check_resources(load_worker(config.training.worker), config)
     if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
         resolve(config)
     with RunLock(folder) as lock:

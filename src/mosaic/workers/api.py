@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.workers.context import WorkerContext
 
-ResourceName = Literal["num_workers", "num_gpus", "num_cpus", "runtime", "ray_address"]
+ResourceName = Literal["num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"]
 SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"]
 
 
@@ -46,7 +46,8 @@ class WorkerCapabilities(BaseModel):
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
     )
     resources: tuple[ResourceName, ...] = Field(
-        (), description="Settings of `resources` that it meets; runs that set others are refused."
+        (),
+        description="Settings of `resources` (and environment.num_envs) that it meets; others are refused.",
     )
     patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after it was asked to stop.")
 

@@ -81,7 +81,7 @@ class NativeWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
-        resources=("num_workers", "num_gpus", "runtime"),
+        resources=("num_workers", "num_gpus", "runtime", "num_envs"),
     )
     loads_pickles = False  # safetensors and JSON
 

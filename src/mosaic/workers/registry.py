@@ -13,7 +13,7 @@ from mosaic.core.reference import explain
 from mosaic.workers.api import ChecksRuns, CompletesRuns, Worker
 from mosaic.workers.completing import with_options
 from mosaic.workers.presets import with_preset
-from mosaic.workers.submission import check_ahead, check_in_env, maps_agents
+from mosaic.workers.submission import check_ahead, check_in_env, maps_agents, unmet_resources
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
@@ -119,10 +119,12 @@ def _pick_worker(config: RunConfig) -> str:
 
 
 def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
-    """Whether the worker knows the algorithm and the options that the configuration names, if it names any."""
+    """Whether the worker knows the algorithm, options, paradigm and resources that the configuration names, if any."""
     worker, training = load_worker(name), config.training
     algorithm = training.algorithm or worker.info.algorithms[0]
     if training.init is not None or algorithm not in worker.info.algorithms:
+        return False
+    if config.policy_configuration not in (None, *worker.info.paradigms) or unmet_resources(worker.info, config):
         return False
     known = worker.options(algorithm).model_fields
     return all(option in known for option in training.params)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.machine import count_gpus
@@ -20,21 +19,20 @@ def check_ahead(worker: Worker, config: RunConfig) -> None:
     """Raise InputError for what can be known without the env: mirrors, resources, and rules that no worker reads."""
     for name in config.telemetry.mirrors:
         sink_factory(name)
-    check_resources(worker, config.resources)
+    check_resources(worker, config)
     if not worker.info.agent_mapping:
         _refuse_mapping(worker.info, config)
 
 
-def check_resources(worker: Worker, resources: ResourcesConfig) -> None:
-    """Raise InputError for settings of `resources` that the worker does not meet."""
-    info = worker.info
-    for name, value in _asked(resources).items():
-        if name not in info.resources:
-            met = ", ".join(f"resources.{each}" for each in info.resources) or "none of these settings"
-            raise InputError(
-                f"The worker {info.name} cannot meet resources.{name}={value}; it meets {met}. "
-                "Leave it out, or train with another worker. Type: mosaic workers"
-            )
+def check_resources(worker: Worker, config: RunConfig) -> None:
+    """Raise InputError for settings of `resources`, and for a number of envs, that the worker does not meet."""
+    info, resources = worker.info, config.resources
+    for name, value in unmet_resources(info, config).items():
+        met = ", ".join(map(_path, info.resources)) or "none of these settings"
+        raise InputError(
+            f"The worker {info.name} cannot meet {_path(name)}={value}; it meets {met}. "
+            "Leave it out, or train with another worker. Type: mosaic workers"
+        )
     if resources.num_gpus and not isinstance(worker, ChecksRuns):
         there = count_gpus()
         if resources.num_gpus > there:
@@ -42,6 +40,11 @@ def check_resources(worker: Worker, resources: ResourcesConfig) -> None:
                 f"The run asks for {resources.num_gpus:g} GPUs and this machine has {there}. "
                 "Set resources.num_gpus lower."
             )
+
+
+def unmet_resources(info: WorkerCapabilities, config: RunConfig) -> dict[ResourceName, object]:
+    """The settings that the worker does not declare to meet, with their values."""
+    return {name: value for name, value in _asked(config).items() if name not in info.resources}
 
 
 def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
@@ -62,9 +65,16 @@ def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
     check_players(opponents, spec)
 
 
-def _asked(resources: ResourcesConfig) -> dict[ResourceName, object]:
-    """Settings that need somebody to meet them; one process on one core needs nobody."""
+def _path(name: ResourceName) -> str:
+    return f"environment.{name}" if name == "num_envs" else f"resources.{name}"
+
+
+def _asked(config: RunConfig) -> dict[ResourceName, object]:
+    """Settings that need somebody to meet them; one process with one env on one core needs nobody."""
     asked: dict[ResourceName, object] = {}
+    resources = config.resources
+    if config.environment.num_envs not in (None, 1):
+        asked["num_envs"] = config.environment.num_envs
     if resources.num_workers not in (None, 1):
         asked["num_workers"] = resources.num_workers
     if resources.num_gpus:

@@ -46,7 +46,7 @@ class RllibWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
-        resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address"),
+        resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
         patience_s=120.0,  # an iteration may be long, and then Ray is taken down
     )
     loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on

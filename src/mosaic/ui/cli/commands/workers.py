@@ -15,14 +15,14 @@ def workers(json: JsonOption = False) -> None:
     if json:
         print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
         return
-    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu")
+    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu", "agent_mapping")
     rows = [
         [
             info.name,
             ", ".join(info.algorithms),
             ", ".join(info.env_families).replace("*", "any"),
             "any" if info.max_agents is None else info.max_agents,
-            ", ".join(name for name in abilities if getattr(info, name)),
+            ", ".join([*(name for name in abilities if getattr(info, name)), *info.resources]),
         ]
         for info in infos
     ]
