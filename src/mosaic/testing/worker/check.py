@@ -41,7 +41,7 @@ def check_worker(
 
     `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` names
     another env for a paradigm that does not fit the config's, `crowd` makes one for so many agents. `short` is a run
-    with several checkpoints to check the mapping with (its env does not count); default: a few thousand env steps of
+    with several checkpoints to check mapping, paradigms and agents with; default: a few thousand env steps of
     `config`. While the run is
     paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are kept in `home`, if given.
 
@@ -73,8 +73,8 @@ def _prove(
     proofs += check_seeds(stage, first)
     proofs += check_resume(stage, first)
     proofs += check_commands(stage)
-    proofs += check_paradigms(stage, environments)
-    proofs += check_agents(stage, crowd)
+    proofs += check_paradigms(stage, short, environments)
+    proofs += check_agents(stage, short, crowd)
     return proofs
 
 

@@ -14,29 +14,32 @@ from mosaic.testing.worker.stage import Stage
 _MANY = 5  # agents, for a worker that sets no limit
 
 
-def check_paradigms(stage: Stage, environments: Mapping[PolicyConfiguration, EnvironmentConfig]) -> list[Proof]:
+def check_paradigms(
+    stage: Stage, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
+) -> list[Proof]:
+    """`short` is a run of seconds: its first event is all that is waited for."""
     proofs = []
     for paradigm in stage.info.paradigms:
         environment = environments.get(paradigm, stage.config.environment)
         changes = {"policy_configuration": paradigm, "environment": environment}
-        proofs.append(_check_start(stage, stage.config.model_copy(update=changes), f"paradigm {paradigm}"))
+        proofs.append(_check_start(stage, short.model_copy(update=changes), f"paradigm {paradigm}"))
     return proofs
 
 
-def check_agents(stage: Stage, crowd: Callable[[int], EnvironmentConfig]) -> list[Proof]:
+def check_agents(stage: Stage, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]) -> list[Proof]:
     most = stage.info.max_agents
     fits = crowd(most or _MANY)
     families = stage.info.env_families
     if most is None and "*" not in families and fits.family not in families:
         return []  # there is no limit to be tried, and no env of ours to try it with
-    proofs = [_check_start(stage, _with_env(stage, fits), f"{most or _MANY} agents")]
+    proofs = [_check_start(stage, _with_env(short, fits), f"{most or _MANY} agents")]
     if most is not None:
-        proofs.append(_check_too_many(stage, _with_env(stage, crowd(most + 1)), most))
+        proofs.append(_check_too_many(stage, _with_env(short, crowd(most + 1)), most))
     return proofs
 
 
-def _with_env(stage: Stage, environment: EnvironmentConfig) -> RunConfig:
-    return stage.config.model_copy(update={"environment": environment})
+def _with_env(short: RunConfig, environment: EnvironmentConfig) -> RunConfig:
+    return short.model_copy(update={"environment": environment})
 
 
 def _check_start(stage: Stage, config: RunConfig, capability: str) -> Proof:
