@@ -97,6 +97,22 @@ def test_workers_of_the_native_worker_are_threads_or_processes():
         with_resources(PpoOptions(device="cpu"), ResourcesConfig(num_gpus=1), compiled=True)
 
 
+def test_what_resources_decide_is_stored_with_the_run():
+    stored = resolve(run_config("native", environment=CARTPOLE, resources={"num_workers": 2}))
+    assert stored.training.params["threads"] == 2
+    assert resolve(stored).training.params == stored.training.params
+    lander = {"env_id": "gym/LunarLander-v3"}
+    stored = resolve(run_config("native", environment=lander, resources={"num_workers": 2}))
+    assert stored.training.params["env_processes"] == 2
+
+
+def test_a_run_keeps_the_number_of_learners_that_its_checkpoints_have(tmp_path):
+    run = Trainer(tmp_path).submit(run_config("native", environment=CARTPOLE, training={"preset": False}), start=False)
+    run.stop()
+    with pytest.raises(InputError, match=r"training\.params\.threads would be 2, .* were made with 1"):
+        run.resume(resources={"num_workers": 2})
+
+
 def test_workers_of_a_table_need_a_runtime():
     assert "Type --runtime parallel (threads), ray or mpi." in resources("tabular", environment=GAME, num_workers=4)
     assert "Type: --runtime ray" in resources("tabular", environment=GAME, ray_address="127.0.0.1:1")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mosaic.core.errors import InputError
 from mosaic.runs.start import RunAliveError
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
@@ -32,10 +33,26 @@ def change_resources(folder: RunFolder, record: RunState, changes: Mapping[str, 
     if config.training.worker is not None:
         check_resources(load_worker(config.training.worker), config)
     if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
-        resolve(config)
+        _refuse_other_shapes(config, resolve(config))
     with RunLock(folder) as lock:
         if not lock.try_acquire():
             raise RunAliveError(f"The run {folder.run_id} is alive already: somebody else holds its lock.")
         if len(read_written_state(folder).attempts) != len(record.attempts):
             raise RunAliveError(f"The run {folder.run_id} was started by somebody else meanwhile.")
         folder.write_config(config)
+
+
+def _refuse_other_shapes(stored: RunConfig, resolved: RunConfig) -> None:
+    """Raise InputError where resources change an option that the run's checkpoints depend on."""
+    from mosaic.config.values import SHAPES_CHECKPOINTS
+    from mosaic.workers.registry import load_worker, options_model
+
+    training = resolved.training
+    fields = options_model(load_worker(training.worker or ""), training.algorithm or "").model_fields
+    for name, value in training.params.items():
+        before = stored.training.params.get(name, value)
+        if value != before and SHAPES_CHECKPOINTS in fields[name].metadata:
+            raise InputError(
+                f"With these resources training.params.{name} would be {value}, and the checkpoints were made "
+                f"with {before}. Leave them out, or start a new run."
+            )

@@ -117,12 +117,14 @@ class NativeWorker:
         from mosaic.learners.dqn_check import settle_dqn
         from mosaic.learners.equipment import settle_ppo
         from mosaic.learners.opponents import opponents_of
+        from mosaic.learners.resources import meet_resources
 
-        config = with_limit(config)
+        config, casting = with_limit(config), read_casting(config, spec)
         if isinstance(options, PpoOptions):
-            casting = read_casting(config, spec)
+            options = meet_resources(options, config, casting, spec)
             return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))
-        return settle_dqn(config), options
+        assert isinstance(options, DqnOptions)
+        return settle_dqn(config), meet_resources(options, config, casting, spec)
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.native_scene import NativeScene
