@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from mosaic.envs.catalog import make_env as make_env
     from mosaic.evaluation.evaluate import evaluate as evaluate
     from mosaic.evaluation.tournament import tournament as tournament
+    from mosaic.policies.loaded import load_policy as load_policy
     from mosaic.policies.mapping import PolicyMapping as PolicyMapping
-    from mosaic.policies.registry import load_policy as load_policy
     from mosaic.runners.local import play_episode as play_episode
     from mosaic.runs.train import train as train
     from mosaic.runs.trainer import Trainer as Trainer
@@ -21,7 +21,7 @@ __version__ = VERSION
 
 _HOMES = {
     "make_env": "mosaic.envs.catalog",
-    "load_policy": "mosaic.policies.registry",
+    "load_policy": "mosaic.policies.loaded",
     "PolicyMapping": "mosaic.policies.mapping",
     "play_episode": "mosaic.runners.local",
     "evaluate": "mosaic.evaluation.evaluate",

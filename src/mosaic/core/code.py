@@ -1,19 +1,25 @@
-"""Loading of user code named as `python:module:name`, and where that is refused."""
+"""Loading of user code named as `python:module:name` or `python:path/file.py:name`, and where that is refused."""
 
 from __future__ import annotations
 
+import errno
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mosaic.core.errors import InputError, TrustError, unknown
 
 PREFIX = "python:"
 REFUSED = "MOSAIC_CODE_REFUSED"  # environment variable: why this process and those it starts load no code
+FOLDERS = "MOSAIC_CODE_FOLDERS"  # environment variable: further folders of modules, for processes started from here
 _refused: ContextVar[str] = ContextVar("code_refused", default="")
 
 
@@ -28,31 +34,102 @@ def code_refused(why: str) -> Iterator[None]:
 
 
 def load_code(reference: str) -> Any:
-    """The object that `python:module:name` names. Modules are looked for in the working folder too."""
+    """Return the object that `python:module:name` or `python:path/file.py:name` names.
+
+    Modules are looked for in the working folder, in the installed packages and in the folders of `add_code_folder`.
+    """
     why = _refused.get() or os.environ.get(REFUSED)
     if why:
         raise TrustError(f"'{reference}' is not loaded: {why}")
     if not reference.startswith(PREFIX):
         raise InputError(f"'{reference}' is not {PREFIX}MODULE:NAME. Type: {PREFIX}{reference}")
-    module_name, _, attribute = reference.removeprefix(PREFIX).partition(":")
-    if not module_name or not attribute:
-        raise InputError(f"'{reference}' is not python:MODULE:NAME, for example python:my_policies:greedy.")
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    source, attribute = _split(reference)
+    if not source or not attribute:
+        raise InputError(
+            f"'{reference}' is not python:MODULE:NAME or python:FILE.py:NAME, for example python:my_policies:greedy."
+        )
+    folders = [os.getcwd(), *_code_folders()]
+    sys.path[:0] = [folder for folder in folders[:1] if folder not in sys.path]
+    sys.path += [folder for folder in folders[1:] if folder not in sys.path]
     try:
-        value: Any = importlib.import_module(module_name)
+        value: Any = _load_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+    except FileNotFoundError as error:
+        if error.filename != source:
+            raise _failed(reference, source, error) from error
+        raise InputError(
+            f"'{reference}': there is no file '{source}' (looked for from {folders[0]}). Give its path from here, or "
+            "its whole path."
+        ) from error
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise InputError(f"'{reference}': {module_name} needs the module '{error.name}': {error}.") from error
+        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+            raise InputError(f"'{reference}': {source} needs the module '{error.name}': {error}.") from error
         raise InputError(
             f"'{reference}': there is no module '{error.name}'. "
-            f"Looked in {folder} and in the installed packages; a file my.py is named python:my:NAME."
+            f"Looked in {', '.join(folders)} and in the installed packages; a file my.py is named python:my:NAME, one "
+            "elsewhere python:PATH/my.py:NAME."
         ) from error
     except (Exception, SystemExit) as error:
-        raise InputError(f"'{reference}': importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise _failed(reference, source, error) from error
     for part in attribute.split("."):
         if not hasattr(value, part):
-            raise unknown(f"name in {module_name}", part, (n for n in dir(value) if not n.startswith("_")))
+            raise unknown(f"name in {source}", part, (n for n in dir(value) if not n.startswith("_")))
         value = getattr(value, part)
     return value
+
+
+def absolute_code(reference: str) -> str:
+    """Return the reference with the whole path of the file that it names, for use from any working folder."""
+    source, attribute = _split(reference) if reference.startswith(PREFIX) else ("", "")
+    if not source.endswith(".py") or not attribute:
+        return reference
+    return f"{PREFIX}{os.path.abspath(os.path.expanduser(source))}:{attribute}"
+
+
+def add_code_folder(folder: str) -> None:
+    """Look for modules in this folder too, after all others; in the processes that this one starts as well."""
+    if folder and folder not in _code_folders():
+        os.environ[FOLDERS] = os.pathsep.join([*_code_folders(), folder])
+
+
+def _code_folders() -> list[str]:
+    return list(filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)))
+
+
+def _split(reference: str) -> tuple[str, str]:
+    """Return the module or file, and the name in it."""
+    text = reference.removeprefix(PREFIX)
+    file, dot_py, name = text.partition(".py:")
+    if dot_py:
+        return f"{file}.py", name
+    module, _, name = text.partition(":")
+    return module, name
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a file under a name of its own, once for each content: its stem may be the name of another module."""
+    whole = path.expanduser().absolute()
+    try:
+        facts = whole.stat()
+    except OSError as error:
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
+    digest = blake2b(f"{whole} {facts.st_mtime_ns} {facts.st_size}".encode(), digest_size=6).hexdigest()
+    name = f"mosaic_file_{whole.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(whole.parent) not in sys.path:
+        sys.path.append(str(whole.parent))  # modules beside it
+    spec = importlib.util.spec_from_file_location(name, whole)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _failed(reference: str, source: str, error: BaseException) -> InputError:
+    return InputError(f"'{reference}': importing {source} failed: {type(error).__name__}: {error}")

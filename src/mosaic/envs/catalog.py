@@ -6,15 +6,20 @@ from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError, MosaicError, unknown
-from mosaic.core.ids import EnvID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs.env import Env
 from mosaic.envs.family import EnvEntry, EnvFamily, split_version
+from mosaic.envs.objects import Environment, env_from_object, is_described, registered_environment
 
 
-def make_env(env: EnvID | EnvironmentConfig, **options: Any) -> Env:
-    """An env by its name, for example `make_env("mpe/simple_spread_v3", N=5)`, or by its configuration."""
-    config = env if isinstance(env, EnvironmentConfig) else EnvironmentConfig(env_id=env)
+def make_env(env: Environment, **options: Any) -> Env:
+    """Make an env by its name, for example `make_env("mpe/simple_spread_v3", N=5)`, or by its configuration.
+
+    An id that Gymnasium has registered, a Gymnasium or PettingZoo env, and a class or function that makes one will do.
+    """
+    if not is_described(env):
+        return env_from_object(env, options)
+    config = registered_environment(env)
     if options:
         config = config.model_copy(update={"options": {**config.options, **options}})
     made = _make(config)

@@ -9,10 +9,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.objects import Environment
 from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, distinct_seeds, play_games
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.statistics import Estimate, estimate_mean
@@ -20,7 +20,7 @@ from mosaic.evaluation.summary import Summary, by_agent, by_policy
 from mosaic.evaluation.table import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
-from mosaic.policies.registry import is_reproducible, mapping_notes
+from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
 
 if TYPE_CHECKING:
     from mosaic.runners.film_camera import FilmCamera
@@ -96,7 +96,7 @@ class Evaluation:
 
 
 def evaluate(
-    env: EnvID | EnvironmentConfig,
+    env: Environment,
     mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str],
     *,
     episodes: int = 100,
@@ -119,6 +119,7 @@ def evaluate(
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
     check_counts(episodes=episodes, num_workers=num_workers, max_steps=max_steps)
     mapping = as_mapping(mapping)
+    add_code_of(mapping)
     with closing(make_env(env)) as made:
         spec = made.spec
         notes = _check(mapping, spec)

@@ -21,7 +21,7 @@ from mosaic.evaluation.standings import Tournament
 from mosaic.evaluation.table import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
-from mosaic.policies.registry import is_reproducible, policy_notes
+from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes
 
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
@@ -51,6 +51,7 @@ def tournament(
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
     check_counts(games=games, num_workers=num_workers, max_steps=max_steps)
     _check_policies(policies)
+    add_code_of(PolicyMapping(tuple(("*", policy) for policy in policies)))
     with closing(make_env(env)) as made:
         spec = made.spec
         _check_env(spec)

@@ -84,6 +84,10 @@ def nothing_missing() -> str | None:
     return None
 
 
+def no_code_folder(options: Any) -> str:
+    return ""
+
+
 def no_notes(options: Any, request: PolicyRequest) -> tuple[str, ...]:
     return ()
 
@@ -101,3 +105,4 @@ class PolicyKind:
     waits: bool = False  # for a person: no time limit
     missing: Callable[[], str | None] = nothing_missing  # the exact line to type where something is not installed
     notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, beside the results
+    code_folder: Callable[[Any], str] = no_code_folder  # where modules that the policy or its env names may lie

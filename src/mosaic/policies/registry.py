@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mosaic.core.code import add_code_folder
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
-from mosaic.policies.mapping import AgentMapping, Seat
+from mosaic.policies.mapping import AgentMapping, PolicyMapping, Seat
 
 
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
@@ -22,6 +23,13 @@ def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
 def is_reproducible(reference: PolicyID) -> bool:
     kind, options = parse_policy(reference)
     return kind.reproducible(options)
+
+
+def add_code_of(mapping: AgentMapping) -> None:
+    """Look for modules also where the runs were started whose policies the mapping names."""
+    for _, reference in mapping.rules if isinstance(mapping, PolicyMapping) else ():
+        kind, options = parse_policy(reference)
+        add_code_folder(kind.code_folder(options))
 
 
 def policy_notes(reference: PolicyID, spec: EnvSpec, agents: tuple[AgentID, ...] | None = None) -> tuple[str, ...]:

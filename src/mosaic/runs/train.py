@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.ctrl_c import ctrl_c_kept
 from mosaic.core.errors import MosaicError
-from mosaic.core.ids import EnvID
+from mosaic.envs.objects import Environment, stored_environment
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Asked, Trainer, read_config
-from mosaic.store.state import State
+from mosaic.store.state import ENDED, State
+from mosaic.telemetry.event import MetricEvent
 
 _FILES = (".json", ".yaml", ".yml", ".toml")
 
@@ -22,8 +24,11 @@ class RunFailedError(MosaicError):
     """Training ended before it was done, and nobody asked for that."""
 
 
+Callback: TypeAlias = Callable[[MetricEvent], object]
+
+
 def train(
-    asked: Asked | EnvID,
+    asked: Asked | Environment,
     *,
     worker: str | None = None,
     algorithm: str | None = None,
@@ -31,14 +36,29 @@ def train(
     episodes: int | None = None,
     stop_reward: float | None = None,
     params: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    wrappers: Sequence[str] | None = None,
+    policies: str | None = None,
+    agents: Mapping[str, str] | None = None,
+    runtime: str | None = None,
+    num_workers: int | None = None,
     seed: int | None = None,
+    seeds: int | None = None,
     name: str | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
     home: Path | None = None,
-) -> Run:
-    """Trains until it is done, in an env or as a configuration says; what is given here counts more than that.
+) -> Any:
+    """Train until it is done and return the Run; what is given here counts more than what a configuration says.
 
-    Ctrl-C stops the run and saves; `run.resume()` goes on with it.
+    `asked` is an env's id, a registered Gymnasium id, an env object, a class or function that makes one (of a script or
+    notebook too), or a configuration. `params` are the algorithm's options, `options` and `wrappers` the env's,
+    `policies` the policy configuration, `agents` maps agents to policies. With `seeds` so many runs that differ in the
+    seed are trained one after the other, and a list of them is returned.
+
+    `callbacks` are called with every metric event while the run goes on; one that returns False stops it. Ctrl-C stops
+    the run and saves; `run.resume()` continues it.
     """
+    trainer = Trainer(home)
     training = {
         "worker": worker,
         "algorithm": algorithm,
@@ -47,28 +67,66 @@ def train(
         "stop_reward": stop_reward,
         "params": None if params is None else dict(params),
     }
-    config = _with(_config(asked), training, {"seed": seed, "name": name})
-    run = Trainer(home).submit(config, start=False)
+    sections: dict[str, dict[str, Any]] = {
+        "training": training,
+        "environment": {"wrappers": None if wrappers is None else list(wrappers)},
+        "resources": {"runtime": runtime, "num_workers": num_workers},
+    }
+    top = {
+        "seed": seed,
+        "name": name,
+        "policy_configuration": policies,
+        "agents": None if agents is None else dict(agents),
+    }
+    config = _with(_config(asked, trainer.store.home, dict(options or {})), sections, top)
+    told = (callbacks,) if callable(callbacks) else tuple(callbacks)
+    if seeds is not None:
+        return [_finish(run, told) for run in trainer.submit_group(config, seeds, start=False)]
+    return _finish(trainer.submit(config, start=False), told)
+
+
+def _finish(run: Run, callbacks: tuple[Callback, ...]) -> Run:
+    """Start a run and wait for its end."""
     try:
         with ctrl_c_kept():
             run.start()
+            if callbacks:
+                _tell(run, callbacks)
             state = run.wait()
     except KeyboardInterrupt:
         run.stop(reason="Ctrl-C")
+        raise
+    except Exception:  # of a callback: nobody would watch the run any more
+        if run.state not in ENDED:
+            run.stop(reason="a callback failed")
         raise
     if state in (State.FAILED, State.LOST):
         raise RunFailedError(f"The run {run.id} {state}: {run.reason or 'see its log'}. Its log: {run.folder.log}")
     return run
 
 
-def _config(asked: Asked | EnvID) -> RunConfig:
-    """A text that does not end like a settings file is an env's id."""
-    if isinstance(asked, str) and not asked.lower().endswith(_FILES):
-        return parse_run_config({"environment": {"env_id": asked}})
-    return read_config(asked)
+def _tell(run: Run, callbacks: tuple[Callback, ...]) -> None:
+    """Pass on events until the run has ended or a callback returns False."""
+    for event in run.events(follow=True):
+        for callback in callbacks:
+            if callback(event) is False:
+                if run.state not in ENDED:
+                    run.stop(reason="a callback asked to")
+                return
 
 
-def _with(config: RunConfig, training: Mapping[str, Any], top: Mapping[str, Any]) -> RunConfig:
+def _config(asked: Asked | Environment, home: Path, options: dict[str, Any]) -> RunConfig:
+    """A text that does not end like a settings file is an env's id; what is no configuration is an env."""
+    is_file = isinstance(asked, PathLike) or (isinstance(asked, str) and asked.lower().endswith(_FILES))
+    if not is_file and not isinstance(asked, RunConfig | Mapping):
+        environment = stored_environment(asked, home, options)
+        return parse_run_config({"environment": environment.model_dump(mode="json")})
+    config = read_config(cast(Asked, asked))
+    return _with(config, {"environment": {"options": {**config.environment.options, **options} or None}}, {})
+
+
+def _with(config: RunConfig, sections: Mapping[str, Mapping[str, Any]], top: Mapping[str, Any]) -> RunConfig:
     document = dump_run_config(config)
-    document["training"] |= {key: value for key, value in training.items() if value is not None}
+    for section, values in sections.items():
+        document[section] |= {key: value for key, value in values.items() if value is not None}
     return parse_run_config(document | {key: value for key, value in top.items() if value is not None})

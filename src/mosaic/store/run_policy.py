@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import Field, model_validator
 
+from mosaic.core.code import add_code_folder
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin
@@ -18,9 +19,11 @@ from mosaic.policies.controller import PolicyController, PolicyKind, PolicyReque
 from mosaic.policies.mapping import MappingError, PolicyMapping
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.home import Store
+from mosaic.store.layout import RunFolder
 from mosaic.store.policy_group import PolicyGroup
+from mosaic.store.state import read_written_state
 from mosaic.store.trained_spaces import check_spaces, foreign_env_note
-from mosaic.store.trust import loading, require_trust, trust_given
+from mosaic.store.trust import foreign, loading, require_trust, trust_given
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,8 +102,14 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
     # that playing unpickles nothing is what counts.
     if getattr(worker, "loads_pickles", True):
         require_trust(checkpoint, trust)
+    add_code_folder(code_folder(checkpoint.run))
     with loading(checkpoint, trust):
         return cast(PolicyController, worker.controller(checkpoint, policy, request))
+
+
+def code_folder(run: RunFolder) -> str:
+    """Return where a run of this store was started, which is where its modules lie; nothing for a foreign run."""
+    return "" if foreign(run) else read_written_state(run).working_folder
 
 
 def _make(options: RunPolicyOptions, request: PolicyRequest) -> PolicyController:
@@ -183,6 +192,7 @@ kind = PolicyKind(
     help="What a run has trained; without /POLICY the one that it gave the agent.",
     make=_make,
     notes=_notes,
+    code_folder=lambda options: code_folder(Store().resolve(parse_run_reference(options.run)[0])),
     options=RunPolicyOptions,
     first="run",
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from mosaic.config.code_paths import with_absolute_code
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.plugins import load_plugin, plugins
@@ -26,8 +28,43 @@ def load_worker(name: str) -> Worker:
 
 def options_model(worker: Worker, algorithm: str) -> type[BaseModel]:
     if algorithm not in worker.info.algorithms:
-        raise unknown(f"algorithm of the worker {worker.info.name}", algorithm, worker.info.algorithms)
+        known = worker.info.algorithms
+        raise unknown(
+            f"algorithm of the worker {worker.info.name}",
+            algorithm,
+            known,
+            _algorithm_advice(worker.info.name, algorithm),
+        )
     return worker.options(algorithm)
+
+
+# Algorithms that go by a name of their own elsewhere and are an option here.
+_KNOWN_AS: Mapping[str, str] = {
+    "mappo": "--algo ppo --policies shared_value_function",
+    "ippo": "--algo ppo --policies independent",
+    "recurrent_ppo": "--algo ppo --set training.params.memory=lstm",
+    "ppo_lstm": "--algo ppo --set training.params.memory=lstm",
+    "ppo_recurrent": "--algo ppo --set training.params.memory=lstm",
+    "double_dqn": "--algo dqn --set training.params.double_q=true",
+}
+
+
+def _algorithm_advice(worker: str, algorithm: str) -> str:
+    """Say which other worker has the algorithm, or which option it is here."""
+    asked = algorithm.lower().replace("-", "_")
+    others = [
+        name for name in plugins("mosaic.workers") if name != worker and asked in load_worker(name).info.algorithms
+    ]
+    if others:
+        return f"The worker {' and '.join(others)} has {asked}: type --worker {others[0]} --algo {asked}"
+    if asked not in _KNOWN_AS:
+        return ""
+    said = _KNOWN_AS[asked]
+    if worker == "rllib":
+        said = said.replace("training.params.memory=lstm", "training.params.use_lstm=true")
+    elif worker == "tabular":
+        said += " --worker native"
+    return f"What is called {asked} elsewhere is an option here: type {said}"
 
 
 def parse_params(worker: Worker, algorithm: str, params: dict[str, Any]) -> BaseModel:
@@ -63,6 +100,7 @@ def choose(config: RunConfig) -> RunConfig:
 
 
 def _choose(config: RunConfig) -> _Chosen:
+    config = with_absolute_code(config)
     name = config.training.worker or _pick_worker(config)
     worker = load_worker(name)
     info = worker.info

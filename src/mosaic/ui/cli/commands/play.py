@@ -29,7 +29,7 @@ def play(
     from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
     from mosaic.policies.mapping import parse_mapping
-    from mosaic.policies.registry import mapping_notes
+    from mosaic.policies.registry import add_code_of, mapping_notes
     from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.record import save_episode
     from mosaic.ui.cli.board import draw
@@ -40,6 +40,7 @@ def play(
 
     give_trust(trust)
     mapping = parse_mapping(agent)
+    add_code_of(mapping)
     with (
         watchable("play", env, by_pattern(agent)) as screen,
         LocalEnvRunner(make_env(environment(env, settings)), mapping, seed=seed, screen=screen) as runner,

@@ -1,0 +1,155 @@
+"""Environments given as Python objects: Gymnasium and PettingZoo envs, classes, factories and registered ids."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard
+
+from mosaic.config.code_paths import absolute_environment
+from mosaic.config.environment import EnvironmentConfig, split_id
+from mosaic.core.code import PREFIX
+from mosaic.core.errors import InputError
+from mosaic.core.ids import EnvID
+from mosaic.core.plugins import plugins
+from mosaic.envs.env import Env, EnvFacts, EnvSpec
+
+Environment: TypeAlias = "EnvID | EnvironmentConfig | Env | Callable[..., Any] | Any"
+
+_STUB = """\"\"\"An environment of a script or notebook, kept for the runs that train in it.\"\"\"
+from pathlib import Path
+
+import cloudpickle
+
+{name} = cloudpickle.loads(Path(__file__).with_name("env.pickle").read_bytes())
+"""
+
+
+def is_described(env: Environment) -> TypeGuard[EnvID | EnvironmentConfig]:
+    """Whether the env is given by a name or a configuration, not as an object."""
+    return isinstance(env, str | EnvironmentConfig)
+
+
+def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
+    """Return the configuration of a named env; an id that Gymnasium has registered needs no family.
+
+    A file of code is named by its whole path from here on.
+    """
+    if isinstance(env, EnvironmentConfig):
+        return absolute_environment(env) if env.family == "python" else env
+    family, _ = split_id(env)
+    if family not in ("python", *plugins("mosaic.envs")):
+        import gymnasium
+
+        if env in gymnasium.registry:
+            return EnvironmentConfig(family="gym", env_id=env)
+    return absolute_environment(EnvironmentConfig(env_id=env))
+
+
+def env_from_object(given: Any, options: dict[str, Any]) -> Env:
+    """Make an Env, in this process, of an env object or of a class or function that makes one."""
+    from mosaic.envs.own import adapt
+
+    facts = EnvFacts(EnvironmentConfig(family="python", env_id=_name_of(given), options=options))
+    if isinstance(getattr(given, "spec", None), EnvSpec) and not isinstance(given, type):
+        own: Env = given
+        return own
+    if not callable(given):
+        if options:
+            raise InputError(f"Options {options} are for making an env, and {type(given).__name__} is one already.")
+        return adapt(given, facts)
+    try:
+        inspect.signature(given).bind(**options)
+    except TypeError as error:
+        raise InputError(f"{_name_of(given)} does not take these options {options}: {error}") from error
+    return adapt(given(**options), facts)
+
+
+def stored_environment(env: Environment, home: Path, options: dict[str, Any] | None = None) -> EnvironmentConfig:
+    """Return a configuration from which other processes can make the env, whose code is kept in `home` where needed.
+
+    A registered env is named by its id, a class or function of a module by its module. What a script or notebook
+    defines, and any other object, is pickled by value.
+    """
+    options = dict(options or {})
+    if is_described(env):
+        config = registered_environment(env)
+        return config.model_copy(update={"options": {**config.options, **options}}) if options else config
+    spec = getattr(env, "spec", None)
+    if isinstance(spec, EnvSpec) and not isinstance(env, type):
+        return spec.facts.config
+    if spec is not None and _is_plain_gymnasium(env, spec):
+        return EnvironmentConfig(family="gym", env_id=spec.id, options={**_kwargs(spec), **options})
+    reference = _module_reference(env)
+    if reference is None:
+        reference = _keep(env, home)
+    return EnvironmentConfig(env_id=reference, options=options)
+
+
+def _is_plain_gymnasium(env: Any, spec: Any) -> bool:
+    """Whether `gymnasium.make` with this spec makes the same env: no wrapper was put around it since."""
+    import gymnasium
+
+    return (
+        isinstance(env, gymnasium.Env)
+        and spec.id in gymnasium.registry
+        and not spec.additional_wrappers
+        and isinstance(gymnasium.registry[spec.id].entry_point, str)
+    )
+
+
+def _kwargs(spec: Any) -> dict[str, Any]:
+    return {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+
+
+def _module_reference(given: Any) -> str | None:
+    """Return how other processes import a class or function; None for what only this one has."""
+    module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
+    if not name or "<" in name or module == "__main__" or not inspect.getsourcefile(sys.modules.get(module, inspect)):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{PREFIX}{module}:{name}" if found is given else None
+
+
+def _keep(given: Any, home: Path) -> str:
+    """Write the object below the store, once for each content, and return the reference that loads it."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    name = _name_of(given).rpartition(":")[2].rpartition(".")[2]
+    name = name if name.isidentifier() else "make"
+    try:
+        written = cloudpickle.dumps(given if callable(given) else _Copies(given))
+    except Exception as error:
+        raise InputError(
+            f"This {type(given).__name__} cannot be sent to the processes of a run: {type(error).__name__}: {error}. "
+            "Give the class, or a function that makes the env, instead of the object."
+        ) from error
+    folder = home / "code" / blake2b(written, digest_size=8).hexdigest()
+    file = folder / f"{name}.py"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / "env.pickle").write_bytes(written)
+        file.write_text(_STUB.format(name=name))
+    return f"{PREFIX}{file}:{name}"
+
+
+class _Copies:
+    """A factory of copies of one env object: each process unpickles its own."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __call__(self) -> Any:
+        from copy import deepcopy
+
+        return deepcopy(self._env)
+
+
+def _name_of(given: Any) -> str:
+    kind = given if hasattr(given, "__qualname__") else type(given)
+    return f"{kind.__module__}:{kind.__qualname__}"
