@@ -270,7 +270,7 @@ def test_a_wrapper_that_forgets_whom_it_wraps_is_reminded() -> None:
             ),
         ),
         (f"{__name__}:Doubled,x=3", f"'python:{__name__}:Doubled,x=3': there is no option 'x'. Options: code."),
-        ("", "'python:' is not python:MODULE:NAME, for example python:my_policies:greedy."),
+        ("", "'python:' is not python:MODULE:NAME or python:FILE.py:NAME, for example python:my_policies:greedy."),
     ],
 )
 def test_what_a_users_own_wrapper_must_be(code: str, text: str) -> None:
