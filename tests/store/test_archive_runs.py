@@ -39,8 +39,8 @@ def test_a_run_comes_back_as_it_was_but_marked(store, run, packed):
     original = store.index.list()[0]
     with tarfile.open(packed) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert names == {"config.json", "state.json", "metrics.jsonl", "episodes", "episodes/1.json", "checkpoints",
-                     "checkpoints/100", "checkpoints/100/manifest.json", "checkpoints/100/facts.json",
+    assert names == {"config.json", "origin.json", "state.json", "metrics.jsonl", "episodes", "episodes/1.json",
+                     "checkpoints", "checkpoints/100", "checkpoints/100/manifest.json", "checkpoints/100/facts.json",
                      "checkpoints/100/net", "checkpoints/100/net/weights.bin"}  # fmt: skip
     delete_run(store, run)
     back = import_run(store, packed)
@@ -231,6 +231,7 @@ def test_the_manifest_names_every_artefact(run, packed):
     kinds = {artefact.path: artefact.kind for artefact in manifest.artefacts}
     assert kinds == {
         "config.json": "config",
+        "origin.json": "origin",
         "metrics.jsonl": "metrics",
         "checkpoints/100/manifest.json": "checkpoint",
         "checkpoints/100/facts.json": "checkpoint",

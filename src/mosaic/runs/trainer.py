@@ -30,11 +30,11 @@ class Trainer:
 
     def submit(self, config: Asked, *, start: bool = True, group: str | None = None) -> Run:
         """A new run of a configuration, a document, or a file that holds one. The same asked twice is two runs."""
-        return self._submit(resolve(read_config(config)), start, group or "")
+        return self._submit(read_config(config), start, group or "")
 
     def submit_group(self, config: Asked, seeds: int, *, start: bool = True) -> list[Run]:
         """Runs that differ in nothing but the seed, so that their curves can be put together."""
-        group, members = group_members(resolve(read_config(config)), seeds)
+        group, members = group_members(read_config(config), seeds)
         return [self._submit(member, start, group) for member in members]
 
     def run(self, reference: str) -> Run:
@@ -49,9 +49,10 @@ class Trainer:
         """One line for each run, the newest first. `wanted`: states, tags, env, worker, group."""
         return self.store.index.list(**wanted)
 
-    def _submit(self, config: RunConfig, start: bool, group: str) -> Run:
+    def _submit(self, asked: RunConfig, start: bool, group: str) -> Run:
+        config = resolve(asked)
         check_mentioned_runs(config, self.store)
-        run = Run(self.store, self.store.create(config, group=group))
+        run = Run(self.store, self.store.create(config, group=group, asked=asked))
         if start:
             run.start()
         return run

@@ -47,12 +47,20 @@ class Store:
         """An id, a unique beginning of one, a name, or `latest`."""
         return self.index.resolve(reference)
 
-    def create(self, config: RunConfig, *, group: str = "", now: float | None = None) -> RunFolder:
-        """A queued run, asked for from the folder we are in. Nobody sees it before it is complete; its id is unique."""
+    def create(
+        self, config: RunConfig, *, group: str = "", now: float | None = None, asked: RunConfig | None = None
+    ) -> RunFolder:
+        """Create a queued run, asked for from the folder we are in. It appears when it is complete; its id is unique.
+
+        `asked` is the configuration before Mosaic filled in what it leaves open.
+        """
+        from mosaic.store.origin import origin_here, write_origin
+
         now = time.time() if now is None else now
         self.index.prepare()
         with staged(self.runs) as made:
             made.folder.write_config(config)
+            write_origin(made.folder, origin_here((asked or config).model_dump(mode="json")))
             while True:
                 run_id = config.run_id or new_run_id(config.environment.id, now, secrets.randbelow)
                 state = RunState(

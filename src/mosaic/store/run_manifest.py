@@ -10,15 +10,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.reference import explain
-from mosaic.runners.versions import versions as versions_here
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import file_entry
 from mosaic.store.errors import DamagedError
 from mosaic.store.last_metrics import last_metrics
 from mosaic.store.layout import STATE, RunFolder
+from mosaic.store.origin import Machine, Origin, all_versions, machine_here, read_origin
 from mosaic.store.state import Attempt, RunState, State
 
-_KINDS = {"config.json": "config", "metrics.jsonl": "metrics", "worker.log": "log", "checkpoints": "checkpoint",
+_KINDS = {"config.json": "config", "origin.json": "origin", "metrics.jsonl": "metrics", "worker.log": "log", "checkpoints": "checkpoint",
           "episodes": "episode"}  # fmt: skip
 _CHANGING = frozenset({STATE, "manifest.json", "lock", "control", "cache", "imported.json"})
 
@@ -43,6 +43,8 @@ class RunManifest(_Record):
     final_metrics: dict[str, Any]
     versions: dict[str, str]
     attempts: tuple[Attempt, ...]
+    origin: Origin | None = None  # what was asked, from where; None in runs of older versions
+    machine: Machine | None = None  # that executed the last attempt
 
 
 def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str, str] | None = None) -> RunManifest:
@@ -54,8 +56,10 @@ def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str
         state=state.state,
         artefacts=tuple(_artefact(folder, path) for path in _files(folder)),
         final_metrics={**metrics.event, **summary},
-        versions=dict(versions_here() if versions is None else versions),
+        versions=dict(all_versions() if versions is None else versions),
         attempts=state.attempts,
+        origin=read_origin(folder),
+        machine=machine_here(),
     )
     write_atomic(folder.manifest, manifest.model_dump_json(indent=1) + "\n")
     return manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mosaic.ui.cli.place import PlacedRun
 
@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from mosaic.server.answers import RunDetails
 
 
-def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> RunConfig:
-    """The file's settings, then what was typed as options, then `--set`; worker and algorithm filled in."""
+class Configured(NamedTuple):
+    asked: RunConfig  # what a file and the command line say
+    resolved: RunConfig  # the same with every value that they leave open
+
+
+def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> Configured:
+    """Read the file's settings, then what was typed as options, then `--set`; fill in what is left open."""
     from mosaic.config.documents import read_document
 
     if file is None:
@@ -28,7 +33,7 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
 
 def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
-) -> RunConfig:
+) -> Configured:
     """The same, of settings that are already read."""
     from mosaic.config.loading import parse_run_config
     from mosaic.config.upgrade import upgrade
@@ -57,7 +62,7 @@ def resolved_document(
     if not quiet:
         _mention_new_policies(chosen)
         _mention_preset(chosen)
-    return chosen
+    return Configured(config, chosen)
 
 
 _REASONS = {

@@ -74,12 +74,12 @@ def train(
             "tags": tag or None,
         },
     }
-    run_config = resolved(asked, config, settings, quiet=json)
+    configured = resolved(asked, config, settings, quiet=json)
     if dry_run:
-        _show_dry(run_config, json)
+        _show_dry(configured.resolved, json)
         return
     with place(server) as runs:
-        started = _submit(runs, run_config, seeds)
+        started = _submit(runs, configured.asked, seeds)
         if detach:
             _say_detached(started, json)
             return

@@ -1,0 +1,159 @@
+"""Where a run comes from: what was asked, by which command, from which code and on which machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mosaic.core.reference import explain
+from mosaic.runners.versions import versions as versions_of_envs
+from mosaic.store.atomic import write_atomic
+from mosaic.store.errors import DamagedError
+from mosaic.store.layout import RunFolder
+
+ORIGIN = "origin.json"
+_PACKAGES = ("torch", "ray", "numba", "stable-baselines3", "scipy", "safetensors")
+_GIT_WITHIN_S = 10.0
+_SECRET = re.compile(r"token|secret|passw|api.?key|credential", re.IGNORECASE)
+_HIDDEN = "***"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GitState(_Record):
+    commit: str
+    dirty: bool | None  # None: git did not say within its time
+
+
+class Machine(_Record):
+    host: str
+    system: str
+    cpu: str
+    cores: int  # that the process may use
+    gpus: tuple[str, ...]
+
+
+class Origin(_Record):
+    asked: dict[str, Any]  # the configuration before Mosaic filled it in
+    command: tuple[str, ...]  # of the process that created the run, without secrets
+    git: GitState | None  # of the folder it was created from; None: not a repository
+    machine: Machine
+    versions: dict[str, str]
+
+
+def origin_here(asked: Mapping[str, Any]) -> Origin:
+    """Describe this process, its working folder and its machine."""
+    return Origin(
+        asked=dict(asked),
+        command=without_secrets(sys.argv),
+        git=git_state(Path.cwd()),
+        machine=machine_here(),
+        versions=all_versions(),
+    )
+
+
+def write_origin(folder: RunFolder, origin: Origin) -> None:
+    write_atomic(folder.path / ORIGIN, origin.model_dump_json(indent=1) + "\n")
+
+
+def read_origin(folder: RunFolder) -> Origin | None:
+    """Return None for a run of a version that kept no origin."""
+    path = folder.path / ORIGIN
+    try:
+        return Origin.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise DamagedError(f"'{path}' is damaged: {explain(error, Origin)}") from error
+
+
+def machine_here() -> Machine:
+    return Machine(
+        host=platform.node(),
+        system=platform.platform(),
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)),
+        gpus=_gpus(),
+    )
+
+
+def all_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that decide results; nothing is imported."""
+    found = dict(versions_of_envs())
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # an optional package that is not installed
+    return found
+
+
+def git_state(folder: Path) -> GitState | None:
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    status = _git(folder, "status", "--porcelain")
+    return GitState(commit=commit, dirty=None if status is None else bool(status))
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """Return what git prints; None where there is no git, no repository or no answer in time."""
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(folder), *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_GIT_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
+    """Replace the values of options, settings and addresses that are named like secrets."""
+    shown: list[str] = []
+    hide_next = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if hide_next:
+            shown.append(_HIDDEN)
+        elif equals and "://" not in name and _SECRET.search(name):
+            shown.append(f"{name}={_HIDDEN}")
+        else:
+            hidden = re.sub(r"//[^/@\s]+@", f"//{_HIDDEN}@", word)
+            shown.append(re.sub(r"([?&#][^=&\s]*(?:token|key|secret)[^=&\s]*=)[^&\s]+", rf"\1{_HIDDEN}", hidden))
+        hide_next = not hide_next and word.startswith("-") and not equals and bool(_SECRET.search(word))
+    return tuple(shown)
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1] if found else platform.processor()
+
+
+def _gpus() -> tuple[str, ...]:
+    """Return the names of NVIDIA's cards, as their driver lists them."""
+    names = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        found = re.search(r"^Model:\s*(.+)$", path.read_text(errors="replace"), re.MULTILINE)
+        names.append(found[1].strip() if found else path.parent.name)
+    return tuple(names)
