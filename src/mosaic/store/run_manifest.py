@@ -18,8 +18,14 @@ from mosaic.store.layout import STATE, RunFolder
 from mosaic.store.origin import Machine, Origin, all_versions, machine_here, read_origin
 from mosaic.store.state import Attempt, RunState, State
 
-_KINDS = {"config.json": "config", "origin.json": "origin", "metrics.jsonl": "metrics", "worker.log": "log", "checkpoints": "checkpoint",
-          "episodes": "episode"}  # fmt: skip
+_KINDS = {
+    "config.json": "config",
+    "origin.json": "origin",
+    "metrics.jsonl": "metrics",
+    "worker.log": "log",
+    "checkpoints": "checkpoint",
+    "episodes": "episode",
+}
 _CHANGING = frozenset({STATE, "manifest.json", "lock", "control", "cache", "imported.json"})
 
 
