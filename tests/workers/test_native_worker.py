@@ -234,3 +234,35 @@ def test_what_cannot_be_trained_is_refused_before_the_run(home):
     assert "Did you mean 'minimax'?" in refusal(config(GAME, {"opponents": ["minmax"]}, **self_play), home)
     sharing = config(GAME, {"opponents": ["random"]}, policy_configuration="parameter_sharing")
     assert refusal(sharing, home).startswith("The option opponents belongs to self-play")
+
+
+DIVERGING = """
+import gymnasium
+import numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = 1.0 if self.steps < 200 else float("nan")
+        return np.ones(2, np.float32), reward, self.steps % 10 == 0, False, {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_weights_that_become_nan_end_the_run_with_the_reason(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "diverging.py").write_text(DIVERGING)
+    wanted = config({"env_id": "python:diverging:Env", "num_envs": 2}, {"report_every_steps": 64}, steps=1_000_000_000)
+    run = Trainer(home).submit(wanted)
+    assert run.wait(120) == "failed"
+    assert "weights of 'shared' are not finite" in run.reason
+    assert "smaller learning_rate" in run.reason

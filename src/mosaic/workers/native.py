@@ -250,8 +250,12 @@ def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float3
 
 
 def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_second: float) -> None:
+    from mosaic.models.weights_file import check_finite
+
     learner = assembled.learner
     progress = learner.progress()
+    for policy, name in enumerate(learner.plan.names):
+        check_finite(learner.weights(policy), f"After {progress.env_steps:,} env steps the weights of '{name}'")
     seen = np.concatenate(progress.returns)
     env_s, inference_s, learning_s = learner.split()
     policies: dict[str, Any] = {}
