@@ -331,10 +331,20 @@ def test_an_own_env_is_compiled_where_that_is_proven_and_the_log_says_which_way(
     assert run.checkpoints()[-1].env_steps == 20_000
 
 
-def test_an_own_env_that_cannot_be_compiled_is_refused_on_several_threads_with_the_reason(tmp_path, own_envs):
-    config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 100},
+def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_path, own_envs):
+    config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 3001},
                         resources={"runtime": "parallel", "num_workers": 2})  # fmt: skip
-    with pytest.raises(InputError, match="it is stochastic and has no transition table `P`"):
+    run = finished(tmp_path, config)
+    assert "stepped in several processes: it cannot be compiled to arrays: it is stochastic" in run.log()
+    assert "2 processes" in run.log()
+    assert run.checkpoints()[-1].env_steps == 3001
+
+
+def test_what_is_not_merged_is_refused_on_several_processes_with_the_reason(tmp_path, own_envs):
+    config = run_config("tabular", {"table": "hashed"}, environment={"env_id": f"{own_envs}Ring"},
+                        training={"total_timesteps": 100},
+                        resources={"runtime": "parallel", "num_workers": 2})  # fmt: skip
+    with pytest.raises(InputError, match="cannot be stepped in several processes: hashed tables are not merged"):
         Trainer(tmp_path).submit(config)
 
 

@@ -36,7 +36,14 @@ from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
-from mosaic.workers.tabular_played import drawing, in_seats, legal_columns, make_played_training, seats_controller
+from mosaic.workers.tabular_played import (
+    drawing,
+    in_seats,
+    legal_columns,
+    make_played_training,
+    seats_controller,
+    stepped_env,
+)
 from mosaic.workers.tabular_spread import ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way, table_kind
 
@@ -266,8 +273,12 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
     kind, twin, why = choose_way(config, options, _mapping(config, options))
     if kind == "hashed":
         return make_hashed_training(config, algorithm, options)
-    if kind == "played":
+    table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
+    if kind == "played" and config.resources.runtime in (None, "single"):
         return make_played_training(config, algorithm, options, why)
+    if kind == "played":
+        stepped = stepped_env(config, algorithm, options, why)
+        return make_spread_training(config, stepped, algorithm, table, "self", every, mode, start_ray)
     assert twin is not None
     if why:
         print(f"{config.environment.id} is compiled to arrays: {why}")
@@ -285,7 +296,6 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         print(f"{algorithm} on the compiled twin of {config.environment.id}, {learners} learners")
         return ParallelTraining(make, learners, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):
-        table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
         return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
     print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread")
     return make(0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
@@ -17,7 +19,7 @@ from mosaic.core.turn import Mask
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.seat_codes import Codes, boxes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.storage import Storage, choose_storage
 from mosaic.policies.controller import Sampling
 from mosaic.policies.tabular import TabularPolicyController
@@ -26,6 +28,7 @@ from mosaic.workers.tabular_mapping import TableMapping, read_table_mapping
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.played_training import PlayedTraining
     from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.twin_training import SteppedEnv
     from mosaic.workers.tabular import TabularWorkerOptions
 
 
@@ -44,8 +47,12 @@ def plan_tables(
 ) -> TablePlan:
     """Which kind of table the env will be learned in, or an error where it cannot be."""
     runtime = config.resources.runtime
-    if runtime not in (None, "single"):
-        raise InputError(f"The runtime {runtime} needs a compiled loop, but for {spec.env_id} {why}.")
+    alone = _why_alone(spec, algorithm, options, mapping) if runtime not in (None, "single") else None
+    if alone is not None:
+        raise InputError(
+            f"The runtime {runtime} needs a compiled loop, but for {spec.env_id} {why}; and it cannot be stepped in "
+            f"several processes: {alone}."
+        )
     tables = mapping.tables
     all_codes = {agent: codes_of(spec, agent, options.bins) for agent in tables}
     check_sharing(tables, all_codes, algorithm)
@@ -53,7 +60,22 @@ def plan_tables(
     largest = max(all_codes.values(), key=lambda each: each.states.size * each.actions.size)
     number, limit = len(set(tables.values())), memory_limit(options)
     storage = choose_storage(options.table, *largest, algorithm, options, tables=number, memory_limit=limit)
+    if runtime not in (None, "single") and storage != "dense":
+        raise InputError(f"The runtime {runtime} needs a dense table, and {spec.env_id} has too many states for one.")
     return TablePlan(codes, storage)
+
+
+def _why_alone(spec: EnvSpec, algorithm: str, options: TabularWorkerOptions, mapping: TableMapping) -> str | None:
+    """Why an env that is stepped in Python is trained by one learner only; None where several can share the table."""
+    if len(spec.possible_agents) != 1 or not mapping.uniform:
+        return "tables of several agents are not merged"
+    if algorithm == "double_q_learning" or options.table_engine != "fused":
+        return f"{algorithm} on the engine {options.table_engine} has no table that is merged"
+    if options.table == "hashed":
+        return "hashed tables are not merged"
+    if options.bins is None and boxes(spec.observation_spaces[spec.possible_agents[0]]):
+        return "its observations need bins, such as --set training.params.bins=8"
+    return None
 
 
 def memory_limit(options: TabularWorkerOptions) -> int | None:
@@ -96,12 +118,28 @@ def make_played_training(
 def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
     from mosaic.learners.tabular.played_training import PlayedTraining
 
+    return PlayedTraining(make_env(_in_bins(config, options)), algorithm, options.of_the_table(), config.seed)
+
+
+def _in_bins(config: RunConfig, options: TabularWorkerOptions) -> EnvironmentConfig:
     environment = config.environment
-    if options.bins is not None:
-        bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
-        wrappers = (*environment.wrappers, f"discretise:bins={bins}")
-        environment = environment.model_copy(update={"wrappers": wrappers})
-    return PlayedTraining(make_env(environment), algorithm, options.of_the_table(), config.seed)
+    if options.bins is None:
+        return environment
+    bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
+    wrappers = (*environment.wrappers, f"discretise:bins={bins}")
+    return environment.model_copy(update={"wrappers": wrappers})
+
+
+def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> SteppedEnv:
+    """The env for learners in several processes, or an error where one alone can train in it."""
+    from mosaic.learners.tabular.twin_training import SteppedEnv
+
+    environment = _in_bins(config, options)
+    with closing(make_env(config.environment)) as env:
+        mapping = read_table_mapping(config, options, env.spec)
+        codes, _ = plan_tables(config, env.spec, algorithm, options, mapping, why)
+    print(f"{algorithm} in {config.environment.id} itself, stepped in several processes: {why}")
+    return SteppedEnv(environment.model_dump_json(), np.ones((codes.states.size, codes.actions.size), np.uint8))
 
 
 def in_seats(folder: Path, policy: str) -> bool:

@@ -28,7 +28,7 @@ from mosaic.learners.tabular.hashed_training import HashedTraining
 from mosaic.learners.tabular.kernels import EPISODES, NOWHERE, RETURN, STATE, STEP_IN_EPISODE, Progress
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.seats_training import SeatsTraining
-from mosaic.learners.tabular.twin_training import Twin, TwinTraining
+from mosaic.learners.tabular.twin_training import SteppedEnv, Twin, TwinTraining
 from mosaic.runners.screen import Draw, Shot
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.spread import SpreadTraining
@@ -248,6 +248,7 @@ def _place(training: OnTwin | Together, progress: Progress, last_action: int) ->
     if isinstance(training, HashedTraining):
         return _CONNECT_FOUR_AGENTS, (0, 0, 0) if state == NOWHERE else _connect_four(state)
     twin: Twin = training.twin
+    assert not isinstance(twin, SteppedEnv), "what is stepped in other processes is not drawn"
     if not isinstance(twin, Mdp):
         return TICTACTOE_AGENTS, _tictactoe(twin.start if state == NOWHERE else state)
     if state != NOWHERE:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.workers.ray_record import StartRay
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+    from mosaic.learners.tabular.twin_training import Twin
     from mosaic.runtimes.spread import SpreadTraining
     from mosaic.runtimes.tabular_mpi import MpiMode
 
@@ -26,7 +25,7 @@ _CPU_PARTS = 10_000  # the parts in which Ray counts a CPU
 
 def make_spread_training(
     config: RunConfig,
-    twin: Mdp | Game,
+    twin: Twin,
     algorithm: str,
     options: TabularOptions,
     opponent: Literal["self", "random"],
@@ -34,9 +33,18 @@ def make_spread_training(
     mpi_mode: MpiMode,
     start_ray: StartRay,
 ) -> SpreadTraining:
-    """With the runtime mpi or ray."""
+    """With the runtime mpi or ray; with parallel where the env is stepped in Python."""
+    from mosaic.learners.tabular.twin_training import SteppedEnv
+
     resources, number = config.resources, config.resources.workers
     what = f"{algorithm} on the compiled twin of {config.environment.id}"
+    if isinstance(twin, SteppedEnv):
+        what = f"{algorithm} in {config.environment.id}"
+        if resources.runtime == "parallel":
+            from mosaic.runtimes.processes import ProcessTraining
+
+            print(f"{what}, {number} processes")
+            return ProcessTraining(twin, algorithm, options, config.seed, processes=number, merge_every=merge_every)
     if resources.runtime == "mpi":
         from mosaic.runtimes.tabular_mpi import MpiTraining
 

@@ -103,6 +103,7 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
     match way.kind:
         case "played":
             plan_tables(config, spec, algorithm_of(config), options, mapping, way.why)
+            _check_runtime(config)
         case "hashed":
             check_hashed(config, options)
         case "two_tables":

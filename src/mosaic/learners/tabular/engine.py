@@ -75,6 +75,8 @@ class Engine(Protocol):
 
     def select_any(self, state: int, /) -> int: ...  # `select` where every action is allowed
 
+    def set_counter(self, counter: int, /) -> None: ...  # the place in the random stream, as a snapshot's marks say it
+
     def take_error_sum(self) -> float: ...  # of the absolute errors since the last call
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]: ...

@@ -96,6 +96,9 @@ class FusedEngine:
             self._legal[:] = self._all_legal = True
         return self._select(self._address, state)
 
+    def set_counter(self, counter: int) -> None:
+        self._marks[steps.COUNTER] = counter
+
     def take_error_sum(self) -> float:
         total = float(self._numbers[steps.ERRORS])
         self._numbers[steps.ERRORS] = 0.0

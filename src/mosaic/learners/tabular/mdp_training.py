@@ -25,7 +25,8 @@ from mosaic.learners.tabular.experience import TRACE_FLOOR
 from mosaic.learners.tabular.fused_steps import learn_on_trail, learn_one, select
 from mosaic.learners.tabular.kernels import CHANCES, EPISODES, EPSILON, NOWHERE, RETURN, STATE, STEP_IN_EPISODE, STEPS
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, TabularOptions
-from mosaic.learners.tabular.twin_training import Opponent, Twin, TwinTraining
+from mosaic.learners.tabular.stepped_training import SteppedTraining
+from mosaic.learners.tabular.twin_training import Opponent, SteppedEnv, Twin, TwinTraining
 
 COMPILED_ON_ARRAYS = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # which has two tables
 MOST_TRAIL = 1 << 20  # steps that an algorithm may look back
@@ -39,6 +40,8 @@ def open_training(
     twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
 ) -> TwinTraining:
     """The fastest compiled loop that knows the algorithm and the exploration."""
+    if isinstance(twin, SteppedEnv):
+        return SteppedTraining(twin, algorithm, options, seed)
     if isinstance(twin, Game) or (algorithm in kernels.ALGORITHMS and options.exploration == "epsilon_greedy"):
         return TwinTraining(twin, algorithm, options, seed, opponent)
     return MdpTraining(twin, algorithm, options, seed)

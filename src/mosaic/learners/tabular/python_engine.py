@@ -93,6 +93,9 @@ class PythonEngine:
     def select_any(self, state: int) -> int:
         return self.select(state, self._all)
 
+    def set_counter(self, counter: int) -> None:
+        self._counter = counter
+
     def take_error_sum(self) -> float:
         total, self._error_sum = self._error_sum, 0.0
         return total

@@ -17,9 +17,18 @@ from mosaic.learners.tabular import kernels, packed_kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.settings import TabularOptions
 
-Twin: TypeAlias = Mdp | Game
 FILE = "table.safetensors"
 Opponent: TypeAlias = Literal["self", "random"]
+
+
+class SteppedEnv(NamedTuple):
+    """An env that is stepped in Python, in place of its arrays: what a process needs to make it."""
+
+    environment: str  # the configuration as JSON
+    legal: NDArray[np.uint8]  # [S, A]
+
+
+Twin: TypeAlias = Mdp | Game | SteppedEnv
 
 
 def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:

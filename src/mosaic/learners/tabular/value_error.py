@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular.planning import game_values, value_iteration
-from mosaic.learners.tabular.twin_training import Opponent
+from mosaic.learners.tabular.twin_training import Opponent, SteppedEnv, Twin
 from mosaic.learners.tabular.two_tables import TwoTableTraining
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ class Tabled(Protocol):
     """A way to train that holds the table of a compiled twin."""
 
     @property
-    def twin(self) -> Mdp | Game: ...
+    def twin(self) -> Twin: ...
 
     @property
     def values(self) -> NDArray[Any]: ...
@@ -56,7 +56,8 @@ class ValueGauge:
 
     @cached_property
     def _truth(self) -> Floats | None:
-        return true_values(self._training.twin, self._discount_factor, self._opponent)
+        twin = self._training.twin
+        return None if isinstance(twin, SteppedEnv) else true_values(twin, self._discount_factor, self._opponent)
 
 
 def true_values(twin: Mdp | Game, discount_factor: float, opponent: Opponent = "self") -> Floats | None:

@@ -1,0 +1,100 @@
+"""Several learners in processes of this machine, for envs that are stepped in Python and hold the GIL."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.stepped_training import SteppedTraining
+from mosaic.learners.tabular.twin_training import SteppedEnv
+from mosaic.runtimes.merging import apply, combine, delta
+from mosaic.runtimes.spread import Share, SpreadTraining
+
+_STOP_S = 10.0  # until a process that does not end by itself is ended
+
+
+class ProcessTraining(SpreadTraining):
+    """All shares of a round start from one base and are merged when the last one is done."""
+
+    def __init__(
+        self,
+        env: SteppedEnv,
+        algorithm: str,
+        options: TabularOptions,
+        seed: int,
+        *,
+        processes: int,
+        merge_every: int,
+    ) -> None:
+        super().__init__(env, algorithm, options, seed, "self", processes, merge_every)
+        context = multiprocessing.get_context("spawn")  # a fork would copy this process's threads half-way
+        self._connections: list[Connection[Any, Any]] = []
+        self._processes = []
+        atexit.register(self.close)
+        for number in range(processes):
+            here, there = context.Pipe()
+            process = context.Process(
+                target=_serve, args=(there, env, algorithm, options, self._seeds[number]), daemon=True
+            )
+            process.start()
+            there.close()
+            self._connections.append(here)
+            self._processes.append(process)
+
+    def _round(self, work: Sequence[Share]) -> None:
+        base = (self.values, self.visits)
+        for share in work:
+            progress = self._progress[share.number]
+            self._connections[share.number].send((*base, progress.counts, progress.sums, share))
+        reports = [self._hear(share.number) for share in work]
+        values, visits = apply(*base, combine([change for change, _, _ in reports]))
+        for share, (_, counts, sums) in zip(work, reports, strict=True):
+            progress = self._progress[share.number]
+            progress.counts[:], progress.sums[:] = counts, sums
+        self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
+
+    def _hear(self, number: int) -> Any:
+        try:
+            report = self._connections[number].recv()
+        except (EOFError, OSError) as error:
+            raise MosaicError(f"The process of learner {number} ended: its messages are in the log.") from error
+        if isinstance(report, str):
+            raise InputError(report)
+        return report
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        for connection in self._connections:
+            with suppress(OSError):  # a process that is gone needs no word
+                connection.send(None)
+            connection.close()
+        for process in self._processes:
+            process.join(_STOP_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._connections, self._processes = [], []
+
+
+def _serve(
+    connection: Connection[Any, Any], env: SteppedEnv, algorithm: str, options: TabularOptions, seed: int
+) -> None:
+    """Do shares until there are no more, or until the process that asks is gone."""
+    training = SteppedTraining(env, algorithm, options, seed)
+    with suppress(EOFError, KeyboardInterrupt):
+        while (message := connection.recv()) is not None:
+            values, visits, counts, sums, share = message
+            try:
+                training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
+                training.advance(share.steps, share.episodes)
+            except InputError as error:  # the env's own fault, to be told where the run is
+                connection.send(str(error))
+                return
+            change = delta(values, visits, training.values, training.visits)
+            connection.send((change, training.progress.counts, training.progress.sums))
