@@ -27,6 +27,27 @@ class Measured(Small):
     observation_space = Box(0.0, 1.0, (2,))
 
 
+class Counted(Small):
+    """Counts its steps, over all envs of the class."""
+
+    steps = 0
+
+    def step(self, action):
+        Counted.steps += 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize("runtime", ["single", "parallel"])
+def test_submitting_steps_no_env(runtime):
+    config = {
+        "environment": {"env_id": f"python:{__name__}:Counted"},
+        "training": {"worker": "tabular", "total_timesteps": 100},
+        "resources": {"runtime": runtime},
+    }
+    resolve(RunConfig.model_validate(config))
+    assert Counted.steps == 0
+
+
 def picked(env_id, **training):
     config = RunConfig.model_validate(
         {"environment": {"env_id": env_id}, "training": {"total_timesteps": 100, **training}}

@@ -125,9 +125,9 @@ def table_kind(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) 
 
 
 def _way_of(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> tuple[Way, TableMapping]:
+    """As far as it is known before the env is stepped: what can be compiled can be stepped on every runtime too."""
     mapping = read_table_mapping(config, options, spec)
-    spread = config.resources.runtime not in (None, "single")  # a run on one thread steps its env when it begins
-    return choose_way(config, options, None if is_default(config) else mapping, compile_own=spread), mapping
+    return choose_way(config, options, None if is_default(config) else mapping, compile_own=False), mapping
 
 
 def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:
