@@ -69,3 +69,14 @@ def test_forked_children_may_exit() -> None:
         child.start()
         child.join()
     assert child.exitcode == 0
+
+
+def test_other_threads_may_exit() -> None:
+    """One of ours ends a process whose parent has died, whatever its main thread is doing."""
+    code = (
+        "import os, threading; from mosaic.core.exits import exits_refused\n"
+        "with exits_refused():\n"
+        "    threading.Thread(target=lambda: os._exit(7)).start()\n"
+        "    threading.Event().wait(60)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7

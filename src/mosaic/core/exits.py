@@ -16,7 +16,8 @@ class ProcessExitError(MosaicError):
 
 
 _lock = threading.Lock()
-_blocks = 0  # that are open now
+_blocks = 0  # that are open now, in all threads
+_mine = threading.local()  # `blocks`: those of this thread
 _exit = os._exit
 
 
@@ -24,9 +25,11 @@ _exit = os._exit
 def exits_refused(who: str = "Foreign code") -> Iterator[None]:
     """Within the block `sys.exit()` and `os._exit()` raise ProcessExitError instead of ending the process.
 
-    `who` is named where the exit was not caught earlier. Forked children, which must be able to exit, are left alone.
+    `who` is named where the exit was not caught earlier. Other threads, such as the one that ends a process with its
+    parent, and forked children are left alone: they must be able to exit.
     """
     global _blocks
+    _mine.blocks = getattr(_mine, "blocks", 0) + 1
     with _lock:
         _blocks += 1
         if _blocks == 1:
@@ -37,6 +40,7 @@ def exits_refused(who: str = "Foreign code") -> Iterator[None]:
     except SystemExit as error:
         raise ProcessExitError(f"{who} {describe_exit(error)}.") from error
     finally:
+        _mine.blocks -= 1
         with _lock:
             _blocks -= 1
             if _blocks == 0:
@@ -48,6 +52,6 @@ def describe_exit(error: SystemExit) -> str:
 
 
 def _refuse(status: int, owner: int) -> NoReturn:
-    if os.getpid() != owner:
+    if os.getpid() != owner or not getattr(_mine, "blocks", 0):
         _exit(status)
     raise ProcessExitError(f"Tried to end the process with os._exit({status}).")
