@@ -261,6 +261,12 @@ def test_a_narrow_terminal_loses_no_word(mosaic, monkeypatch, listing):
             assert all(part in told for part in (word[:8], word[-8:])), word
 
 
+def test_workers_say_what_holds_under_conditions_only(mosaic):
+    told = " ".join(mosaic("workers").out.split())
+    assert "tabular: The runtimes parallel, ray and mpi take one agent with a dense table" in told
+    assert "all algorithms but double_q_learning" in told
+
+
 def test_workers_and_their_schemas(mosaic):
     rows = json.loads(mosaic("workers", "--json").out)
     assert {"toy", "script"} <= {row["id"] for row in rows}

@@ -49,6 +49,7 @@ class WorkerCapabilities(BaseModel):
         (),
         description="Settings of `resources` (and environment.num_envs) that it meets; others are refused.",
     )
+    notes: tuple[str, ...] = Field((), description="What holds under conditions only, a sentence each.")
     patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after it was asked to stop.")
 
 

@@ -153,6 +153,16 @@ class TabularWorker:
         seeds=True,
         agent_mapping=True,
         resources=("num_workers", "runtime", "ray_address"),
+        notes=(
+            (
+                "Envs of one agent run compiled with all algorithms but double_q_learning where they have a twin, a "
+                "transition table P, or are deterministic and small; else they are stepped in Python."
+            ),
+            (
+                "The runtimes parallel, ray and mpi take one agent with a dense table and all algorithms but "
+                "double_q_learning, and q_learning in tic-tac-toe."
+            ),
+        ),
         samples=True,
     )
     loads_pickles = False  # safetensors and JSON

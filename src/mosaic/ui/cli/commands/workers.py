@@ -8,7 +8,7 @@ from mosaic.ui.cli.options import JsonOption
 def workers(json: JsonOption = False) -> None:
     """List the workers that train, and what each can do."""
     from mosaic.core.plugins import plugins
-    from mosaic.ui.cli.screen import print_json, print_table
+    from mosaic.ui.cli.screen import out, print_json, print_table
     from mosaic.workers.registry import load_worker
 
     infos = [load_worker(name).info for name in plugins("mosaic.workers")]
@@ -27,3 +27,6 @@ def workers(json: JsonOption = False) -> None:
         for info in infos
     ]
     print_table(f"{len(rows)} workers", ["worker", "algorithms", "envs", "agents", "can"], rows, whole=1)
+    for info in infos:
+        for sentence in info.notes:
+            out.print(f"{info.name}: {sentence}", markup=False)
