@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 from run_cases import asked_of, assert_no_gap, eventually, first_event, toy
 
+from mosaic.runs import logbook
+from mosaic.runs.start import StartError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.errors import StorageError
 from mosaic.store.state import State
 
 DISK_MB = 2
@@ -115,3 +118,33 @@ def test_a_start_that_finds_no_room_says_why(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr == f"The run could not be started: No space left on device (see {log})\n"
+
+
+def test_a_queued_run_whose_stop_cannot_be_written_says_so_at_once(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trainer.submit(toy(100), start=False)
+
+    def no_room(folder: object, state: object) -> None:
+        raise StorageError("'state.json' could not be written: No space left on device.")
+
+    monkeypatch.setattr(logbook, "write_state", no_room)
+    with pytest.raises(StorageError, match=f"^The run {run.id} stays queued: .* type: mosaic runs stop {run.id}$"):
+        run.stop()
+    assert run.state is State.QUEUED
+    monkeypatch.undo()
+    run.stop()
+    assert run.state is State.STOPPED
+
+
+def test_a_resume_that_finds_no_room_leaves_the_attempt_before_as_it_was(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trainer.submit(toy(1_000_000, iteration_s=0.01))
+    first_event(run)
+    run.stop()
+    before = run.record()
+    (run.folder.path / ".reserve").mkdir()  # in the way of the room that an attempt is given
+    with pytest.raises(StartError, match="has no room for a run"):
+        run.resume()
+    assert run.record() == before

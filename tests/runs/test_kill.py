@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from random import Random
@@ -17,6 +19,7 @@ from mosaic.runs.processes import marked
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.lock import held
 from mosaic.store.state import ENDED, Process, State
 
 MOMENTS = 50
@@ -95,3 +98,14 @@ def test_kill_of_the_supervisor(trainer: Trainer, undisturbed: Undisturbed, numb
         run.wait(60)
     assert eventually(lambda: not marked(run.id))
     check(run, undisturbed)
+
+
+def test_a_run_does_not_need_the_process_that_waits_for_its_start(trainer: Trainer) -> None:
+    """Killed while the supervisor starts the worker: the run is none the worse for it."""
+    run = trainer.submit(toy(300, iteration_s=0.0), start=False)
+    argv = [sys.executable, "-P", "-m", "mosaic.runs.supervisor", str(run.folder.path), "1"]
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as starter:
+        assert eventually(lambda: run.state is not State.QUEUED)  # it has begun, and has not said so yet
+        starter.kill()
+    assert eventually(lambda: not held(run.folder))
+    assert run.state is State.FINISHED

@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -50,7 +51,8 @@ def detach(log: Path) -> Callable[[], None]:
 
     def say_ready() -> None:
         sys.excepthook = sys.__excepthook__
-        os.write(ready, _READY)
+        with suppress(BrokenPipeError):  # the process that asked for the start was killed: the run lives by itself
+            os.write(ready, _READY)
         os.close(ready)
 
     return say_ready

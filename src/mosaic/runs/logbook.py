@@ -34,9 +34,19 @@ class Logbook:
     def begin(self, attempt: int, supervisor: Process | None) -> None:
         """Raises StorageError: what cannot be written down is not started."""
         self._reserve.take()
+        before = self.record
         entry = Attempt(number=attempt, supervisor=supervisor, started=self._clock())
         self._change(State.STARTING, attempts=(*self.record.attempts, entry))
-        write_state(self._folder, self.record)
+        try:
+            write_state(self._folder, self.record)
+        except StorageError:
+            self.record = before
+            self._reserve.give_back()
+            raise
+
+    def has_begun(self, attempt: int) -> bool:
+        """Return whether the attempt is written down; before that, the record is about the attempt before it."""
+        return len(self.record.attempts) == attempt
 
     def note_worker(self, worker: Process | None) -> None:
         self._change_attempt(worker=worker)

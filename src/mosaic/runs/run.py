@@ -13,7 +13,7 @@ from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.logbook import Logbook
 from mosaic.runs.start import start_attempt
 from mosaic.runs.waiting import doze, has_ended, wait_until
-from mosaic.store.errors import DamagedError
+from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.home import Store
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock, held
@@ -275,7 +275,11 @@ class Run:
             logbook = Logbook(self.folder)
             if logbook.record.state is State.QUEUED:
                 life, _ = advance(logbook.life, StopAsked(monotonic(), reason))
-                logbook.end(life.state, reason, None, try_for_s=0.0)
+                if not logbook.end(life.state, reason, None, try_for_s=0.0):
+                    raise StorageError(
+                        f"The run {self.id} stays queued: that it was stopped could not be written. "
+                        f"Free some room on the disk, then type: mosaic runs stop {self.id}"
+                    )
             return True
 
     def _clear(self) -> None:

@@ -43,6 +43,7 @@ from mosaic.runs.long_curves import prepare_curves
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.recovery import clear_cluster, end_leftovers
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
+from mosaic.store.atomic import sync_file
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, Process, RunState, State
@@ -82,7 +83,7 @@ class Supervision:
         except BaseException:  # whatever went wrong here, nothing of the run may stay behind
             traceback.print_exc()
             self._end_everything()
-            if self._life.state in LIVE:
+            if self._life.state in LIVE and self._logbook.has_begun(self._life.attempt):
                 self._record_end(RecordEnd(State.FAILED, f"its supervisor failed; see {LOG}"))
             raise
         finally:
@@ -265,7 +266,10 @@ class Supervision:
             log(f"the curves were not prepared: {error}")
 
     def _write_manifest(self, record: RunState) -> None:
+        """Write what the run made, and make its events survive a power loss once it counts as ended."""
         try:
+            if self._folder.metrics.exists():
+                sync_file(self._folder.metrics)
             write_run_manifest(self._folder, record)
         except (MosaicError, OSError) as error:
             log(f"manifest.json was not written: {error}")

@@ -18,7 +18,7 @@ from mosaic.runs.control import open_control
 from mosaic.runs.processes import look
 from mosaic.runs.reserve import Reserve
 from mosaic.runs.worker_process import WorkerProcess, enter
-from mosaic.store.atomic import write_atomic
+from mosaic.store.atomic import sync_folder, write_atomic
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
 
@@ -59,6 +59,7 @@ def _start_first(folder: RunFolder, record: dict[str, Any]) -> WorkerProcess:
     begun = {**record, "state": "starting", "updated": now, "attempts": [attempt]}
     Reserve(folder).take()
     write_atomic(folder.state, json.dumps(begun, indent=1) + "\n")
+    sync_folder(folder.path.parent)  # the process that made the run may have been killed before it did
     enter(record["working_folder"], folder)
     return WorkerProcess(folder, 1)
 

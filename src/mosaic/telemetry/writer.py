@@ -63,6 +63,12 @@ class EventWriter:
             self._seq = seq
         return seq
 
+    def sync(self) -> None:
+        """Make every event stored so far survive a power loss, not only the death of processes."""
+        with self._mutex:
+            if self._fd >= 0:
+                os.fsync(self._fd)
+
     def close(self) -> None:
         with self._mutex:
             fd, self._fd = self._fd, -1

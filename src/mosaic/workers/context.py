@@ -138,6 +138,7 @@ class WorkerContext:
         without a rating, say `best_by="env_steps"`.
         """
         settings, began_s = self.config.checkpoint, perf_counter()
+        self._writer.sync()  # a checkpoint must not outlive the events that led to it
         path = write_checkpoint(
             self.folder,
             env_steps,
