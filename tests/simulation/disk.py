@@ -69,7 +69,7 @@ class Disk:
         return node, name
 
     def status(self, node: Node) -> os.stat_result:
-        modes = {"file": stat.S_IFREG | 0o644, "folder": stat.S_IFDIR | 0o755, "fifo": stat.S_IFIFO | 0o600}
+        modes = {"file": stat.S_IFREG | 0o644, "folder": stat.S_IFDIR | 0o700, "fifo": stat.S_IFIFO | 0o600}
         seconds = node.changed_ns // 10**9
         values = (modes[node.kind], node.number, 99, node.links, 0, 0, len(node.data), seconds, seconds, seconds)
         return os.stat_result(values, {"st_mtime_ns": node.changed_ns, "st_ctime_ns": node.changed_ns})

@@ -30,7 +30,7 @@ from kernel import FIRST_FD
 from syscalls import ROOT, Calls
 
 _ON_PATHS = ("open", "stat", "lstat", "listdir", "scandir", "mkdir", "mkfifo", "unlink", "remove", "rmdir", "rename",
-             "replace", "link", "chdir", "readlink")  # fmt: skip
+             "replace", "link", "chdir", "chmod", "readlink")  # fmt: skip
 _ON_FDS = ("close", "read", "pread", "write", "fsync", "ftruncate", "posix_fallocate", "fstat", "set_blocking",
            "set_inheritable", "fdopen")  # fmt: skip
 _ALWAYS = ("pipe", "getcwd", "getpid", "_exit", "waitpid", "kill", "killpg", "posix_spawn", "pidfd_open")

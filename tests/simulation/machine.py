@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -32,6 +33,7 @@ class Machine:
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.world: World
+        self.seen: Counter[str] = Counter()  # what happened in all histories: faults and final states
 
     def history(self, seed: int) -> World:
         """Run one history. Raises BrokenInvariantError with the world as its second argument."""
@@ -45,6 +47,8 @@ class Machine:
             raise BrokenInvariantError(f"seed {seed}: {broken.args[0]}", world) from None
         finally:
             world.kernel.unwind()
+        self.seen.update(world.seen)
+        self.seen.update(str(ledger.state.state) for ledger in world.ledgers.values() if ledger.state)
         return world
 
 

@@ -241,6 +241,10 @@ class Calls:
         self.kernel.call("link", effect=True)
         self.kernel.disk.link(os.fspath(source), os.fspath(target))
 
+    def chmod(self, path: Any, mode: int, **_: Any) -> None:
+        self.kernel.call("chmod")
+        self.kernel.disk.find(os.fspath(path))
+
     def chdir(self, path: Any) -> None:
         self.kernel.call("chdir")
 
@@ -346,6 +350,8 @@ class Calls:
         return before
 
     def run(self, argv: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        if "mosaic.runs.supervisor" not in argv:
+            raise FileNotFoundError(errno.ENOENT, "there are no other programs on this machine", argv[0])
         return self.start_supervisor(argv)
 
     def is_readable(self, fd: int) -> bool:

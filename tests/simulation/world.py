@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ class World:
         self.ledgers: dict[str, Ledger] = {}
         self.rows: dict[str, Any] | None = None  # of the index; None: there is no file
         self.striking = True
+        self.seen: Counter[str] = Counter()
         self.servers = self.rng.choice([1, 2, 2])
         self.poll_s = self.rng.choice([1.0, 3.0, 10.0])
         self.retries = self.rng.choice([0, 0, 2])
@@ -160,6 +162,7 @@ class World:
     def _strike(self, process: Process, call: str) -> None:
         if self.striking and self.faults.kill and self.rng.random() < self.faults.kill:
             self.kernel.say(f"FAULT: {process.name} is killed at {call}")
+            self.seen[f"killed {process.name.split()[0]}"] += 1
             self.kernel.die(process, -signal.SIGKILL)
 
     def _on_death(self, process: Process) -> None:
@@ -200,6 +203,7 @@ class World:
 
     def strike_now(self, kind: str) -> None:
         kernel, rng = self.kernel, self.rng
+        self.seen[kind] += 1
         match kind:
             case "power":
                 self.lose_power()
