@@ -18,12 +18,13 @@ from syscalls import ROOT, Calls
 from world import World
 
 from mosaic.runs import chores, logbook, recovery, supervision, supervisor
-from mosaic.store import archive, checkpoints, home, index, run_manifest, state
+from mosaic.store import archive, checkpoints, home, index, origin, run_manifest, state
 from mosaic.store.state import RunState
 from mosaic.telemetry import writer
 from mosaic.workers import host, inbox, registry
 
 PATIENCE_S = 3000.0  # of virtual time, for everything to end once nothing strikes any more
+HERE = origin.Machine(host="simulated", system="", cpu="", cores=4, gpus=())  # the same on every machine
 LONGEST = 200_000  # switches of one history
 
 
@@ -143,7 +144,8 @@ def machine() -> Iterator[Machine]:
             (archive, "remove_lane", lambda path: None),
             (index, "Database", lambda home: MemoryDatabase(made.world)),
             (registry, "load_worker", lambda name: worker),
-            (run_manifest, "versions_here", dict),
+            *((module, "all_versions", dict) for module in (origin, run_manifest)),
+            *((module, "machine_here", lambda: HERE) for module in (origin, run_manifest)),
             (checkpoints, "versions_here", dict),
             (host, "threading", threads),
             (inbox, "threading", threads),
