@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mosaic.envs.catalog import make_env as make_env
     from mosaic.evaluation.evaluate import evaluate as evaluate
     from mosaic.evaluation.tournament import tournament as tournament
+    from mosaic.learners.tabular.learner import TabularLearner as TabularLearner
     from mosaic.policies.loaded import load_policy as load_policy
     from mosaic.policies.mapping import PolicyMapping as PolicyMapping
     from mosaic.runners.local import play_episode as play_episode
@@ -27,6 +28,7 @@ _HOMES = {
     "evaluate": "mosaic.evaluation.evaluate",
     "tournament": "mosaic.evaluation.tournament",
     "train": "mosaic.runs.train",
+    "TabularLearner": "mosaic.learners.tabular.learner",
     "Trainer": "mosaic.runs.trainer",
 }
 

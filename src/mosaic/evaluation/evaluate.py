@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.objects import Environment
+from mosaic.envs.objects import Environment, is_described, stored_environment
 from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, distinct_seeds, play_games
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.statistics import Estimate, estimate_mean
@@ -97,7 +100,7 @@ class Evaluation:
 
 def evaluate(
     env: Environment,
-    mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str],
+    mapping: AgentMapping | Mapping[str, Any] | Sequence[str],
     *,
     episodes: int = 100,
     seed: int = 0,
@@ -111,6 +114,8 @@ def evaluate(
 ) -> Evaluation:
     """Plays every episode on a seed of its own; neither processes nor their order change the result.
 
+    `env` is an id, an env object, or a class or function that makes one. `mapping` gives agents (or patterns) policies:
+    references, the path of a saved table, or a TabularLearner.
     `max_steps` (None: 10,000) cuts episodes that have no end. `record_dir` keeps every episode, to be replayed.
     `on_episode` is told of each result as it arrives, in any order. `camera` films the first ones. `screen`
     shows them live, one at a time, as often as it wants.
@@ -118,9 +123,15 @@ def evaluate(
     began = monotonic()
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
     check_counts(episodes=episodes, num_workers=num_workers, max_steps=max_steps)
-    mapping = as_mapping(mapping)
-    add_code_of(mapping)
-    with closing(make_env(env)) as made:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="mosaic-policies-")))
+        mapping, names = _with_saved_learners(mapping, folder)
+        add_code_of(mapping)
+        if num_workers > 1 and not is_described(env):
+            env = stored_environment(env, folder)
+        made = make_env(env)
+        if is_described(env) or isinstance(env, type):
+            stack.callback(made.close)
         spec = made.spec
         notes = _check(mapping, spec)
         plan = Plan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
@@ -128,6 +139,7 @@ def evaluate(
         results: list[EpisodeResult] = []
         with closing(play_games(plan, games, num_workers, made, camera, screen)) as arriving:
             for result in arriving:
+                result = _renamed(result, names)
                 results.append(result)
                 if on_episode is not None:
                     on_episode(result)
@@ -139,13 +151,41 @@ def evaluate(
         seed=seed,
         max_steps=max_steps,
         num_workers=num_workers,
-        reproducible=spec.facts.reproducible and all(map(is_reproducible, policies)),
+        reproducible=spec.facts.reproducible
+        and all(is_reproducible(policy) for policy in policies if policy not in names.values()),
         agents=by_agent(results, spec.possible_agents),
         policies=policies,
         episode_results=tuple(results),
         notes=notes,
         wall_time_s=monotonic() - began,
     )
+
+
+def _with_saved_learners(
+    mapping: AgentMapping | Mapping[str, Any] | Sequence[str], folder: Path
+) -> tuple[AgentMapping, dict[PolicyID, str]]:
+    """Return a mapping of references, for which learners are saved in `folder`, and what to call those in results."""
+    if not isinstance(mapping, Mapping):
+        return as_mapping(mapping), {}
+    references, names = dict[str, PolicyID](), dict[PolicyID, str]()
+    for number, (pattern, policy) in enumerate(mapping.items()):
+        if isinstance(policy, str | PathLike):
+            references[pattern] = str(policy)
+        elif callable(getattr(policy, "save", None)):
+            path = folder / f"{number}.safetensors"
+            policy.save(path)
+            references[pattern], names[str(path)] = str(path), type(policy).__name__
+        else:
+            raise InputError(
+                f"{pattern}: a {type(policy).__name__} is not a policy. Give a reference such as 'random' or "
+                "'run:latest', a TabularLearner, or the path of a table that it saved."
+            )
+    return PolicyMapping.of(references), names
+
+
+def _renamed(result: EpisodeResult, names: Mapping[PolicyID, str]) -> EpisodeResult:
+    policies = {agent: names.get(policy, policy) for agent, policy in result.policies.items()}
+    return replace(result, policies=policies) if names else result
 
 
 def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -> AgentMapping:

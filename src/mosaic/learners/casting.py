@@ -19,7 +19,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.plan import Plan
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
-from mosaic.policies.registry import parse_policy
+from mosaic.policies.registry import is_table_file, parse_policy
 
 _SNAPSHOT = re.compile(r"self@-(\d+)")
 _EPISODES_ASKED = 8  # a function that maps agents to policies must answer the same for all of them
@@ -67,7 +67,7 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
                 f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
                 "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
             )
-        elif split_reference(policy)[0] in plugins("mosaic.policies"):
+        elif _is_fixed(policy):
             parse_policy(policy)  # refuses unknown options
             played[agent] = policy
         else:
@@ -87,13 +87,14 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
     return Casting(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
 
 
+def _is_fixed(policy: str) -> bool:
+    """Whether this refers to a policy that exists, which does not learn here."""
+    return split_reference(policy)[0] in plugins("mosaic.policies") or is_table_file(policy)
+
+
 def leaves_self_play(config: RunConfig, spec: EnvSpec) -> bool:
     """Whether at least two agents learn, so that self-play is possible with these rules."""
-    fixed = [
-        policy
-        for policy in _said(config, spec.possible_agents).values()
-        if split_reference(policy)[0] in plugins("mosaic.policies")
-    ]
+    fixed = [policy for policy in _said(config, spec.possible_agents).values() if _is_fixed(policy)]
     return len(spec.possible_agents) - len(fixed) >= 2
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from mosaic.core.code import add_code_folder
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.plugins import load_plugin
+from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
@@ -16,8 +17,18 @@ from mosaic.policies.mapping import AgentMapping, PolicyMapping, Seat
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
     """The kind and its checked options; nothing is started yet."""
     name, text = split_reference(reference)
+    if is_table_file(reference):
+        # Named by its path, not by a word that an entry point could have; learners are below this package.
+        table: PolicyKind = import_module("mosaic.learners.tabular.policy").kind
+        return table, parse_options(reference, reference, table.options, table.first)
     kind: PolicyKind = load_plugin("mosaic.policies", name)
     return kind, parse_options(reference, text, kind.options, kind.first)
+
+
+def is_table_file(reference: PolicyID) -> bool:
+    """Whether this is the path of a saved table, such as `maze.safetensors`."""
+    path = reference.partition(",")[0]
+    return path.endswith(".safetensors") and split_reference(path)[0] not in plugins("mosaic.policies")
 
 
 def is_reproducible(reference: PolicyID) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
 
 from mosaic.core.errors import InputError
-from mosaic.envs.env import Env
+from mosaic.core.reference import explain
+from mosaic.envs.objects import Environment
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.checks import (
     bad_index,
@@ -22,6 +24,7 @@ from mosaic.learners.tabular.checks import (
     overflown,
 )
 from mosaic.learners.tabular.engine import Batch, Snapshot, first_snapshot, open_engine
+from mosaic.learners.tabular.given_env import borrowed, env_sizes
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
@@ -44,13 +47,15 @@ class TabularLearner:
         seed: int = 0,
         *,
         start: Snapshot | None = None,
+        **settings: Any,
     ) -> None:
+        """`settings` are fields of TabularOptions, given instead of `options`: `TabularLearner(16, 4, epsilon=0.3)`."""
         for what, size in (("states", states), ("actions", actions)):
             if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
                 raise bad_size(what, size)
         self.states, self.actions = int(states), int(actions)
         self.algorithm = checked_algorithm(algorithm)
-        self.options = options or TabularOptions()
+        self.options = _options(options, settings)
         self.seed = seed
         self.episodes = 0  # that ended in `update` or `train`
         key = stream(seed, "tabular")
@@ -58,13 +63,49 @@ class TabularLearner:
         self._engine = open_engine(start, self.algorithm, self.options)
         self._all = np.ones(self.actions, np.bool_)
 
+    @classmethod
+    def for_env(
+        cls,
+        env: Environment,
+        algorithm: str = "q_learning",
+        options: TabularOptions | None = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> Self:
+        """Make a table with a row for each state and a column for each action of an env of one agent.
+
+        `env` is an id, a Gymnasium env, a class or function that makes one, or an Env.
+        """
+        with borrowed(env) as made:
+            states, actions = env_sizes(made)
+        return cls(states, actions, algorithm, options, seed, **settings)
+
     @property
     def values(self) -> NDArray[np.floating]:
-        """[state, action]; of double Q-learning the mean of both tables. Read it, do not write it."""
+        """[state, action]; of double Q-learning the mean of both tables.
+
+        The array cannot be written to; assign a whole one instead: `learner.values = array`.
+        """
         values = self._engine.snapshot().values
-        if len(values) == 1:
-            return np.asarray(values[0])
-        return np.asarray(0.5 * (values[0].astype(np.float64) + values[1]), values.dtype)
+        if len(values) > 1:
+            values = np.asarray(0.5 * (values[0].astype(np.float64) + values[1]), values.dtype)[np.newaxis]
+        shown: NDArray[np.floating] = values[0].view()
+        shown.flags.writeable = False
+        return shown
+
+    @values.setter
+    def values(self, values: ArrayLike) -> None:
+        """Replace all values, in both tables of double Q-learning."""
+        given = np.asarray(values, self.options.dtype)
+        if given.shape != (self.states, self.actions):
+            raise InputError(f"values has the shape {given.shape}; it should be {(self.states, self.actions)}.")
+        if not np.isfinite(given).all():
+            raise InputError("values should be finite numbers, and some are not.")
+        epsilon, old = self.epsilon, self._engine.snapshot()
+        layers = np.repeat(given[np.newaxis], len(old.values), axis=0)
+        kept = Snapshot(*(np.array(part) for part in old._replace(values=layers)))
+        self._engine = open_engine(kept, self.algorithm, self.options)
+        self._engine.epsilon = epsilon
 
     @property
     def visits(self) -> NDArray[np.int32]:
@@ -153,11 +194,12 @@ class TabularLearner:
             raise overflown(int(batch.states[worst]), int(batch.actions[worst]))
         return errors
 
-    def train(self, env: Env, *, episodes: int | None = None, steps: int | None = None) -> TrainingStatistics:
-        """So many episodes or env steps in an env of one agent."""
+    def train(self, env: Environment, *, episodes: int | None = None, steps: int | None = None) -> TrainingStatistics:
+        """Train for these episodes or env steps in an env of one agent: an id, a Gymnasium env, a class or an Env."""
         from mosaic.learners.tabular.env_training import train
 
-        return train(self, env, episodes=episodes, steps=steps)
+        with borrowed(env) as made:
+            return train(self, made, episodes=episodes, steps=steps)
 
     def save(self, path: Path | str) -> None:
         """One safetensors file from which `load` goes on exactly."""
@@ -219,3 +261,14 @@ class TabularLearner:
         if outside.any():
             raise bad_index(what, array[outside][0], size)
         return np.ascontiguousarray(array, np.int64)
+
+
+def _options(options: TabularOptions | None, settings: dict[str, Any]) -> TabularOptions:
+    if options is not None and settings:
+        raise InputError(f"Give options or {', '.join(settings)}, not both.")
+    if options is not None:
+        return options
+    try:
+        return TabularOptions.model_validate(settings)
+    except ValidationError as error:
+        raise InputError(f"TabularLearner: {explain(error, TabularOptions)}") from error

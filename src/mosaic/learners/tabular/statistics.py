@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class TrainingStatistics:
-    """Fed one episode at a time; keeps sums, not episodes."""
+    """Fed one episode at a time; `episode_rewards` and `episode_lengths` hold each of them, in their order."""
 
     total_episodes: int = 0
     total_steps: int = 0  # of episodes that ended, and of one that was left
     total_training_time: float = 0.0  # seconds
     min_reward: float = math.nan
     max_reward: float = math.nan
+    episode_rewards: array[float] = field(default_factory=lambda: array("d"), repr=False)
+    episode_lengths: array[int] = field(default_factory=lambda: array("q"), repr=False)
+    custom_metrics: dict[str, list[float]] = field(default_factory=dict, repr=False)
     _mean: float = field(default=0.0, repr=False)
     _squares: float = field(default=0.0, repr=False)  # sum of squared distances from the mean (Welford)
     _episode_steps: int = field(default=0, repr=False)
@@ -23,6 +27,8 @@ class TrainingStatistics:
     def add_episode(self, reward: float, steps: int) -> None:
         self.total_episodes += 1
         self._episode_steps += steps
+        self.episode_rewards.append(reward)
+        self.episode_lengths.append(steps)
         self.min_reward = reward if self.total_episodes == 1 else min(self.min_reward, reward)
         self.max_reward = reward if self.total_episodes == 1 else max(self.max_reward, reward)
         distance = reward - self._mean
@@ -42,6 +48,12 @@ class TrainingStatistics:
         self.min_reward = min(rewards) if not self.total_episodes else min(self.min_reward, *rewards)
         self.max_reward = max(rewards) if not self.total_episodes else max(self.max_reward, *rewards)
         self.total_episodes, self._episode_steps = both, self._episode_steps + sum(lengths)
+        self.episode_rewards.extend(rewards)
+        self.episode_lengths.extend(lengths)
+
+    def add_metric(self, name: str, value: float) -> None:
+        """Keep a value of the caller's own; `summary` has the mean of each name."""
+        self.custom_metrics.setdefault(name, []).append(float(value))
 
     def add_time(self, steps: int, seconds: float) -> None:
         self.total_steps += steps
@@ -76,4 +88,5 @@ class TrainingStatistics:
             "mean_episode_length": self.mean_episode_length,
             "total_training_time": self.total_training_time,
             "mean_step_time": self.mean_step_time,
+            **{name: math.fsum(values) / len(values) for name, values in self.custom_metrics.items()},
         }
