@@ -72,6 +72,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         {"training": {"init": "checkpoint:/home/me/mosaic/runs/../../x"}},
     ),
     "checkpoint at home": ("agents.*: checkpoint:~/x,trust=1", {"agents": {"*": "checkpoint:~/x,trust=1"}}),
+    "table outside": (
+        "agents.*: /tmp/t.safetensors,temperature=2",
+        {"agents": {"*": "/tmp/t.safetensors,temperature=2"}},
+    ),
     "onnx outside": ("agents.*: onnx:/tmp/model.onnx", {"agents": {"*": "onnx:/tmp/model.onnx"}}),
     "onnx beside the store": (
         "agents.*: onnx:/home/me/mosaic/runs-of-others/m.onnx",

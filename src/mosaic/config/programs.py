@@ -84,6 +84,9 @@ def _names_program(reference: str, home: Path | None) -> bool:
     name, rest = split_reference(reference)
     if name in _PATHS:
         return not _is_inside(rest.partition(",")[0], home)
+    path = reference.partition(",")[0]
+    if path.endswith(".safetensors") and name != "run":  # a saved table
+        return not _is_inside(path, home)
     return name in ("python", "uci", "godot", "http", "https") or reference.startswith("godot/")
 
 

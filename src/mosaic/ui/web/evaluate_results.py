@@ -286,7 +286,8 @@ def _facts(result: Mapping[str, Any]) -> str:
         if result["reproducible"]
         else "no: an env or a policy cannot repeat itself",
     }
-    return "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in rows.items())
+    pairs = [*rows.items(), *(("Note", escape(note)) for note in result.get("notes", ()))]  # older results have none
+    return "".join(f"<dt>{name}</dt><dd>{words}</dd>" for name, words in pairs)
 
 
 def _terminal(row: ExaminationRow) -> None:
