@@ -136,7 +136,7 @@ def test_what_only_tables_cannot_do_is_refused():
 def test_agents_that_see_different_things_get_tables_of_their_own():
     env = make_env(EnvironmentConfig(env_id="mpe/simple_speaker_listener_v4"))
     config = run_config("tabular", environment={"env_id": "mpe/simple_speaker_listener_v4"})
-    from mosaic.workers.tabular import TabularWorkerOptions
+    from mosaic.workers.tabular_options import TabularWorkerOptions
 
     mapping = read_table_mapping(config, TabularWorkerOptions(bins=2), env.spec)
     env.close()

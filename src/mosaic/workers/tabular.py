@@ -10,13 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.core.seeding import child_seed
@@ -25,7 +24,7 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.twins import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.settings import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
@@ -36,6 +35,7 @@ from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
+from mosaic.workers.tabular_options import TabularWorkerOptions
 from mosaic.workers.tabular_played import (
     drawing,
     in_seats,
@@ -55,47 +55,6 @@ if TYPE_CHECKING:  # what brings numba along is imported when a run begins
 
 FACTS = "facts.json"
 SEATS = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
-
-
-class TabularWorkerOptions(TabularOptions):
-    """What `training.params` may say."""
-
-    opponent: Literal["self", "random"] = Field(
-        "self", description="In turn-based games: who plays the other seat while the table learns."
-    )
-    tables: Annotated[Literal["one", "two"], SHAPES_CHECKPOINTS] = Field(
-        "one", description="In self-play: one table that both seats share, or one for each seat."
-    )
-    report_every_steps: int | None = Field(
-        None, ge=1, description="Agent steps between two metric events; None: about fifty events in all."
-    )
-    bins: Annotated[int | list[int | str] | None, SHAPES_CHECKPOINTS] = Field(
-        None, description="How Box observations are cut: 8, or one entry per number such as [8, '8@-3..3']."
-    )
-    merge_every_steps: int = Field(
-        1_000_000, ge=1, description="Agent steps of each learner between two merges (runtimes parallel, ray and mpi)."
-    )
-    table: Annotated[Literal["dense", "hashed"] | None, SHAPES_CHECKPOINTS] = Field(
-        None,
-        description="A row for every state, or one for each state that is met (hashed); None: dense where it fits.",
-    )
-    compile_env: bool = Field(
-        True,
-        description="Compile a small env of one agent to arrays before training, where it has a transition table P or "
-        "is deterministic, and where both are proven to be equal. Off: step the env itself, with live pictures.",
-    )
-    mpi_mode: Literal["allreduce", "server"] = Field(
-        "allreduce",
-        description="With the runtime mpi: all ranks merge at the same time and runs repeat to the last bit, or rank 0 "
-        "keeps the table and no rank waits for the slowest.",
-    )
-    table_memory_mb: int | None = Field(
-        None, ge=1, description="Megabytes that a dense table may need and a hashed one grow to; None: what is free."
-    )
-
-    def of_the_table(self) -> TabularOptions:
-        """Without what concerns the worker alone."""
-        return TabularOptions.model_validate({name: getattr(self, name) for name in TabularOptions.model_fields})
 
 
 class Training(Protocol):

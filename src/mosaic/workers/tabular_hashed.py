@@ -19,7 +19,7 @@ from mosaic.policies.tabular import TabularPolicyController
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.hashed_training import HashedTraining
-    from mosaic.workers.tabular import TabularWorkerOptions
+    from mosaic.workers.tabular_options import TabularWorkerOptions
 
 CONNECT_FOUR = "classic/connect_four"
 

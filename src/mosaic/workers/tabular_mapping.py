@@ -14,7 +14,7 @@ from mosaic.learners.casting import group_names, read_mapping
 from mosaic.learners.opponents import check_players
 
 if TYPE_CHECKING:
-    from mosaic.workers.tabular import TabularWorkerOptions
+    from mosaic.workers.tabular_options import TabularWorkerOptions
 
 POLICY = "table"
 SEATS = ("first", "second")  # policies with tables=two

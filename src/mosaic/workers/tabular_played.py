@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.played_training import PlayedTraining
     from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.learners.tabular.twin_training import SteppedEnv
-    from mosaic.workers.tabular import TabularWorkerOptions
+    from mosaic.workers.tabular_options import TabularWorkerOptions
 
 
 class TablePlan(NamedTuple):

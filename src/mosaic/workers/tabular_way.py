@@ -18,7 +18,7 @@ from mosaic.workers.tabular_played import plan_tables
 from mosaic.workers.tabular_spread import check_mpi_mode, check_workers
 
 if TYPE_CHECKING:
-    from mosaic.workers.tabular import TabularWorkerOptions
+    from mosaic.workers.tabular_options import TabularWorkerOptions
 
 COMPILED = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # on arrays; that one has two tables
 COMPILED_IN_GAMES = ("q_learning",)  # with epsilon_greedy exploration
