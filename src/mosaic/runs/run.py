@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -124,29 +124,35 @@ class Run:
         timeout_s: float = _ANSWER_WITHIN_S,
         *,
         resources: Mapping[str, Any] | None = None,
+        settings: Sequence[str] = (),
         trust: bool | None = None,
     ) -> None:
-        """Goes on after a pause; after an end, with a new attempt from the last good checkpoint.
+        """Continue after a pause; after an end, with a new attempt from the last good checkpoint.
 
         `resources`: settings of that section, such as {"num_workers": 4}, that the new attempt and those after it use.
+        `settings`: others, such as "training.total_timesteps=2000000". A finished run needs a limit that is not reached
+        yet.
         `trust`: whether a run that was imported may run the code that it names; None: only if MOSAIC_TRUST=1 is set.
         """
         trust = trust_given() if trust is None else trust
         record = self.record()
         match record.state:
-            case state if resources and state in LIVE:
+            case state if (resources or settings) and state in LIVE:
                 raise InputError(
-                    f"The run {self.id} is {state}, and keeps its resources for as long as it lives. "
+                    f"The run {self.id} is {state}, and keeps its {'settings' if settings else 'resources'} for as "
+                    "long as it lives. "
                     f"Stop it, then resume it with others: mosaic runs stop {self.id}"
                 )
             case State.PAUSED:
                 self._order("resume")
                 self._await(lambda record: record.state is State.RUNNING, "resume", timeout_s)
-            case State.STOPPED | State.FAILED | State.LOST:
+            case State.FINISHED as state if not settings:
+                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
+            case State.FINISHED | State.STOPPED | State.FAILED | State.LOST:
                 self._check_resumable(trust)
                 wait_until(self.folder, self._is_let_go, timeout_s)
-                if resources:
-                    self._change_resources(record, resources)
+                if resources or settings:
+                    self._change_settings(record, resources or {}, settings)
                 start_attempt(self.folder, len(record.attempts) + 1, trust=trust)
             case state:
                 raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
@@ -290,10 +296,10 @@ class Run:
             if lock.try_acquire():
                 end_leftovers(self.folder, self.record())
 
-    def _change_resources(self, record: RunState, changes: Mapping[str, Any]) -> None:
-        from mosaic.runs.other_resources import change_resources
+    def _change_settings(self, record: RunState, resources: Mapping[str, Any], settings: Sequence[str]) -> None:
+        from mosaic.runs.other_settings import change_settings
 
-        change_resources(self.folder, record, changes)
+        change_settings(self.folder, record, resources, settings)
 
     def _check_resumable(self, trust: bool) -> None:
         from mosaic.store.checkpoints import find_checkpoint
@@ -335,4 +341,4 @@ def _advice(run_id: str, state: State) -> str:
         case State.PAUSED | State.STOPPED | State.FAILED | State.LOST:
             return f"Go on with it: mosaic runs resume {run_id}"
         case State.FINISHED:
-            return f"Train further from where it ended: mosaic train --init run:{run_id}"
+            return f"Train it further: mosaic runs resume {run_id} --steps N"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -207,9 +207,10 @@ class RemoteRun:
     def pause(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/pause")
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None) -> RunDetails:
-        """`resources`: settings of that section that a run which has ended goes on with."""
-        return self._ask(RunDetails, "POST", "/resume", json={"resources": dict(resources or {})})
+    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> RunDetails:
+        """Continue the run; `resources` and `settings` (SECTION.KEY=VALUE) change only once it has ended."""
+        body = {"resources": dict(resources or {}), "settings": list(settings)}
+        return self._ask(RunDetails, "POST", "/resume", json=body)
 
     def checkpoint(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/checkpoint")

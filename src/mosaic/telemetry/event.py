@@ -62,6 +62,8 @@ class MetricEvent(TypedDict, total=False):
     ray_address: str | None
     # kind "resumed"
     from_env_steps: int | None
+    # kind "config_changed": {setting: [old value, new value]}
+    changes: dict[str, Any]
     # kinds "alert" and "equipped": what is wrong, and what a worker picked to train with
     message: str
     # kind "checkpoint"

@@ -73,6 +73,7 @@ def main() -> int:
 def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.config.loading import load_run_config
     from mosaic.store.checkpoints import find_checkpoint
+    from mosaic.store.config_history import read_history
     from mosaic.store.layout import RunFolder
     from mosaic.store.trust import confine
     from mosaic.telemetry.writer import EventWriter
@@ -97,6 +98,9 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
         resume_from = find_checkpoint(folder, "latest", missing_ok=True)  # a fork has one before its first attempt
         if attempt > 1 or resume_from:
             writer.report(kind="resumed", from_env_steps=resume_from.env_steps if resume_from else 0)
+        for changed in read_history(folder):
+            if changed["attempt"] == attempt:
+                writer.report(kind="config_changed", changes=changed["changes"])
         for message in resume_from.skipped if resume_from else ():
             writer.report(kind="alert", message=message)
         options = parse_params(worker, algorithm, dict(config.training.params))

@@ -16,7 +16,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
 from mosaic.runs.ladder import LONGEST_PATIENCE_S
-from mosaic.runs.other_resources import with_resources
+from mosaic.runs.other_settings import with_changes
 from mosaic.server.answers import RunDetails, RunRow
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of
@@ -49,6 +49,11 @@ Patience = Annotated[
 OtherResources = Annotated[
     dict[str, Any] | None,
     Body(embed=True, description="Settings of `resources` that the run goes on with; only once it has ended."),
+]
+
+OtherSettings = Annotated[
+    tuple[str, ...],
+    Body(embed=True, description="Other settings as SECTION.KEY=VALUE, such as training.total_timesteps=2000000."),
 ]
 
 
@@ -116,19 +121,19 @@ def routes(desk: Desk) -> APIRouter:
         return details_of(run.folder)
 
     @router.post("/{ref}/resume")
-    def resume(ref: str, resources: OtherResources = None) -> RunDetails:
-        """Lets a paused run go on, or starts a new attempt of one that ended, on other resources if some are named."""
+    def resume(ref: str, resources: OtherResources = None, settings: OtherSettings = ()) -> RunDetails:
+        """Continue a paused run, or start a new attempt of one that ended, with other settings if some are given."""
         run = desk.run(ref)
-        config = with_resources(run.config, resources or {})
+        config = with_changes(run.config, resources or {}, settings)
         if foreign(run.folder):  # its configuration came from somewhere, as that of a request does
             desk.programs.check_run(config)
-        if resources:
+        if resources or settings:
             desk.programs.check_run(config, known=run.config)
             _refuse_too_much(desk, config)
         if run.state in ENDED:
             desk.dispatcher.check_room(run.folder, config)
         with _fitting_its_state():
-            run.resume(ANSWER_WITHIN_S, resources=resources)
+            run.resume(ANSWER_WITHIN_S, resources=resources, settings=settings)
         return details_of(run.folder)
 
     @router.post("/{ref}/checkpoint")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,7 +29,7 @@ class PlacedRun(Protocol):
 
     def pause(self) -> object: ...
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None) -> object: ...
+    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> object: ...
 
     def checkpoint(self) -> object: ...
 
@@ -116,8 +116,8 @@ class _RunHere:
     def pause(self) -> None:
         self._run.pause()
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None) -> None:
-        self._run.resume(resources=resources)
+    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> None:
+        self._run.resume(resources=resources, settings=settings)
 
     def checkpoint(self) -> None:
         self._run.checkpoint()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, TrustOption
+from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOption, TrustOption
 
 if TYPE_CHECKING:
     from mosaic.server.answers import CheckpointRow
@@ -174,17 +174,26 @@ def resume(
     ray_address: Annotated[
         str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Go on in this Ray cluster, or auto.")
     ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="New limit of env steps; extends a finished run.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", min=1, help="New limit of episodes; extends a finished run.")
+    ] = None,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a paused, stopped, failed or lost run; with other resources only once it has ended."""
+    """Continue a paused or ended run from its last checkpoint; with other settings only once it has ended."""
     from mosaic.ui.cli.options import give_trust
 
     give_trust(trust, server)
     typed = {"num_workers": num_workers, "ray_address": ray_address}
     resources = {key: value for key, value in typed.items() if value is not None}
-    _act(run, server, json, lambda it: it.resume(resources=resources))
+    limits = {"training.total_timesteps": steps, "training.episodes": episodes}
+    changes = [*settings, *(f"{name}={limit}" for name, limit in limits.items() if limit is not None)]
+    _act(run, server, json, lambda it: it.resume(resources=resources, settings=changes))
 
 
 @app.command()

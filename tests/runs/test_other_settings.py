@@ -8,10 +8,11 @@ import pytest
 from run_cases import assert_no_gap, first_event, toy
 
 from mosaic.core.errors import InputError
-from mosaic.runs.other_resources import change_resources, with_resources
+from mosaic.runs.other_settings import change_settings, with_changes
 from mosaic.runs.run import Run
 from mosaic.runs.start import RunAliveError
 from mosaic.runs.trainer import Trainer
+from mosaic.store.config_history import read_history
 from mosaic.store.lock import RunLock
 from mosaic.store.state import State
 
@@ -100,16 +101,73 @@ def test_nobody_changes_what_somebody_else_has(trainer: Trainer) -> None:
     with RunLock(run.folder) as lock:
         assert lock.try_acquire()
         with pytest.raises(RunAliveError, match="somebody else holds its lock"):
-            change_resources(run.folder, record, {"num_workers": 3})
+            change_settings(run.folder, record, {"num_workers": 3})
     run.start()
     run.wait(60)
     with pytest.raises(RunAliveError, match="was started by somebody else meanwhile"):
-        change_resources(run.folder, record, {"num_workers": 3})
+        change_settings(run.folder, record, {"num_workers": 3})
     assert run.config.resources.num_workers is None
 
 
 def test_only_resources_are_changed(trainer: Trainer) -> None:
     config = trainer.submit(toy(500, tags=["a"]), start=False).config
-    changed = with_resources(config, {"num_workers": "auto", "max_wall_s": 7})
+    changed = with_changes(config, {"num_workers": "auto", "max_wall_s": 7})
     assert changed.resources.max_wall_s == 7
     assert changed.model_copy(update={"resources": config.resources}) == config
+
+
+def finished(trainer: Trainer, **sections: Any) -> Run:
+    run = trainer.submit(toy(training={"worker": "toy", "total_timesteps": 500}, **sections))
+    assert run.wait(60) is State.FINISHED
+    return run
+
+
+def test_a_finished_run_is_extended(trainer: Trainer) -> None:
+    run = finished(trainer)
+    with pytest.raises(
+        InputError, match=rf"is finished and cannot be resumed. .* mosaic runs resume {run.id} --steps N"
+    ):
+        run.resume()
+    with pytest.raises(InputError, match=r"its total_timesteps is 500 and it has reached 500.*--steps N"):
+        run.resume(settings=["training.params.noise=0.5"])
+    assert run.state is State.FINISHED
+    run.resume(settings=["training.total_timesteps=900", "training.params.noise=0.5"])
+    assert run.wait(60) is State.FINISHED
+    assert run.summary().env_steps == 900
+    assert [event["env_steps"] for event in run.events() if event["kind"] == "iteration"] == list(range(100, 1000, 100))
+    expected = {"training.total_timesteps": [500, 900], "training.params.noise": [1.0, 0.5]}
+    (changed,) = [event for event in run.events() if event["kind"] == "config_changed"]
+    assert (changed["attempt"], changed["changes"]) == (2, expected)
+    (kept,) = read_history(run.folder)
+    assert (kept["attempt"], kept["changes"]) == (2, expected)
+    assert run.config.training.params["noise"] == 0.5
+    assert_no_gap(run)
+
+
+@pytest.mark.parametrize(
+    "setting", ["seed=77", "environment.options.size=3", "training.algorithm=other", "training.worker=native"]
+)
+def test_what_was_learned_with_stays(trainer: Trainer, setting: str) -> None:
+    run = finished(trainer)
+    before = run.config
+    with pytest.raises(InputError, match="cannot change on resume"):
+        run.resume(settings=[setting, "training.total_timesteps=900"])
+    assert run.config == before
+    assert run.state is State.FINISHED
+
+
+def test_options_that_shape_checkpoints_stay(trainer: Trainer) -> None:
+    options = {"hidden": [8], "n_steps": 32, "n_epochs": 1}
+    document = {
+        "environment": {"env_id": "gym/CartPole-v1", "num_envs": 2},
+        "training": {"worker": "native", "preset": False, "total_timesteps": 64, "params": options},
+        "evaluation": {"episodes": 1},
+    }
+    run = trainer.submit(document)
+    assert run.wait(300) is State.FINISHED
+    with pytest.raises(InputError, match=r"training\.params\.hidden would be \[16\], and .* made with \[8\]"):
+        run.resume(settings=["training.total_timesteps=128", "training.params.hidden=[16]"])
+    run.resume(settings=["training.total_timesteps=128", "training.params.learning_rate=0.001"])
+    assert run.wait(300) is State.FINISHED
+    assert run.summary().env_steps == 128
+    assert run.config.training.params["learning_rate"] == 0.001

@@ -1,0 +1,37 @@
+"""Changes that were made to a run's configuration between its attempts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mosaic.store.atomic import write_atomic
+from mosaic.store.layout import RunFolder
+
+HISTORY = "config_history.json"
+
+
+def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above: str = "") -> dict[str, list[Any]]:
+    """Return {dotted name: [old value, new value]} of two documents."""
+    found: dict[str, list[Any]] = {}
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found |= changed_settings(old, new, f"{above}{name}.")
+        elif old != new:
+            found[f"{above}{name}"] = [old, new]
+    return found
+
+
+def read_history(folder: RunFolder) -> list[dict[str, Any]]:
+    """Return what changed, oldest first: the attempt that began with it, the time, and old and new values."""
+    path = folder.path / HISTORY
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def add_to_history(folder: RunFolder, attempt: int, changes: Mapping[str, Any]) -> None:
+    """Call it with the run's lock held."""
+    entry = {"attempt": attempt, "timestamp": time.time(), "changes": dict(changes)}
+    write_atomic(folder.path / HISTORY, json.dumps([*read_history(folder), entry], indent=1) + "\n")
