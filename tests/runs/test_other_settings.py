@@ -56,7 +56,9 @@ def test_a_run_that_is_alive_keeps_its_resources(trainer: Trainer) -> None:
     run = trainer.submit(toy())
     first_event(run)
     before = run.config
-    with pytest.raises(InputError, match=rf"is (starting|running), and keeps its .* with others: mosaic runs stop {run.id}"):
+    with pytest.raises(
+        InputError, match=rf"is (starting|running), and keeps its .* with others: mosaic runs stop {run.id}"
+    ):
         run.resume(resources={"num_workers": 5})
     run.pause()
     with pytest.raises(InputError, match=r"is paused, and keeps its resources for as long as it lives. Stop it"):
