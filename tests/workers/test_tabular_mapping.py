@@ -60,6 +60,13 @@ def test_a_fixed_opponent_plays_the_agent_that_the_rule_names():
     assert training.env_steps > training.agent_steps  # minimax moves first, in steps of its own
 
 
+def test_steps_of_a_fixed_opponent_count_and_the_limit_holds():
+    training = training_of(environment=GAME, agents={"player_1": "random"}, training={"total_timesteps": 101})
+    training.advance(1000)
+    assert training.env_steps == 101
+    assert 40 < training.agent_steps < 60
+
+
 def test_the_opponent_of_a_run_is_said_reported_and_evaluated(tmp_path):
     config = run_config("tabular", environment=DUEL, agents={"b": CONSTANT}, evaluation={"episodes": 2},
                         training={"total_timesteps": 400})  # fmt: skip

@@ -112,6 +112,7 @@ def make_played_training(
         memory_limit=memory_limit(options),
         trained=mapping.trained,
         opponents=opponents,
+        most_env_steps=config.training.total_timesteps,
     )
 
 

@@ -8,6 +8,7 @@ one that is taken.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +63,7 @@ class SeatsTraining:
     """`tables` names a table for each learning agent; those of one name share it. Each episode is seeded by its number.
 
     `trained` names the tables that learn (None: all); the others act with the values they have. `opponents` plays the
-    agents without a table.
+    agents without a table. `most_env_steps` ends training in mid-episode too; opponents' steps count.
     """
 
     def __init__(
@@ -78,9 +79,11 @@ class SeatsTraining:
         memory_limit: int | None = None,
         trained: Collection[str] | None = None,
         opponents: Others | None = None,
+        most_env_steps: int | None = None,
     ) -> None:
         self.env, self._storage, self._options, self._seed = env, storage, options, seed
         self._memory_limit, self._opponents = memory_limit, opponents
+        self._most_env_steps = math.inf if most_env_steps is None else most_env_steps
         self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
         self.learners: dict[str, TabularLearner] = {}
         check_sharing(tables, {agent: seat.codes for agent, seat in self._seats.items()}, algorithm)
@@ -104,7 +107,7 @@ class SeatsTraining:
         The running episode is kept, and the next call continues it.
         """
         goal, idle = self.agent_steps + steps, 0
-        while self.agent_steps < goal and not (episodes and self.episodes >= episodes):
+        while self._goes_on(goal) and not (episodes and self.episodes >= episodes):
             if self._episode is None:
                 self._episode = self._begin()
             decided = self.agent_steps
@@ -115,6 +118,9 @@ class SeatsTraining:
             idle = idle + 1 if self.agent_steps == decided else 0
             if idle == _MOST_EPISODES_WITHOUT_US:
                 raise self._nothing_to_learn(f"{idle} episodes")
+
+    def _goes_on(self, goal: int) -> bool:
+        return self.agent_steps < goal and self.env_steps < self._most_env_steps
 
     def _nothing_to_learn(self, what: str) -> MosaicError:
         return MosaicError(
@@ -131,7 +137,7 @@ class SeatsTraining:
 
     def _play(self, episode: RunningEpisode, goal: int) -> None:
         first, idle = next(iter(self._seats)), 0
-        while episode.turn.observations and self.agent_steps < goal:
+        while episode.turn.observations and self._goes_on(goal):
             columns = {a: self._decide(a, episode) for a in episode.turn.observations if a in self._seats}
             self._step(episode, columns)
             self.env_steps += 1
