@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
+from threading import BoundedSemaphore
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
@@ -17,6 +18,7 @@ from mosaic.core.errors import InputError
 MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
 MOST_TIME_S = 30.0
 _TOO_LARGE = 3  # exit code
+_turns = BoundedSemaphore(2)  # trials at the same time
 
 
 class TooLargeError(InputError):
@@ -26,13 +28,18 @@ class TooLargeError(InputError):
 def check_environment(environment: EnvironmentConfig) -> None:
     """Raise TooLargeError for an env that is too large. What is wrong with it otherwise is left to its maker."""
     if environment.options or environment.wrappers:
-        problem = _trial(environment.model_dump_json(), MOST_MEMORY, MOST_TIME_S)
-        if problem:
-            raise TooLargeError(f"{environment.id} with these options {problem}. Ask for a smaller one.")
+        _try(environment.id, environment.model_dump_json(), MOST_MEMORY, MOST_TIME_S)
 
 
-@lru_cache(maxsize=256)
-def _trial(environment: str, most_memory: int, most_time_s: float) -> str:
+@lru_cache(maxsize=256)  # an error is not kept: the machine may have been busy
+def _try(env_id: str, environment: str, most_memory: int, most_time_s: float) -> None:
+    with _turns:
+        problem = _problem(environment, most_memory, most_time_s)
+    if problem:
+        raise TooLargeError(f"{env_id} with these options {problem}. Ask for a smaller one.")
+
+
+def _problem(environment: str, most_memory: int, most_time_s: float) -> str:
     argv = [sys.executable, "-P", "-m", "mosaic.server.env_trial", str(most_memory)]
     try:
         ended = subprocess.run(
