@@ -241,5 +241,5 @@ def test_errors_of_closing_are_not_lost() -> None:
 
 
 def test_a_process_that_dies_is_reported() -> None:
-    with pytest.raises(WorkerError, match="ended with exit code 3 before it was done"):
+    with pytest.raises(WorkerError, match="ended with exit code -9 before it was done"):
         evaluate(TICTACTOE, {"*": "python:evaluation_toys:dies"}, episodes=4, num_workers=2)
