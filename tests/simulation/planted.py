@@ -61,9 +61,10 @@ def _publish_in_place(temporary: Path, path: Path) -> Path:
     return path
 
 
-def _stop_when_running_only(real: Any) -> Any:
-    def stop(life: Any, *arguments: Any) -> Any:
-        return (life, ()) if life.state is lifecycle.State.STARTING else real(life, *arguments)
+def _stop_without_force(real: Any) -> Any:
+    def stop(*arguments: Any) -> Any:
+        life, commands = real(*arguments)
+        return life, tuple(each for each in commands if not isinstance(each, lifecycle.Arm))
 
     return stop
 
@@ -115,8 +116,8 @@ PLANTED = {
                                              for m in (recovery, supervision)]),
     "end-not-cleared": Planted("What a worker started outlives it.",
                                _replace(lifecycle, "_end", _end_without_clearing(lifecycle._end))),
-    "stop-lost": Planted("A stop that comes while the worker starts is forgotten.",
-                         _replace(lifecycle, "_stop", _stop_when_running_only(lifecycle._stop))),
+    "stop-without-force": Planted("A worker that ignores a stop is never killed.",
+                                  _replace(lifecycle, "_stop", _stop_without_force(lifecycle._stop))),
     "checkpoint-folder-not-synced": Planted("The first checkpoint is lost with its folder.",
                                             _replace(checkpoints, "sync_folder", lambda path: None)),
     "overbooked": Planted("The queue starts one run too many.", _replace(queue, "fits", _fits_one_more)),

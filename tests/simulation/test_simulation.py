@@ -49,6 +49,7 @@ def check(first: int, last: int) -> Counter[str]:
                 pytest.fail(
                     f"{told}\n{broken.args[0]}\nReplay: python tests/simulation/history.py {seed}", pytrace=False
                 )
+    return simulated.seen
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, QUICK // 4))
