@@ -204,13 +204,9 @@ def nobody(policy):
     return False
 
 
-def test_who_is_not_trained_stays_as_it_is():
-    assembled = assemble_dqn(config(CARTPOLE, 500, policies_to_train=f"python:{__name__}:nobody"), SMALL)
-    before = assembled.learner.weights(0)
-    while assembled.learner.env_steps < 500:
-        assembled.learner.iterate()
-    assert (assembled.learner.weights(0) == before).all()
-    assert assembled.learner.progress().losses[0] == {"exploration_rate": pytest.approx(0.05)}
+def test_a_run_that_trains_nothing_is_refused():
+    with pytest.raises(InputError, match="leaves nothing to learn"):
+        assemble_dqn(config(CARTPOLE, 500, policies_to_train=f"python:{__name__}:nobody"), SMALL)
 
 
 def test_a_new_attempt_goes_on_but_fills_its_buffer_first():
