@@ -203,7 +203,7 @@ def test_fast_tanh_is_tanh():
 
 
 def vectors_of(function, *types):
-    """Whether LLVM made vectors of a function; recompiled, because the cache keeps no readable code; 4 floats is SSE."""
+    """Whether LLVM vectorised a function (SSE: 4 floats). Recompiled, because the cache keeps no readable code."""
     fresh = numba.njit(nogil=True, error_model="numpy", fastmath=True)(function.py_func)
     fresh.compile(types)
     code = fresh.inspect_llvm(fresh.signatures[0])
