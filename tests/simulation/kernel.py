@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,10 +26,6 @@ TRACE_LENGTH = 4000
 
 class Killed(BaseException):
     """Unwinds the code of a process that is dead."""
-
-
-class Exited(BaseException):
-    """os._exit in a simulated process."""
 
 
 class BrokenInvariantError(AssertionError):
@@ -143,8 +140,6 @@ class Kernel:
     def _run(self, process: Process, program: Callable[[], int | None]) -> None:
         try:
             code = program()
-        except Exited as exited:
-            code = exited.args[0]
         except Killed:
             return
         except SystemExit as exited:
@@ -158,12 +153,8 @@ class Kernel:
 
     def thread(self, process: Process, target: Callable[[], None]) -> Task:
         def work() -> None:
-            try:
+            with suppress(Killed):
                 target()
-            except Killed:
-                pass
-            except Exited as exited:
-                self.die(process, exited.args[0])
             task.done = True
 
         task = Task(process, greenlet.greenlet(work, parent=self._main))

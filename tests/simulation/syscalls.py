@@ -13,7 +13,7 @@ from typing import Any
 
 from disk import PIPE_CAPACITY, Node
 from files import Entries, Entry, VirtualFile
-from kernel import Exited, Kernel, OpenFile, Pipe, Process
+from kernel import Kernel, Killed, OpenFile, Pipe, Process
 
 ROOT = "/simulated"
 _FLOCK = "hhqqi4x"
@@ -290,8 +290,8 @@ class Calls:
         return self.kernel.current.process.pid
 
     def _exit(self, code: int) -> None:
-        self.kernel.call("exit")
-        raise Exited(code)
+        self.kernel.die(self.kernel.call("exit"), code)
+        raise Killed  # no handler of the process may see it: every further call of it raises this again
 
     def waitpid(self, pid: int, options: int) -> tuple[int, int]:
         process = self.kernel.call("waitpid")
