@@ -7,11 +7,13 @@ Alone, under Mosaic's care, and then in any place where a policy may stand:
         --set 'training.params.command=python examples/scripts/cleanrl_style.py'
     CLEANRL_STYLE_WEIGHTS=cleanrl_style.npz \\
         mosaic evaluate gym/CartPole-v1 --agent '*=python:examples.scripts.cleanrl_style:play'
+    mosaic evaluate gym/CartPole-v1 --agent '*=run:latest'      # what it announced with @CHECKPOINT
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -38,6 +40,7 @@ def parse_args(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--discount", type=float, default=0.99)
     parser.add_argument("--hidden", type=int, default=32, help="units of the hidden layer")
     parser.add_argument("--target", type=float, default=490.0, help="mean episode reward at which it is enough")
+    parser.add_argument("--save-every", type=int, default=10, help="iterations between two checkpoints")
     parser.add_argument("--out", type=Path, default=Path(folder, "weights.npz") if folder else default_weights())
     return parser.parse_args(arguments)
 
@@ -101,16 +104,42 @@ def gradient(weights: Weights, observations: Array, actions: NDArray[np.int64], 
     }
 
 
+def save_checkpoint(weights: Weights, env_steps: int, reward: float) -> None:
+    """Leave weights that `run:` can play and this program can resume from, and announce them to Mosaic."""
+    if "MOSAIC_CHECKPOINT_DIR" not in os.environ:
+        return
+    from mosaic.envs.rows import ActionHead
+    from mosaic.models.architecture import Architecture
+    from mosaic.models.layout import count_weights, tensors
+    from mosaic.models.weights_file import save_weights
+
+    folder = Path(os.environ["MOSAIC_CHECKPOINT_DIR"])
+    hidden = weights["b1"].size
+    network = Architecture(observation=4, head=ActionHead("categorical", (2,)), hidden=(hidden,), critic_hidden=())
+    flat = np.zeros(count_weights(network), np.float32)
+    named = {"policy.0.weight": SCALE[:, None] * weights["w1"], "policy.0.bias": weights["b1"]}
+    named["policy.1.weight"] = weights["w2"]
+    for tensor in tensors(network):
+        if tensor.name in named:
+            tensor.of(flat)[:] = named[tensor.name]
+    save_weights(folder / "policy.safetensors", network, flat)
+    np.savez(folder / "weights.npz", **weights)  # type: ignore[arg-type]
+    saved = {"env_steps": env_steps, "reward": reward, "policy": "policy.safetensors", "files": ["weights.npz"]}
+    print("@CHECKPOINT", json.dumps(saved), flush=True)
+
+
 def train(args: argparse.Namespace) -> Weights:
     random, env = np.random.default_rng(args.seed), gym.make("CartPole-v1")
-    weights = new_weights(args.hidden, random)
+    start = os.environ.get("MOSAIC_RESUME_FROM")
+    weights = dict(load(Path(start, "weights.npz"))) if start else new_weights(args.hidden, random)
     mean = {name: np.zeros_like(value) for name, value in weights.items()}  # Adam's two moments
     square = {name: np.zeros_like(value) for name, value in weights.items()}
-    env_steps = 0
+    env_steps, reward = int(os.environ.get("MOSAIC_RESUME_ENV_STEPS", 0)), 0.0
     try:
         for iteration in range(1, args.iterations + 1):
             batch = [episode(env, weights, random) for _ in range(args.episodes)]
             lengths = [float(rewards.sum()) for _, _, rewards in batch]
+            reward = float(np.mean(lengths))
             env_steps += sum(len(rewards) for _, _, rewards in batch)
             emit_metric(
                 kind="iteration",
@@ -127,8 +156,11 @@ def train(args: argparse.Namespace) -> Weights:
                 square[name] += 0.001 * (slope**2 - square[name])
                 step = (mean[name] / (1 - 0.9**iteration)) / (np.sqrt(square[name] / (1 - 0.999**iteration)) + 1e-8)
                 weights[name] -= args.learning_rate * step
+            if iteration % args.save_every == 0:
+                save_checkpoint(weights, env_steps, reward)
     except KeyboardInterrupt:
         print("asked to stop: what was learned so far is kept")
+    save_checkpoint(weights, env_steps, reward)
     return weights
 
 

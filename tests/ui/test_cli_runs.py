@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -337,3 +338,44 @@ def test_values_of_what_is_no_grid_are_refused(mosaic):
     refused = mosaic("runs", "values", "latest")
     assert refused.code == 2
     assert "was trained by the worker 'toy', which keeps no table of values" in refused.err
+
+
+def advised(text: str) -> list[str]:
+    """The words of the command that a message ends with."""
+    return shlex.split(" ".join(text.split()).rpartition("mosaic ")[2])
+
+
+def test_the_advice_for_a_finished_run_works(mosaic, tmp_path):
+    """What is printed can be typed, also for an env with options and for a worker that cannot start from a run."""
+    lake = ["train", "gym/FrozenLake-v1", "--set", "environment.options.is_slippery=false", "--steps", "2000", "--json"]
+    for worker, said in (
+        ("tabular", "Train longer from the beginning"),
+        ("native", "Train further from where it ended"),
+    ):
+        run = json.loads(mosaic(*lake, "--worker", worker).out)["run_id"]
+        refused = mosaic("runs", "resume", run)
+        assert refused.code == 2
+        assert said in " ".join(refused.err.split())
+        again = mosaic(*advised(refused.err), "--dry-run", "--json")
+        assert again.code == 0, again.err
+        document = json.loads(again.out)
+        assert document["environment"]["options"] == {"is_slippery": False}
+        assert document["training"]["init"] == (f"run:{run}" if worker == "native" else None)
+    filmed = mosaic("watch", run, "--picture", "now.png")
+    words = advised(filmed.err)
+    assert words[:2] == ["evaluate", "gym/FrozenLake-v1"]
+    assert mosaic(*words[: words.index("--video")], "--episodes", "1", "--json").code == 0
+
+
+def test_a_preset_promises_its_result_only_for_what_was_tried(mosaic):
+    asked = ["train", "gym/CartPole-v1", "--worker", "native", "--algo", "ppo", "--dry-run"]
+    assert "8 of 8 seeds reach 475" in " ".join(mosaic(*asked).err.split())
+    for words in (
+        ["--set", 'environment.wrappers=["time_limit:max_steps=9"]'],
+        ["--steps", "1000"],
+        ["--set", "training.params.learning_rate=0.5"],
+    ):
+        said = " ".join(mosaic(*asked, *words).err.split())
+        assert "come from the preset for gym/CartPole-v1" in said
+        assert "seeds reach" not in said
+        assert "its result is not promised here" in said

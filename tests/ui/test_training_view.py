@@ -1,12 +1,16 @@
 """What `mosaic train` shows before there are numbers."""
 
+import io
+
 from rich.console import Console
 
+from mosaic.ui.cli import following, screen
+from mosaic.ui.cli.following import follow
 from mosaic.ui.cli.training_view import TrainingView
 
 
 def shown(*events):
-    view = TrainingView("a-run", "gym/CartPole-v1   rllib ppo", clock=lambda: 0.0)
+    view = TrainingView("a-run", "gym/CartPole-v1   rllib ppo", clock=lambda: 1.0)
     for event in events:
         view.add(event)
     console = Console(width=80, record=True, file=None, force_terminal=False)
@@ -33,3 +37,55 @@ def test_what_a_worker_picked_stands_below_the_title():
     picked = {"kind": "equipped", "message": "ppo: fused engine (a plain net), 8 × gym/CartPole-v1, one thread"}
     lines = shown({"kind": "started", "attempt": 1}, picked).splitlines()
     assert lines[1].strip() == picked["message"]
+
+
+def iteration(steps, at_s, **more):
+    return {"kind": "iteration", "env_steps": steps, "timestamp": 1e9 + at_s, **more}
+
+
+def test_the_speed_is_that_of_the_run_however_fast_its_events_are_read():
+    """`watch --once` reads hours of events in a moment."""
+    assert "2,000 env steps   100/s" in shown(*(iteration(100 * second, second) for second in range(1, 21)))
+
+
+def test_reports_that_are_far_apart_have_a_speed_too():
+    assert "900 env steps   10/s" in shown(iteration(300, 0.0), iteration(900, 60.0))
+
+
+def test_times_that_do_not_grow_give_no_speed():
+    assert "/s" not in shown(iteration(100, 5.0), iteration(200, 5.0))
+
+
+class Told:
+    """A run that has told these events."""
+
+    id = "a-run"
+
+    def __init__(self, *events):
+        self._events = events
+
+    def events(self):
+        return iter(self._events)
+
+
+def test_a_run_into_a_pipe_prints_a_line_now_and_then(monkeypatch):
+    text, seconds = io.StringIO(), iter(range(0, 100, 2))
+    monkeypatch.setattr(screen, "err", Console(file=text, width=80))
+    monkeypatch.setattr(following, "err", screen.err)
+    monkeypatch.setattr(following, "monotonic", lambda: float(next(seconds)))
+    view = TrainingView("a-run", "title", 2_000)
+    alert = {"kind": "alert", "message": "one runner was lost"}
+    told = Told({"kind": "started"}, *(iteration(100 * k, k, episode_reward_mean=k) for k in range(1, 11)), alert)
+    follow(told, view)
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "a-run: 0 env steps of 2,000   waiting for the first iteration …"
+    assert lines[1] == "a-run: 300 env steps of 2,000   100/s   0:17 left   reward 3.000"
+    assert [line.split()[1] for line in lines[1:4]] == ["300", "600", "900"]
+    assert lines[4:] == ["one runner was lost"]
+
+
+def test_json_prints_no_lines(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(screen, "err", Console(file=text, width=80))
+    follow(Told(*(iteration(k, k) for k in range(9))), TrainingView("a-run", "title"), shown=False)
+    assert text.getvalue() == ""

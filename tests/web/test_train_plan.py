@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.trainer import Trainer
 from mosaic.server.answers import AttemptRow, RunDetails
+from mosaic.server.app import create_app
 from mosaic.store.state import State
-from mosaic.ui.web.train_plan import Pace, pace_of, plan_html, time_words
+from mosaic.ui.web.facts import Facts
+from mosaic.ui.web.train_plan import Pace, find_pace, pace_of, plan_html, time_words
 
 FOCUSED = "document.activeElement"
 _COMPILED_S = 240.0  # the first run of a machine compiles
@@ -24,6 +27,11 @@ def config(**training: object) -> RunConfig:
     return parse_run_config(
         {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "algorithm": "walk", **training}}
     )
+
+
+def table(**training: object) -> RunConfig:
+    how = {"worker": "tabular", "algorithm": "q_learning", "params": {"table_engine": "list"}}
+    return parse_run_config({"environment": {"env_id": "gym/FrozenLake-v1"}, "training": {**how, **training}})
 
 
 def run_of(*attempts: tuple[float, float | None], env_steps: int = 1000) -> RunDetails:
@@ -49,6 +57,23 @@ def test_nothing_is_made_up_where_nobody_knows() -> None:
     assert "no such run has ended here yet" in time_words(config(total_timesteps=10), None, 1)
 
 
+def test_only_a_run_of_the_same_kind_says_how_long_it_will_take(tmp_path: Path) -> None:
+    desk = create_app(tmp_path).state.desk
+    asked = table(total_timesteps=300)
+    Trainer(tmp_path).submit(asked).wait(60)
+    pace = find_pace(asked, Facts(desk))
+    assert pace is not None
+    assert find_pace(table(total_timesteps=9_000, stop_reward=5.0), Facts(desk)) == pace  # only how long differs
+    for section, values in {
+        "environment": {"wrappers": ["time_limit:max_steps=9"]},
+        "resources": {"num_workers": 7},
+        "agents": {"agent_0": "random"},
+    }.items():
+        document = asked.model_dump(mode="json")
+        document[section] = {**document[section], **values}
+        assert find_pace(RunConfig.model_validate(document), Facts(desk)) is None, section
+
+
 def test_a_preset_says_what_backs_it() -> None:
     tuned = parse_run_config(
         {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "native", "algorithm": "ppo"}}
@@ -65,6 +90,7 @@ def test_a_preset_says_what_backs_it() -> None:
         {"agents": {"player_2": "minimax"}},
         {"training": {"worker": "native", "algorithm": "ppo", "total_timesteps": 1000}},
         {"training": {"worker": "native", "algorithm": "ppo", "params": {"learning_rate": 0.9}}},
+        {"environment": {"env_id": "classic/tictactoe_v3", "wrappers": ["time_limit:max_steps=9"]}},
     ],
     ids=lambda changed: "-".join(changed),
 )

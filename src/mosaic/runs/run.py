@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.telemetry.event import MetricEvent
     from mosaic.telemetry.transpose import Values
+    from mosaic.workers.api import Worker
 
 _END_WITHIN_S = 60.0  # of a run whose processes are all gone: writing down what it made
 _ANSWER_WITHIN_S = 60.0
@@ -78,7 +79,7 @@ class Run:
         """Of a queued run."""
         record = self.record()
         if record.state is not State.QUEUED:
-            raise InputError(f"The run {self.id} is {record.state}, not queued. {_advice(self.id, record.state)}")
+            raise InputError(f"The run {self.id} is {record.state}, not queued. {self._advice(record.state)}")
         require_trust_to_run(self.folder, trust_given())
         start_attempt(self.folder, 1)
 
@@ -147,7 +148,7 @@ class Run:
                 self._order("resume")
                 self._await(lambda record: record.state is State.RUNNING, "resume", timeout_s)
             case State.FINISHED as state if not settings:
-                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
+                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {self._advice(state)}")
             case State.FINISHED | State.STOPPED | State.FAILED | State.LOST:
                 self._check_resumable(trust)
                 wait_until(self.folder, self._is_let_go, timeout_s)
@@ -155,7 +156,7 @@ class Run:
                     self._change_settings(record, resources or {}, settings)
                 start_attempt(self.folder, len(record.attempts) + 1, trust=trust)
             case state:
-                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {_advice(self.id, state)}")
+                raise InputError(f"The run {self.id} is {state} and cannot be resumed. {self._advice(state)}")
 
     def checkpoint(self, timeout_s: float = _ANSWER_WITHIN_S) -> Checkpoint:
         """Saves now, at the end of the worker's iteration."""
@@ -251,10 +252,20 @@ class Run:
     def _order(self, order: Order) -> None:
         record = self.record()
         if record.state not in LIVE or record.state is State.STOPPING:
-            raise InputError(
-                f"The run {self.id} is {record.state}: it cannot {order}. {_advice(self.id, record.state)}"
-            )
+            raise InputError(f"The run {self.id} is {record.state}: it cannot {order}. {self._advice(record.state)}")
         send(self.folder, order)
+
+    def _advice(self, state: State) -> str:
+        match state:
+            case State.QUEUED:
+                return f"Start it first, or take it back: mosaic runs stop {self.id}"
+            case State.STARTING | State.RUNNING | State.STOPPING:
+                return f"Look at it: mosaic watch {self.id}"
+            case State.PAUSED | State.STOPPED | State.FAILED | State.LOST:
+                return f"Go on with it: mosaic runs resume {self.id}"
+            case State.FINISHED:
+                longer = 2 * (self.config.training.total_timesteps or self.summary().env_steps or 1)
+                return f"Train it further: mosaic runs resume {self.id} --steps {longer}"
 
     def _await(self, true: Callable[[RunState], bool], verb: str, timeout_s: float) -> None:
         record = wait_until(self.folder, lambda record: true(record) or record.state in ENDED, timeout_s)
@@ -301,6 +312,12 @@ class Run:
 
         change_settings(self.folder, record, resources, settings)
 
+    def _has_saved(self, worker: Worker) -> bool:
+        """Whether a worker that promises no resume has left something to resume from."""
+        from mosaic.store.checkpoints import find_checkpoint
+
+        return getattr(worker, "resumes_what_was_saved", False) and bool(find_checkpoint(self.folder, missing_ok=True))
+
     def _check_resumable(self, trust: bool) -> None:
         from mosaic.store.checkpoints import find_checkpoint
         from mosaic.workers.registry import load_worker
@@ -310,7 +327,7 @@ class Run:
         if name is None:
             return
         worker = load_worker(name)
-        if not worker.info.resume:
+        if not worker.info.resume and not self._has_saved(worker):
             raise InputError(
                 f"The worker {name} cannot go on from a checkpoint. "
                 f"Start a new run: mosaic train --config {self.folder.config}"
@@ -330,15 +347,3 @@ def _last_seq(folder: RunFolder) -> int:
         return 0
     with file:
         return last_whole(file.fileno()).seq
-
-
-def _advice(run_id: str, state: State) -> str:
-    match state:
-        case State.QUEUED:
-            return f"Start it first, or take it back: mosaic runs stop {run_id}"
-        case State.STARTING | State.RUNNING | State.STOPPING:
-            return f"Look at it: mosaic watch {run_id}"
-        case State.PAUSED | State.STOPPED | State.FAILED | State.LOST:
-            return f"Go on with it: mosaic runs resume {run_id}"
-        case State.FINISHED:
-            return f"Train it further: mosaic runs resume {run_id} --steps N"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -146,7 +147,13 @@ def _notes(options: RunPolicyOptions, request: PolicyRequest) -> tuple[str, ...]
 
 def _find(options: RunPolicyOptions) -> tuple[Checkpoint, str | None]:
     reference, which, policy = parse_run_reference(options.run)
-    return find_checkpoint(Store().resolve(reference), which), policy
+    folder = Store().resolve(reference)
+    checkpoint = find_checkpoint(folder, which, missing_ok=True)
+    if checkpoint is None:
+        worker = json.loads(folder.config.read_bytes())["training"].get("worker")
+        saves = "Its program has saved no policy; it can, with a line @CHECKPOINT." if worker == "script" else ""
+        raise InputError(f"Run '{folder.run_id}' has no checkpoint yet. {saves}".rstrip())
+    return checkpoint, policy
 
 
 def _groups(checkpoint: Checkpoint, request: PolicyRequest) -> dict[str, tuple[AgentID, ...]]:

@@ -90,6 +90,7 @@ class MakesPolicies(Protocol):
     without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
     before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does. `python:` references in an
     untrusted checkpoint are refused within `controller`, so code must be loaded there and not later.
+    One that cannot promise `resume` for every run says `resumes_what_was_saved = True`: runs with a checkpoint resume.
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

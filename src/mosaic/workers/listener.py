@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import fmean
 from typing import IO, Any
 
+from mosaic.store.errors import StorageError
 from mosaic.telemetry.lines import MARK, MalformedMetricError, parse_metric
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.program import Stream
+from mosaic.workers.script_checkpoints import ProgramFiles, UnusableCheckpointError, read_announcement
 from mosaic.workers.streams import Line, LineSplitter
 
 _EPISODES = 100  # whose mean reward counts, where a program tells of single episodes only
@@ -19,8 +22,8 @@ _SHOWN = 10  # malformed lines that the log explains; the others are only counte
 
 
 class Listener:
-    def __init__(self, context: WorkerContext) -> None:
-        self._context = context
+    def __init__(self, context: WorkerContext, files: Path) -> None:
+        self._context, self._files = context, files
         self._splitters: dict[Stream, LineSplitter] = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         self._logs: dict[Stream, IO[bytes]] = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -53,7 +56,7 @@ class Listener:
         return "\n".join(("Its last lines:", *self._last)) if self._last else "It said nothing."
 
     def _take(self, stream: Stream, line: Line) -> None:
-        if stream == "stdout" and self._is_metric(line):
+        if stream == "stdout" and (self._is_metric(line) or self._is_checkpoint(line)):
             return
         self._last.append(line.text[:500])
         self._logs[stream].write(line.raw)
@@ -74,6 +77,22 @@ class Listener:
         self._understood += 1
         self._context.report(**event)
         self._score.add(event)
+        return True
+
+    def _is_checkpoint(self, line: Line) -> bool:
+        """Save the checkpoint that a line announces; what cannot be saved is logged and alerted."""
+        try:
+            announced = read_announcement(line.text) if line.whole else None
+            if announced is None:
+                return False
+            files = ProgramFiles(self._files, announced)
+            self._context.checkpoint(
+                files.copy, env_steps=announced.env_steps, policies=files.policies, reward=announced.reward
+            )
+        except (UnusableCheckpointError, StorageError) as error:
+            log(f"not saved: {error}")
+            self._context.report(kind="alert", message=f"A checkpoint of the program was not saved: {error}")
+            return False
         return True
 
 

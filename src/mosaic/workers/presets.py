@@ -50,6 +50,26 @@ def find_preset(env: EnvID, worker: str, algorithm: str) -> Preset | None:
     return next(matching, None)
 
 
+def departures(config: RunConfig, preset: Preset, usual: str | None) -> list[str]:
+    """Return the settings in which a configuration departs from what was tried for a preset: its result may differ.
+
+    `usual` is the policy configuration that a run in this env has where none is asked for.
+    """
+    training, environment = config.training, config.environment
+    differs = {
+        "agents": bool(config.agents),
+        "policy_configuration": config.policy_configuration not in (None, usual),
+        "environment.options": bool(environment.options),
+        "environment.wrappers": bool(environment.wrappers),
+        "environment.num_envs": environment.num_envs not in (None, preset.num_envs),
+        "training.total_timesteps": (training.total_timesteps or preset.total_timesteps) < preset.total_timesteps,
+        "training.episodes": training.episodes is not None,
+        "training.init": training.init is not None,
+    }
+    params = {f"training.params.{name}": preset.params.get(name) != value for name, value in training.params.items()}
+    return [name for name, changed in (differs | params).items() if changed]
+
+
 def with_preset(config: RunConfig, worker: str, algorithm: str) -> RunConfig:
     """The configuration with tuned options wherever it says nothing itself."""
     preset = find_preset(config.environment.id, worker, algorithm) if config.training.preset else None

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -18,6 +19,10 @@ from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.listener import Listener, log
 from mosaic.workers.program import Program
+
+if TYPE_CHECKING:
+    from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoints import Checkpoint
 
 FILES = "program"  # in the run's folder: where the program may leave its weights
 _TICK_S = 0.1  # how late a command may be noticed
@@ -59,14 +64,22 @@ class ScriptWorker:
         resources=("num_workers", "num_gpus", "num_cpus"),  # told to the program, and reserved in the queue of a server
     )
 
+    resumes_what_was_saved = True  # not promised for every program: one that announces checkpoints resumes from them
+    loads_pickles = False  # ONNX, safetensors, and of a zip the tensors alone
+
     def options(self, algorithm: str) -> type[BaseModel]:
         return ScriptOptions
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
+        from mosaic.workers.script_policies import load_saved_policy
+
+        return load_saved_policy(checkpoint.path / checkpoint.manifest.policies[policy].files[0], request)
 
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, ScriptOptions)
         with Program(options.command, options.cwd, _environment(context, options)) as program:
-            listener = Listener(context)
+            listener = Listener(context, context.folder.path / FILES)
             why = _listen(context, program, listener, options.patience_s)
             listener.end()
             code = program.exit_code
@@ -138,6 +151,9 @@ def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, st
         "MOSAIC_NUM_CPUS": str(resources.num_cpus),
         "MOSAIC_NUM_GPUS": f"{resources.num_gpus:g}",
     }
+    if context.resume_from is not None:
+        ours["MOSAIC_RESUME_FROM"] = str(context.resume_from.path)
+        ours["MOSAIC_RESUME_ENV_STEPS"] = str(context.resume_from.env_steps)
     mark = {name: os.environ[name] for name in ("MOSAIC_RUN",) if name in os.environ}  # by which leftovers are found
     return {**os.environ, "PYTHONUNBUFFERED": "1", **options.env, **ours, **mark}
 

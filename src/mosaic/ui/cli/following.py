@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -9,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from mosaic.ui.cli.place import PlacedRun
-from mosaic.ui.cli.screen import err, note
+from mosaic.ui.cli.screen import LINE_EVERY_S, Pace, err, note
 from mosaic.ui.cli.training_view import TrainingView
 
 if TYPE_CHECKING:
@@ -26,10 +27,7 @@ def follow(
 ) -> None:
     """Returns when the run has ended; the last picture stays on the screen."""
     if not shown or not err.is_terminal:
-        for event in run.events():
-            view.add(event)
-            if shown and event.get("kind") == "equipped":
-                note(str(event["message"]))
+        _follow_in_lines(run, view, shown)
         return
 
     def screen() -> RenderableType:
@@ -39,6 +37,20 @@ def follow(
     with Live(get_renderable=screen, console=err, refresh_per_second=rate_hz):
         for event in run.events():
             view.add(event)
+
+
+def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
+    """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a job of a cluster."""
+    pace = Pace(LINE_EVERY_S, monotonic)
+    if shown:
+        note(view.line())
+    for event in run.events():
+        view.add(event)
+        kind = event.get("kind")
+        if shown and kind in ("equipped", "alert"):
+            note(str(event["message"]))
+        elif shown and kind in ("iteration", "episode") and pace.due():
+            note(view.line())
 
 
 def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: int) -> RenderableType:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Literal, Protocol
 
 from rich.box import SIMPLE_HEAD
@@ -19,6 +20,7 @@ from rich.text import Text
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
+LINE_EVERY_S = 5.0  # between lines of progress where there is no terminal
 _NUMBER = re.compile(r"[-+−]?\d[\d.,_:e+-]*")
 
 
@@ -91,14 +93,47 @@ class Tick(Protocol):
 
 @contextmanager
 def progress(what: str, total: int, *, hint: str = "", shown: bool = True) -> Iterator[Tick]:
-    """A bar on stderr, with a hint behind it, gone when the work is done; the yielded function counts one."""
-    if not shown or not err.is_terminal:
+    """A bar on stderr, with a hint behind it, gone when the work is done; the yielded function counts one.
+
+    Where stderr is not a terminal, a plain line every few seconds takes its place.
+    """
+    if not shown:
         yield lambda *_: None
+        return
+    if not err.is_terminal:
+        yield _ticked_lines(what, total)
         return
     columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn(hint, style="dim"), console=err, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda *_: bar.advance(task)
+
+
+class Pace:
+    """Says when the next of a series of lines is due."""
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = monotonic) -> None:
+        self._every_s, self._clock = every_s, clock
+        self._next_s = clock() + every_s
+
+    def due(self) -> bool:
+        now_s = self._clock()
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True
+
+
+def _ticked_lines(what: str, total: int) -> Tick:
+    pace, done = Pace(LINE_EVERY_S), 0
+
+    def tick(*_: Any) -> None:
+        nonlocal done
+        done += 1
+        if pace.due():
+            note(f"{what}: {done:,} of {total:,}")
+
+    return tick
 
 
 def short(number: float) -> str:

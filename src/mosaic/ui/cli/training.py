@@ -61,7 +61,7 @@ def resolved_document(
         note(f"Picked {picked}: {_REASONS.get(chosen.training.worker or '', 'it offers itself')}.")
     if not quiet:
         _mention_new_policies(chosen)
-        _mention_preset(chosen)
+        _mention_preset(config, chosen)
     return Configured(config, chosen)
 
 
@@ -86,17 +86,28 @@ def _mention_new_policies(config: RunConfig) -> None:
         note(f"New policies that learn: {', '.join(new)}. Policies that exist: mosaic policies")
 
 
-def _mention_preset(config: RunConfig) -> None:
+def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
+    """Say where options come from; the preset's result is promised only for what was tried."""
     from mosaic.ui.cli.screen import note
-    from mosaic.workers.presets import find_preset
+    from mosaic.workers.presets import departures, find_preset
 
     training = config.training
     preset = find_preset(config.environment.id, training.worker or "", training.algorithm or "")
-    if training.preset and preset is not None:
-        note(
-            f"Options that you left open come from the preset for {preset.env} ({preset.backing.result}). "
-            "Without it: --set training.preset=false"
-        )
+    if not training.preset or preset is None:
+        return
+    usual = asked.policy_configuration or config.policy_configuration
+    if asked.policy_configuration is not None:
+        from mosaic.workers.registry import resolve
+
+        usual = resolve(asked.model_copy(update={"policy_configuration": None})).policy_configuration
+    different = departures(asked, preset, usual)
+    result = preset.backing.result
+    if different:
+        result = f"tried with other settings, so its result is not promised here: {', '.join(different)} differ"
+    note(
+        f"Options that you left open come from the preset for {preset.env} ({result}). "
+        "Without it: --set training.preset=false"
+    )
 
 
 def result(run: PlacedRun) -> dict[str, Any]:

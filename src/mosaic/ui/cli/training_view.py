@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import monotonic
+from time import time
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,6 +14,7 @@ from rich.text import Text
 from mosaic.ui.cli.chart import chart
 
 _MOST_POINTS = 4000
+_SPEED_OVER_S = 5.0
 _WAITING = "waiting for the first iteration …"  # Ray alone takes ten seconds to start
 
 
@@ -27,7 +28,7 @@ class TrainingView:
         total_timesteps: int | None = None,
         *,
         curve: bool = False,
-        clock: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = time,
     ) -> None:
         self.run_id, self.title, self.total_timesteps = run_id, title, total_timesteps
         self._curve, self._clock = curve, clock
@@ -56,8 +57,11 @@ class TrainingView:
         steps, reward = event.get("env_steps"), event.get("episode_reward_mean")
         if steps is None:
             return
-        now = self._clock()
-        self._seen = [*[(t, s) for t, s in self._seen if now - t < 5][-200:], (now, int(steps))]
+        now = float(event.get("timestamp") or self._clock())  # when it happened, not when it is read
+        if self._seen and now <= self._seen[-1][0]:
+            self._seen.clear()  # the clock was set back, or a program tells times of its own
+        recent = [(t, s) for t, s in self._seen if now - t < _SPEED_OVER_S][-200:] or self._seen[-1:]
+        self._seen = [*recent, (now, int(steps))]
         if reward is not None:
             self._points.append((int(steps), float(reward)))
             if len(self._points) > _MOST_POINTS:
@@ -69,6 +73,10 @@ class TrainingView:
             return None
         (first, start), (last, end) = self._seen[0], self._seen[-1]
         return (end - start) / (last - first)
+
+    def line(self) -> str:
+        """Return the same facts in one line of plain text, for a log or a pipe."""
+        return f"{self.run_id}: {self._facts(int(self._last.get('env_steps') or 0))}"
 
     def render(self, width: int = 80) -> RenderableType:
         parts: list[RenderableType] = [Text.assemble((self.title, "bold"), "  ", (self.run_id, "dim"))]

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mosaic.runs.tuning.standing import Standing, best_of
-from mosaic.ui.cli.screen import err, note, out, print_table, short
+from mosaic.ui.cli.screen import LINE_EVERY_S, Pace, err, note, out, print_table, short
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.plan import SearchPlan
@@ -28,21 +28,28 @@ class SearchView:
     def __init__(self, plan: SearchPlan) -> None:
         self._plan = plan
         self._standings: Sequence[Standing] = ()
+        self.pace: Pace | None = None  # of plain lines, where no terminal can be redrawn
 
     def show(self, standings: Sequence[Standing]) -> None:
         self._standings = standings
+        if self.pace is not None and self.pace.due():
+            note(f"{self._plan.search_id}: {self._facts()}")
+
+    def _facts(self) -> str:
+        settings = self._plan.settings
+        over = sum(each.state in ("done", "stopped", "failed") for each in self._standings)
+        facts = [f"{over} of {settings.trials} trials ended"]
+        best = best_of(self._standings, settings.mode)
+        if best is not None:
+            facts.append(f"best {settings.metric} {best.score:.4g} (trial {best.trial})")
+        return "   ".join(facts)
 
     def render(self) -> RenderableType:
         plan, standings = self._plan, self._standings
         settings, training = plan.settings, plan.config.training
         title = f"{plan.config.environment.id}   {training.worker} {training.algorithm}   {settings.scheduler}"
-        over = sum(each.state in ("done", "stopped", "failed") for each in standings)
-        facts = [f"{over} of {settings.trials} trials ended"]
-        best = best_of(standings, settings.mode)
-        if best is not None:
-            facts.append(f"best {settings.metric} {best.score:.4g} (trial {best.trial})")
         parts: list[RenderableType] = [Text.assemble((title, "bold"), "  ", (plan.search_id, "dim"))]
-        parts.append(Text("   ".join(facts)))
+        parts.append(Text(self._facts()))
         if standings:
             parts.append(_table(standings, plan.steps, settings.metric))
         parts.append(Text("Ctrl-C stops and saves.", style="dim"))
@@ -52,6 +59,7 @@ class SearchView:
 @contextmanager
 def shown_live(view: SearchView, *, shown: bool = True) -> Iterator[None]:
     if not shown or not err.is_terminal:
+        view.pace = Pace(LINE_EVERY_S) if shown else None
         yield
         return
     with Live(get_renderable=view.render, console=err, refresh_per_second=4):

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
 from mosaic.server.answers import RunDetails
 from mosaic.store.state import State
 from mosaic.store.summary import RunSummary
@@ -17,7 +19,8 @@ from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.progress import wall_s
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.theme import count, duration, env_title
-from mosaic.workers.presets import Preset, find_preset
+from mosaic.workers.presets import Preset, departures, find_preset
+from mosaic.workers.registry import load_worker, parse_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,45 @@ def pace_of(name: str, details: RunDetails, iteration: Mapping[str, Any], now: f
 
 
 def find_pace(config: RunConfig, facts: Facts) -> Pace | None:
-    """Of the newest run here that trained in the same env in the same way."""
-    wanted = (config.environment.id, config.training.worker, config.training.algorithm)
+    """Return the pace of the newest run here that trained in the same env with the same settings."""
+    wanted, speed = (config.environment.id, config.training.worker, config.training.algorithm), _speed_settings(config)
     for row in facts.rows():
-        if (row.env, row.worker, row.algorithm) == wanted and _tells(row):
-            pace = pace_of(title(row), facts.details(row.run_id), facts.iteration(row.run_id), time.time())
-            if pace is not None:
-                return pace
+        if (row.env, row.worker, row.algorithm) != wanted or not _tells(row):
+            continue
+        details = facts.details(row.run_id)
+        try:
+            if not _is_met(speed, _speed_settings(parse_run_config(details.config))):
+                continue
+        except InputError:  # of another version, whose settings are not known any more
+            continue
+        pace = pace_of(title(row), details, facts.iteration(row.run_id), time.time())
+        if pace is not None:
+            return pace
     return None
+
+
+def _is_met(asked: Any, ran: Any) -> bool:
+    """Whether a run had every setting that is asked for; what is left open is resolved when a run starts."""
+    if isinstance(asked, Mapping) and isinstance(ran, Mapping):
+        return all(_is_met(value, ran.get(key)) for key, value in asked.items())
+    return asked is None or asked == ran
+
+
+def _speed_settings(config: RunConfig) -> dict[str, Any]:
+    """Return what decides how fast a run is: the env, the mapping, the worker's options and the resources."""
+    training = config.training
+    worker = load_worker(training.worker or "")
+    options = parse_params(worker, training.algorithm or worker.info.algorithms[0], dict(training.params))
+    return {
+        "environment": config.environment.model_dump(mode="json"),
+        "policies": config.policy_configuration,
+        "agents": config.agents,
+        "policies_to_train": config.policies_to_train,
+        "options": options.model_dump(mode="json"),
+        "resources": config.resources.model_dump(mode="json", exclude={"max_wall_s", "max_memory_mb"}),
+        "evaluation": config.evaluation.model_dump(mode="json"),
+        "frames": config.telemetry.frames,
+    }
 
 
 def _tells(row: RunSummary) -> bool:
@@ -63,18 +97,12 @@ def time_words(config: RunConfig, pace: Pace | None, seeds: int) -> str:
     return f"about {duration(pace.takes_s(steps))}{' each' if seeds > 1 else ''} at {speed}" if steps else speed
 
 
-def is_backed(config: RunConfig, preset: Preset) -> bool:
-    """Whether what was tried for the preset is what is asked for; anything else may end otherwise."""
-    training, environment = config.training, config.environment
-    look = look_at(environment.id)
+def _promise(config: RunConfig, preset: Preset) -> str:
+    look = look_at(config.environment.id)
     usual = "self_play" if look.turn_based and look.competitive else "parameter_sharing"
-    return (
-        not (config.agents or environment.options or environment.wrappers)
-        and (len(look.agents) == 1 or config.policy_configuration in (None, usual))
-        and environment.num_envs in (None, preset.num_envs)
-        and (training.total_timesteps is None or training.total_timesteps >= preset.total_timesteps)
-        and all(preset.params.get(name) == value for name, value in training.params.items())
-    )
+    if len(look.agents) == 1:
+        usual = config.policy_configuration or usual
+    return preset.backing.result if not departures(config, preset, usual) else ""
 
 
 def plan_html(config: RunConfig, pace: Pace | None, seeds: int) -> str:
@@ -93,6 +121,6 @@ def plan_html(config: RunConfig, pace: Pace | None, seeds: int) -> str:
         "Runs": f"{seeds} with different seeds" if seeds > 1 else "",
         "Time": time_words(config, pace, seeds),
         "Options": f"tuned for {env_title(tuned.env)}" if tuned else "",
-        "Known to give": tuned.backing.result if tuned and is_backed(config, tuned) else "",
+        "Known to give": _promise(config, tuned) if tuned else "",
     }
     return "".join(f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in rows.items() if words)

@@ -148,7 +148,9 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
             if text := unsaved_work(run.show()):
                 complain(text)
         if not json:
-            note(f"Go on with it: mosaic runs resume {started[0].id}")
+            for run in started:
+                if run.show().state != "finished":  # it may have reached its end in that moment
+                    note(f"Resume it: mosaic runs resume {run.id}")
         raise
     results = [result(run) for run in started]
     if json:

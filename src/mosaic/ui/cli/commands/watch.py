@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,11 +84,19 @@ def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
     from mosaic.ui.cli.snapshot import check_file, save, take
 
     check_file(path)
-    state = watched.show().state
+    details = watched.show()
+    state = details.state
     if state in _ENDED:
+        from shlex import quote
+
+        from mosaic.config.environment import EnvironmentConfig
+
+        environment = EnvironmentConfig.model_validate(details.config["environment"])
+        options = environment.model_dump(mode="json")["options"]
+        settings = f" --set {quote(f'environment.options={dumps(options)}')}" if options else ""
         raise InputError(
-            f"The run {watched.id} is {state}: it shows no pictures any more. Film its policy: mosaic evaluate ENV "
-            f"--agent '*=run:{watched.id}' --video film.mp4"
+            f"The run {watched.id} is {state}: it shows no pictures any more. Film its policy: "
+            f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
     with closing(watched.pictures(wish)) as pictures:
         frame = take(pictures, watched.id)

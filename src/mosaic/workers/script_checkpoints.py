@@ -1,0 +1,98 @@
+"""Checkpoints of a user's program: announced with `@CHECKPOINT {json}`, kept like those of any other worker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mosaic.core.errors import FormatError
+from mosaic.core.reference import explain
+from mosaic.store.checkpoints import PolicyEntry
+
+MARK = "@CHECKPOINT"
+PLAYABLE = (".onnx", ".safetensors", ".zip")  # the forms of a policy; .zip: what Stable-Baselines3 saves
+
+
+class UnusableCheckpointError(FormatError):
+    """An announcement that cannot become a checkpoint."""
+
+
+class PolicyFile(BaseModel):
+    """One policy among the files of a checkpoint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(description="Its file, relative to $MOSAIC_CHECKPOINT_DIR.")
+    agents: tuple[str, ...] = Field(("*",), description="Patterns of the agents that it acts for.")
+
+
+class Announcement(BaseModel):
+    """What a program says of a checkpoint it has written into $MOSAIC_CHECKPOINT_DIR."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    env_steps: int = Field(ge=0, description="Env steps at which it was written.")
+    reward: float | None = Field(None, allow_inf_nan=False, description="By which the best checkpoint is found.")
+    policy: str | None = Field(None, description="File of the one policy, acting for every agent.")
+    policies: dict[str, PolicyFile] = Field(default_factory=dict, description="Policies by name, where there are more.")
+    files: tuple[str, ...] = Field((), description="Further files or folders that the program needs to resume.")
+
+    @property
+    def entries(self) -> dict[str, PolicyFile]:
+        return {**({"policy": PolicyFile(file=self.policy)} if self.policy else {}), **self.policies}
+
+
+def read_announcement(text: str) -> Announcement | None:
+    """Return what a line `@CHECKPOINT {json}` announces; None for any other line."""
+    mark, _, body = text.strip().partition(" ")
+    if mark != MARK:
+        return None
+    try:
+        return Announcement.model_validate_json(body)
+    except ValidationError as error:
+        raise UnusableCheckpointError(f"{MARK}: {explain(error, Announcement)}") from error
+
+
+class ProgramFiles:
+    """The announced files below $MOSAIC_CHECKPOINT_DIR, checked before anything is copied."""
+
+    def __init__(self, folder: Path, announced: Announcement) -> None:
+        self._folder = folder
+        entries = announced.entries
+        self._names = list(dict.fromkeys([*(each.file for each in entries.values()), *announced.files]))
+        if not self._names:
+            raise UnusableCheckpointError(f'{MARK} names no file. Give "policy": FILE, or "files": [FILE, ...].')
+        for name in self._names:
+            self._check(name)
+        for name, each in entries.items():
+            if PurePosixPath(each.file).suffix not in PLAYABLE or not (folder / each.file).is_file():
+                raise UnusableCheckpointError(
+                    f"The policy '{name}' is in '{each.file}'. A policy is a file that ends in {', '.join(PLAYABLE)}; "
+                    'what only the program itself can read belongs into "files".'
+                )
+        self.policies = {name: PolicyEntry(files=(each.file,), agents=each.agents) for name, each in entries.items()}
+
+    def copy(self, target: Path) -> None:
+        for name in self._names:
+            for path in _plain_files(self._folder / name):
+                copied = target / path.relative_to(self._folder)
+                copied.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copied)
+
+    def _check(self, name: str) -> None:
+        path, parts = self._folder / name, PurePosixPath(name).parts
+        if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+            raise UnusableCheckpointError(f"'{name}' is not a name below $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
+        if not path.exists():
+            raise UnusableCheckpointError(f"There is no '{name}' in $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
+
+
+def _plain_files(path: Path) -> Iterator[Path]:
+    for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if each.is_symlink() or not (each.is_file() or each.is_dir()):
+            raise UnusableCheckpointError(f"'{each}' is a link or a device; a checkpoint holds plain files.")
+        if each.is_file():
+            yield each
