@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,14 +137,14 @@ class OnnxPolicyController:
 
     def __init__(self, path: Path, request: PolicyRequest) -> None:
         try:
-            from onnxruntime import InferenceSession
+            runtime: Any = import_module("onnxruntime")  # not installed by default, and without types
         except ImportError as error:
             raise InputError(
                 f"'{request.reference}' is an ONNX file, but onnxruntime is missing. Type: pip install onnxruntime"
             ) from error
         if request.sampling is not None and request.sampling.temperature is not None:
             raise InputError(f"'{request.reference}': an ONNX policy has no temperature. Leave temperature= out.")
-        self._session = InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self._session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         self._input = self._session.get_inputs()[0].name
         width = self._session.get_inputs()[0].shape[-1]
         self._rows, self._actions = _codes(request, int(width))
