@@ -133,3 +133,31 @@ def test_what_a_learner_cannot_read():
         f"A learner cannot read observations of {spaces.Text(3)}. It can read Box, Discrete, MultiDiscrete, "
         "MultiBinary, and Dict or Tuple of these: wrap the env so that it shows one of them."
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "seen"),
+    [
+        ((84, 84, 3), (84, 84, 3)),
+        ((3, 84, 84), (84, 84, 3)),
+        ((1, 84, 84), (84, 84, 1)),
+        ((8, 84, 96), (84, 96, 8)),
+        ((8, 20, 3), (8, 20, 3)),
+        ((16, 16, 20), (16, 16, 20)),
+        ((84, 96), (84, 96, 1)),
+    ],
+)
+def test_the_order_of_channels_is_recognised(shape, seen):
+    code = row_code(spaces.Box(0, 255, shape, np.uint8))
+    (part,) = code.parts
+    assert part.picture
+    assert part.shape == seen
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    row = np.empty(code.width, np.float32)
+    code.write(picture, row)
+    expected = picture.reshape(seen) if shape == seen or len(shape) == 2 else picture.transpose(1, 2, 0)
+    np.testing.assert_array_equal(row.reshape(seen), expected / np.float32(255))
+
+
+def test_a_map_of_small_numbers_is_not_a_picture():
+    assert not row_code(spaces.Box(0, 5, (12, 12), np.uint8)).parts[0].picture

@@ -15,7 +15,10 @@ from mosaic.core.errors import InputError
 from mosaic.core.turn import Action, Observation
 
 Row: TypeAlias = NDArray[np.float32]
+PictureLayout: TypeAlias = Literal["grey", "channels first", "channels last"]
 SMALLEST_PICTURE = 8  # pixels; boards of games are smaller or not of bytes
+MOST_COLOURS = 4
+_BRIGHTEST = 255
 _EXACT_LIMIT = 2**24  # float32 counts no further without gaps
 
 
@@ -126,8 +129,10 @@ def _countable(space: spaces.Box) -> bool:
 def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callable[[Observation, Row], None]]:
     """The part of a row that a space without inner spaces takes, and what writes it."""
     if isinstance(space, spaces.Box):
-        if _is_picture(space):
-            return RowPart(name, start, space.shape, True), _write_picture
+        layout = picture_layout(space)
+        if layout is not None:
+            first = layout == "channels first"
+            return RowPart(name, start, _picture_shape(space, layout), True), _write_turned if first else _write_picture
         return RowPart(name, start, space.shape or (1,), False), _write_flat if len(
             space.shape
         ) == 1 else _write_raveled
@@ -143,8 +148,34 @@ def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callabl
     )
 
 
-def _is_picture(space: spaces.Box) -> bool:
-    return space.dtype == np.uint8 and len(space.shape) == 3 and min(space.shape[:2]) >= SMALLEST_PICTURE
+def picture_layout(space: spaces.Box) -> PictureLayout | None:
+    """Return how the bytes of a picture are ordered; None where the space holds no pictures.
+
+    Three axes are channels first where the first is shorter than both others and the last is too long for colours. Two
+    axes are a picture where they have the whole range of bytes: else they are a map with numbers of its own.
+    """
+    if space.dtype != np.uint8:
+        return None
+    shape = space.shape
+    if len(shape) == 2:
+        full = int(space.low.min()) == 0 and int(space.high.max()) == _BRIGHTEST
+        return "grey" if full and min(shape) >= SMALLEST_PICTURE else None
+    if len(shape) != 3:
+        return None
+    if shape[0] < min(shape[1:]) and shape[2] > MOST_COLOURS and min(shape[1:]) >= SMALLEST_PICTURE:
+        return "channels first"
+    return "channels last" if min(shape[:2]) >= SMALLEST_PICTURE else None
+
+
+def _picture_shape(space: spaces.Box, layout: PictureLayout) -> tuple[int, ...]:
+    """Return height, width and channels."""
+    match layout:
+        case "grey":
+            return (*space.shape, 1)
+        case "channels first":
+            return (*space.shape[1:], space.shape[0])
+        case "channels last":
+            return space.shape
 
 
 def _write_flat(observation: Observation, out: Row) -> None:
@@ -156,7 +187,11 @@ def _write_raveled(observation: Observation, out: Row) -> None:
 
 
 def _write_picture(observation: Observation, out: Row) -> None:
-    np.divide(np.ravel(observation), np.float32(255), out=out)
+    np.divide(np.ravel(observation), np.float32(_BRIGHTEST), out=out)
+
+
+def _write_turned(observation: Observation, out: Row) -> None:
+    _write_picture(np.moveaxis(observation, 0, 2), out)
 
 
 def _one_hot(start: int) -> Callable[[Observation, Row], None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import psutil
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
@@ -55,9 +55,9 @@ def ring_bytes(width: int, size: int) -> int:
 
 def _check_memory(width: int, size: int) -> None:
     needed = ring_bytes(width, size)
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
+    free = int(psutil.virtual_memory().available)
+    if needed > free:
         raise InputError(
-            f"A buffer of {size} decisions takes {needed / _GIGABYTE:.1f} GB here, and this machine has "
-            f"{there / _GIGABYTE:.1f} GB. Set buffer_size to {size * there // needed // 2} or less."
+            f"A buffer of {size} decisions takes {needed / _GIGABYTE:.1f} GB here, and {free / _GIGABYTE:.1f} GB are "
+            f"free on this machine. Set buffer_size to {size * free // needed // 2} or less."
         )

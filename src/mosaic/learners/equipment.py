@@ -6,11 +6,12 @@ before anything is made, so that bad input is refused before there is a run and 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+import psutil
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
@@ -145,12 +146,12 @@ def _check_memory(equipment: Equipment, casting: Casting, spec: EnvSpec) -> None
     agents = 1 if spec.facts.turn_based else len(casting.learners)
     width = max(row_code(spec.observation_spaces[agent]).width for agent in casting.learners)
     needed = 4 * width * agents * envs * steps
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
+    free = int(psutil.virtual_memory().available)
+    if needed > free:
         raise InputError(
-            f"The observations of {steps} steps of {envs} envs take {needed / _GIGABYTE:.1f} GB, and this "
-            f"machine has {there / _GIGABYTE:.1f} GB. Set n_steps or environment.num_envs lower, or make what they "
-            "see smaller."
+            f"The observations of {steps} steps of {envs} envs take {needed / _GIGABYTE:.1f} GB, and "
+            f"{free / _GIGABYTE:.1f} GB are free on this machine. Set n_steps or environment.num_envs lower, or "
+            "make what they see smaller."
         )
 
 

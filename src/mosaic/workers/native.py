@@ -207,6 +207,11 @@ def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyContro
     rows = {agent: code for agent, code in codes.items() if code.width == saved.architecture.observation}
     if not rows:
         raise InputError(f"'{request.reference}' sees {saved.architecture.observation} numbers; no agent here does.")
+    if not saved.architecture.parts and any(part.picture for code in rows.values() for part in code.parts):
+        raise InputError(
+            f"'{request.reference}' was trained by an older version that laid pictures of this form flat, and cannot "
+            "see them as they are shown now. Train it again."
+        )
     actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
     facts = json.loads((folder / FACTS).read_text())
