@@ -43,6 +43,7 @@ def test_toy_keeps_every_promise(tmp_path):
         "a whole run",
         "checkpoints",
         "run: policies",
+        "no samples",
         "seeds",
         "resume",
         "pause",
