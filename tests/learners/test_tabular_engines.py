@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.learners.tabular.engine import Batch, Engine, first_snapshot, open_engine
-from mosaic.learners.tabular.experience import Experience
+from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, Experience
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, Exploration, TabularOptions
+from mosaic.learners.tabular.table import NARROW
 
 STATES, ACTIONS = 4, 3
 ENGINES = ("fused", "numpy", "list")
@@ -41,11 +44,11 @@ knobs = st.fixed_dictionaries(
 )
 
 
-def engines(algorithm: Algorithm, options: dict[str, object]) -> list[Engine]:
+def engines(algorithm: Algorithm, options: dict[str, object], actions: int = ACTIONS) -> list[Engine]:
     made = []
     for name in ENGINES:
         each = TabularOptions.model_validate({**options, "table_engine": name})
-        made.append(open_engine(first_snapshot(STATES, ACTIONS, algorithm, each, key=99), algorithm, each))
+        made.append(open_engine(first_snapshot(STATES, actions, algorithm, each, key=99), algorithm, each))
     return made
 
 
@@ -110,6 +113,38 @@ def test_a_batch_is_a_sequence(algorithm: Algorithm, rows: list[tuple[int, int, 
         one_by_one = [single.learn(*Experience(*row[:5], False, np.array(row[5]))) for row in rows]
         assert errors.tolist() == one_by_one
         assert_equal([whole, single])
+
+
+@pytest.mark.parametrize("actions", [3, NARROW + 1])
+@pytest.mark.parametrize("exploration", EXPLORATIONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_engines_are_equal_where_every_action_is_legal(
+    algorithm: Algorithm, exploration: Exploration, actions: int, dtype: str
+) -> None:
+    """Longer than a block of random words; rewards from few values, so that values tie."""
+    parts = engines(algorithm, {"exploration": exploration, "epsilon": 0.3, "dtype": dtype}, actions)
+    random = np.random.default_rng(actions)
+    state, advances = 0, [part.unmasked() for part in parts]
+    (action,) = {part.select_any(state) for part in parts}
+    for step in range(700):
+        after, reward, end = int(random.integers(STATES)), float(random.integers(-1, 2)), int(random.integers(8))
+        codes = {advance(state, action, reward, after, end == 0, end == 1) for advance in advances}
+        assert len(codes) == 1
+        (action,), state = codes, after
+        if action == ENDED:
+            for part in parts:
+                part.epsilon = 0.2 + 0.1 * (step % 2)
+            (action,) = {part.select_any(state) for part in parts}
+    assert_equal(parts)
+    assert len({part.take_error_sum() for part in parts}) == 1
+
+
+@pytest.mark.parametrize("reward", [math.inf, math.nan, 1.7e308])
+def test_numbers_that_overflow_are_told_alike_where_every_action_is_legal(reward: float) -> None:
+    parts = engines("q_learning", {"initial_value": -1e308, "dtype": "float64"})
+    assert {part.unmasked()(0, 0, reward, 1, True, False) for part in parts} == {NOT_FINITE}
+    assert_equal(parts)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -190,6 +190,18 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
             "classic/rps_v2 is learned by self-play alone, not against opponent=random",
         ),
         (
+            {"environment": GAME, "params": {"exploration": "softmax", "opponent": "random"}},
+            "the compiled loop does not know q_learning with softmax. Leave opponent out, and name it by agent",
+        ),
+        (
+            {"environment": GAME, "params": {"table_engine": "list", "opponent": "random"}},
+            "not know q_learning with epsilon_greedy on the engine list",
+        ),
+        (
+            {"environment": GAME, "params": {"table_engine": "numpy"}, "resources": {"runtime": "parallel"}},
+            "The runtime parallel needs a compiled loop",
+        ),
+        (
             {"environment": GAME, "params": {"tables": "two", "opponent": "random"}},
             "tables=two needs self-play, but the opponent is random",
         ),
@@ -325,6 +337,9 @@ def test_an_own_env_is_compiled_where_that_is_proven_and_the_log_says_which_way(
                    training={"total_timesteps": 20_000}, **settings),
     )  # fmt: skip
     assert text in run.log()
+    assert "compiled twin" not in run.log()
+    if not params:
+        assert f"q_learning on arrays compiled from {own_envs}Corridor" in run.log()
     examined = [event for event in run.events() if event["kind"] == "evaluation"]
     assert examined[-1]["episode_reward_mean"] == 1.0
     assert examined[-1]["episode_len_mean"] == 5.0
@@ -338,6 +353,16 @@ def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_
     assert "stepped in several processes: it cannot be compiled to arrays: it is stochastic" in run.log()
     assert "2 processes" in run.log()
     assert run.checkpoints()[-1].env_steps == 3001
+
+
+@pytest.mark.parametrize("env_id", [GAME["env_id"], FOUR["env_id"]])
+def test_a_game_is_learned_on_the_engine_that_was_asked_for(tmp_path, env_id):
+    config = run_config("tabular", {"table_engine": "numpy"}, environment={"env_id": env_id},
+                        training={"total_timesteps": 200})  # fmt: skip
+    run = finished(tmp_path, config)
+    assert "step by step: " in run.log()
+    assert "the engine numpy" in run.log()
+    assert run.checkpoints()[-1].env_steps == 200
 
 
 def test_what_is_not_merged_is_refused_on_several_processes_with_the_reason(tmp_path, own_envs):

@@ -44,7 +44,7 @@ from mosaic.workers.tabular_played import (
     seats_controller,
     stepped_env,
 )
-from mosaic.workers.tabular_spread import ended_after, make_spread_training
+from mosaic.workers.tabular_spread import describe_arrays, ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way, table_kind
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
@@ -262,11 +262,11 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
 
     if config.resources.runtime == "parallel":
         learners = config.resources.workers
-        print(f"{algorithm} on the compiled twin of {config.environment.id}, {learners} learners")
+        print(f"{algorithm} on {describe_arrays(config.environment)}, {learners} learners")
         return ParallelTraining(make, learners, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):
         return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
-    print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread")
+    print(f"{algorithm} on {describe_arrays(config.environment)}, one thread")
     return make(0)
 
 

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.workers.ray_record import StartRay
 
@@ -37,7 +39,7 @@ def make_spread_training(
     from mosaic.learners.tabular.twin_training import SteppedEnv
 
     resources, number = config.resources, config.resources.workers
-    what = f"{algorithm} on the compiled twin of {config.environment.id}"
+    what = f"{algorithm} on {describe_arrays(config.environment)}"
     if isinstance(twin, SteppedEnv):
         what = f"{algorithm} in {config.environment.id}"
         if resources.runtime == "parallel":
@@ -61,6 +63,12 @@ def make_spread_training(
     return RayTraining(
         twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every, cpus_per_actor=share
     )
+
+
+def describe_arrays(environment: EnvironmentConfig) -> str:
+    """Return what a compiled loop runs on, in words: a twin written for the env, or arrays compiled from the env."""
+    made = "arrays compiled from" if find_twin(environment) is None else "the compiled twin of"
+    return f"{made} {environment.id}"
 
 
 def check_workers(resources: ResourcesConfig) -> None:

@@ -49,6 +49,8 @@ def choose_way(
     is_known = _is_known(algorithm, options, one_agent=isinstance(twin, Mdp))
     if is_known and options.tables == "one" and options.table != "dense" and is_hashed(config.environment):
         return Way("hashed", None, "")
+    if not is_known and is_hashed(config.environment):
+        return Way("played", None, _unknown(algorithm, options))
     if twin is None:
         return _own_way(config, options, algorithm) if compile_own else Way("played", None, "it has no compiled twin")
     if options.table == "hashed":
@@ -64,8 +66,10 @@ def choose_way(
 
 def _is_known(algorithm: str, options: TabularWorkerOptions, *, one_agent: bool) -> bool:
     """Whether compiled loops know what is asked."""
+    if options.table_engine != "fused":
+        return False
     if one_agent:
-        return algorithm in COMPILED and options.table_engine == "fused"
+        return algorithm in COMPILED
     return algorithm in COMPILED_IN_GAMES and options.exploration == "epsilon_greedy"
 
 
@@ -99,6 +103,11 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
         raise InputError(
             f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}, which needs the "
             "compiled twin of a game. Leave it out, and name opponents by agent: --agent NAME=random"
+        )
+    if options.opponent != "self" and way.kind == "played":
+        raise InputError(
+            f"opponent={options.opponent} needs the compiled twin of a game, but for {spec.env_id} {way.why}. Leave "
+            "opponent out, and name it by agent: --agent NAME=random"
         )
     match way.kind:
         case "played":

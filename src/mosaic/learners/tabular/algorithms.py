@@ -144,12 +144,12 @@ STEPS: Mapping[Algorithm, Callable[[Mind, Experience], float]] = {
 def _best_ahead(mind: Mind, x: Experience) -> float:
     if x.terminated:
         return 0.0
-    return mind.table.value(x.next_state, mind.table.best_action(x.next_state, x.next_legal))
+    return mind.table.best_value(x.next_state, x.next_legal)
 
 
 def _is_worse(table: Table, x: Experience, legal: Legal) -> bool:
     """Whether a better action was known."""
-    return table.value(x.state, x.action) < table.value(x.state, table.best_action(x.state, legal))
+    return table.value(x.state, x.action) < table.best_value(x.state, legal)
 
 
 def _learn(mind: Mind, state: int, action: int, target: float, layer: int = 0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -72,6 +73,13 @@ class Engine(Protocol):
         next_legal: Legal | None,
         /,
     ) -> int: ...  # `learn`, then `select` in the next state; ENDED at the end of an episode, NOT_FINITE on an error
+
+    def unmasked(self) -> Callable[[int, int, float, int, bool, bool], int]:
+        """Return `learn_and_select` without its mask, for steps in which every action is legal.
+
+        It holds until another method of the engine learns or decides with a mask.
+        """
+        ...
 
     def select_any(self, state: int, /) -> int: ...  # `select` where every action is allowed
 

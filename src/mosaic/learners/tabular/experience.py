@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +16,12 @@ NOWHERE = -1
 # What a step answers instead of the next action
 ENDED, NOT_FINITE, NO_ROOM = -1, -2, -3
 TRACE_FLOOR = 1e-6  # a trace that has faded below this is forgotten
+
+
+@cache
+def every_action(actions: int) -> NDArray[np.bool_]:
+    """Return the mask that allows all: always the same array, so that it is recognised without reading its entries."""
+    return np.ones(actions, np.bool_)  # writeable: to compiled code another kind of array is another type
 
 
 class Experience(NamedTuple):

@@ -24,13 +24,14 @@ class Rule(NamedTuple):
     ucb_c: float
 
 
-def choose(values: Sequence[float], visits: Sequence[int], legal: Legal, rule: Rule, first: int, second: int) -> int:
-    allowed = [action for action in range(len(values)) if legal[action]]
+def choose(values: list[float], visits: Sequence[int], legal: Legal | None, rule: Rule, first: int, second: int) -> int:
+    """`legal` None: every action is."""
+    allowed = _allowed(values, legal)
     match rule.kind:
         case "epsilon_greedy":
             if uniform(first) < rule.epsilon:
                 return allowed[below(second, len(allowed))]
-            return _any_best([values[action] for action in allowed], allowed, second)
+            return _any_best(values if legal is None else [values[action] for action in allowed], allowed, second)
         case "softmax":
             return _by_weight(_weights(values, allowed, rule.temperature), allowed, uniform(first))
         case "ucb":
@@ -38,9 +39,9 @@ def choose(values: Sequence[float], visits: Sequence[int], legal: Legal, rule: R
     assert_never(rule.kind)
 
 
-def expected(values: Sequence[float], visits: Sequence[int], legal: Legal, rule: Rule) -> float:
+def expected(values: Sequence[float], visits: Sequence[int], legal: Legal | None, rule: Rule) -> float:
     """What the state is worth to someone who explores by this rule."""
-    allowed = [action for action in range(len(values)) if legal[action]]
+    allowed = _allowed(values, legal)
     match rule.kind:
         case "epsilon_greedy":
             total = 0.0
@@ -56,13 +57,20 @@ def expected(values: Sequence[float], visits: Sequence[int], legal: Legal, rule:
     assert_never(rule.kind)
 
 
-def best_action(values: Sequence[float], legal: Legal) -> int:
+def best_action(values: list[float], legal: Legal | None) -> int:
     """The best legal action; of equal ones the lowest."""
-    return max((action for action in range(len(values)) if legal[action]), key=values.__getitem__)
+    return values.index(max(values)) if legal is None else max(_allowed(values, legal), key=values.__getitem__)
 
 
-def _any_best(scores: Sequence[float], allowed: Sequence[int], bits: int) -> int:
+def _allowed(values: Sequence[float], legal: Legal | None) -> Sequence[int]:
+    actions = range(len(values))
+    return actions if legal is None else [action for action in actions if legal[action]]
+
+
+def _any_best(scores: list[float], allowed: Sequence[int], bits: int) -> int:
     best = max(scores)
+    if scores.count(best) == 1:
+        return allowed[scores.index(best)]
     ties = [action for score, action in zip(scores, allowed, strict=True) if score == best]
     return ties[below(bits, len(ties))]
 

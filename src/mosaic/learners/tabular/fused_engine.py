@@ -91,6 +91,16 @@ class FusedEngine:
             code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
         return code
 
+    def unmasked(self) -> Callable[[int, int, float, int, bool, bool], int]:
+        if not self._all_legal:
+            self._legal[:] = self._all_legal = True
+        return self._advance_any if self._looks_back else partial(self._step, self._address)
+
+    def _advance_any(
+        self, state: int, action: int, reward: float, next_state: int, terminated: bool, truncated: bool
+    ) -> int:
+        return self.learn_and_select(state, action, reward, next_state, terminated, truncated, None)
+
     def select_any(self, state: int) -> int:
         if not self._all_legal:
             self._legal[:] = self._all_legal = True

@@ -24,6 +24,7 @@ from mosaic.learners.tabular.checks import (
     overflown,
 )
 from mosaic.learners.tabular.engine import Batch, Snapshot, first_snapshot, open_engine
+from mosaic.learners.tabular.experience import every_action
 from mosaic.learners.tabular.given_env import borrowed, env_sizes
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.settings import TabularOptions
@@ -61,7 +62,7 @@ class TabularLearner:
         key = stream(seed, "tabular")
         start = start or first_snapshot(self.states, self.actions, self.algorithm, self.options, key)
         self._engine = open_engine(start, self.algorithm, self.options)
-        self._all = np.ones(self.actions, np.bool_)
+        self._all = every_action(self.actions)
 
     @classmethod
     def for_env(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular.algorithms import STEPS
-from mosaic.learners.tabular.chance import WORD, draw
+from mosaic.learners.tabular.chance import WORD, draw, draw_array
 from mosaic.learners.tabular.engine import (
     COUNTER,
     KEY,
@@ -19,32 +19,47 @@ from mosaic.learners.tabular.engine import (
     Snapshot,
     signed,
 )
-from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail
+from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail, every_action
 from mosaic.learners.tabular.exploration import Rule
 from mosaic.learners.tabular.schedules import rate_by_visits
 from mosaic.learners.tabular.settings import Algorithm, TabularOptions
-from mosaic.learners.tabular.table import ArrayTable, ListTable, Table
+from mosaic.learners.tabular.table import NARROW, ArrayTable, ListTable
+from mosaic.learners.tabular.unmasked_steps import Advance, make_advance
+
+_DRAWS = 1024  # random words that are drawn at once: one by one they cost more than the rest of a decision
+_NOTHING = NOWHERE, NOWHERE
 
 
 class PythonEngine:
     def __init__(self, start: Snapshot, algorithm: Algorithm, options: TabularOptions) -> None:
         kind = ListTable if options.table_engine == "list" else ArrayTable
-        self.table: Table = kind(start.values, start.visits)
+        self.table: ListTable | ArrayTable = kind(start.values, start.visits)
         self.options = options
+        self._by_visits = options.learning_rate_schedule == "visits"
+        self._rate = options.learning_rate
         self.epsilon = options.epsilon
         pairs = [(int(state), int(action)) for state, action in start.trail_pairs]
         self.trail = Trail(pairs, start.trail_numbers.tolist(), int(start.marks[TRAIL_NEXT]), start.trail_legal)
         self._step = STEPS[algorithm]
-        every = np.ones(start.visits.shape[1], np.bool_)
-        self._all: Legal = every.tolist() if options.table_engine == "list" else every
-        self._error_sum = 0.0
+        self._all: Legal = every_action(start.visits.shape[1])
+        self.error_sum = 0.0
         self._key = int(start.marks[KEY]) & WORD
         self._counter = int(start.marks[COUNTER])
+        self.words: list[int] = []
+        self._words_from = 0  # the counter of the first
         self._pending = int(start.marks[PENDING_STATE]), int(start.marks[PENDING_ACTION])
+
+    @property
+    def epsilon(self) -> float:
+        return self.rule.epsilon
+
+    @epsilon.setter
+    def epsilon(self, epsilon: float) -> None:
+        self.rule = Rule(self.options.exploration, epsilon, self.options.temperature, self.options.ucb_c)
 
     def select(self, state: int, legal: Legal) -> int:
         pending_state, action = self._pending
-        self._pending = NOWHERE, NOWHERE
+        self._pending = _NOTHING
         if pending_state == state and legal[action]:
             return action
         return self._decide(state, legal) if legal is self._all or any(legal) else NOWHERE
@@ -63,12 +78,12 @@ class PythonEngine:
         next_legal: Legal,
     ) -> float:
         x = Experience(state, action, reward, next_state, terminated, truncated, next_legal)
-        if not (x.terminated or next_legal is self._all or any(next_legal)):
+        if not (next_legal is self._all or terminated or any(next_legal)):
             return math.nan
-        self._pending = NOWHERE, NOWHERE
+        self._pending = _NOTHING
         error = self._step(self, x)
-        if x.ended:
-            self._pending = NOWHERE, NOWHERE
+        if terminated or truncated:
+            self._pending = _NOTHING
         return error
 
     def learn_and_select(
@@ -87,8 +102,20 @@ class PythonEngine:
         error = self.learn(state, action, reward, next_state, terminated, truncated, legal)
         if not math.isfinite(error):
             return NOT_FINITE
-        self._error_sum += abs(error)
+        self.error_sum += abs(error)
         return ENDED if terminated or truncated else self.select(next_state, legal)
+
+    def unmasked(self) -> Advance:
+        options = self.options
+        quick = self._step is STEPS["q_learning"] and options.exploration == "epsilon_greedy" and not self._by_visits
+        if quick and (isinstance(self.table, ListTable) or self.table.actions <= NARROW):
+            return make_advance(self, self.table)
+        return self._advance_any
+
+    def _advance_any(
+        self, state: int, action: int, reward: float, next_state: int, terminated: bool, truncated: bool
+    ) -> int:
+        return self.learn_and_select(state, action, reward, next_state, terminated, truncated, None)
 
     def select_any(self, state: int) -> int:
         return self.select(state, self._all)
@@ -97,7 +124,7 @@ class PythonEngine:
         self._counter = counter
 
     def take_error_sum(self) -> float:
-        total, self._error_sum = self._error_sum, 0.0
+        total, self.error_sum = self.error_sum, 0.0
         return total
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]:
@@ -116,9 +143,7 @@ class PythonEngine:
 
     def rate(self, state: int, action: int) -> float:
         visits = self.table.visit(state, action)
-        if self.options.learning_rate_schedule == "visits":
-            return rate_by_visits(visits, self.options.learning_rate_min)
-        return self.options.learning_rate
+        return rate_by_visits(visits, self.options.learning_rate_min) if self._by_visits else self._rate
 
     def decide_ahead(self, x: Experience) -> int:
         action = self._decide(x.next_state, x.next_legal)
@@ -126,16 +151,21 @@ class PythonEngine:
         return action
 
     def expected(self, state: int, legal: Legal) -> float:
-        return self.table.expected(state, legal, self._rule())
+        return self.table.expected(state, legal, self.rule)
 
     def coin(self) -> int:
         self._counter += 1
         return draw(self._key, self._counter - 1) >> 63
 
-    def _decide(self, state: int, legal: Legal) -> int:
-        first, second = draw(self._key, self._counter), draw(self._key, self._counter + 1)
+    def draw_two(self) -> int:
+        """Take two random words from the stream; return the place of the first in `words`."""
+        place = self._counter - self._words_from
+        if not 0 <= place < len(self.words) - 1:
+            counters = np.arange(self._counter, self._counter + _DRAWS, dtype=np.uint64)
+            self.words, self._words_from, place = draw_array(self._key, counters).tolist(), self._counter, 0
         self._counter += 2
-        return self.table.choose(state, legal, self._rule(), first, second)
+        return place
 
-    def _rule(self) -> Rule:
-        return Rule(self.options.exploration, self.epsilon, self.options.temperature, self.options.ucb_c)
+    def _decide(self, state: int, legal: Legal) -> int:
+        place = self.draw_two()
+        return self.table.choose(state, legal, self.rule, self.words[place], self.words[place + 1])

@@ -114,7 +114,8 @@ class Rollout:
         """
         learner, engine, states = self.learner, self.learner._engine, self.learner.states
         step, reset, row, to_action, masked = self._step, self._reset, self._row, self._action, self._masked
-        advance, select, limit, agent = engine.learn_and_select, engine.select_any, self._time_limit, self.agent
+        select, limit, agent = engine.select_any, self._time_limit, self.agent
+        advance, advance_masked = engine.unmasked(), engine.learn_and_select
         state, column, length, total = self._state, self._column, self.length, self.total
         record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
         reseed_at = self._reseed_after - self._since_seed if self._reseed_after else math.inf
@@ -136,13 +137,13 @@ class Rollout:
                 after = self._rows.encode(observation)  # says what is wrong with it
             if not 0 <= after < states:
                 raise bad_index("state", after, states)
+            over = terminated or truncated or length == limit
+            ends, cuts = bool(terminated), (over or (cut and done >= most)) and not terminated
             if masked:
                 mask = self._mask(extra)
-            over = terminated or truncated or length == limit
-            if over:
-                code = advance(state, column, reward, after, bool(terminated), not terminated, mask)
+                code = advance_masked(state, column, reward, after, ends, cuts, mask)
             else:
-                code = advance(state, column, reward, after, False, cut and done >= most, mask)
+                code = advance(state, column, reward, after, ends, cuts)
             if code >= 0:
                 state, column = after, code
                 continue

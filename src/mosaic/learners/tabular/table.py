@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular import exploration, exploration_arrays
-from mosaic.learners.tabular.experience import Legal
+from mosaic.learners.tabular.experience import Legal, every_action
 from mosaic.learners.tabular.exploration import Rule
 
 Dtype: TypeAlias = Literal["float32", "float64"]
 MOST_VISITS = 2**31 - 1  # counts stay there: they are 32 bits wide, and 1 / this is 0 for all purposes
+NARROW = 32  # actions: up to here plain Python is faster on a row than NumPy's calls
 MEAN = -1  # the layer that decisions look at: the mean of both tables of double Q-learning
 
 
@@ -31,6 +33,8 @@ class Table(Protocol):
 
     def best_action(self, state: int, legal: Legal, layer: int = MEAN) -> int: ...
 
+    def best_value(self, state: int, legal: Legal) -> float: ...
+
     def arrays(self) -> tuple[NDArray[np.floating], NDArray[np.int32]]: ...  # values [layer, state, action], visits
 
 
@@ -39,64 +43,105 @@ class ListTable:
         self._dtype = values.dtype
         self._values: list[list[list[float]]] = values.tolist()
         self._visits: list[list[int]] = visits.tolist()
+        self._all = every_action(visits.shape[1])
+        self.actions, self.layer, self.counts = visits.shape[1], self._values[0], self._visits
+        self.cell = array("f" if values.dtype == np.float32 else "d", [0.0])  # rounds what is stored
 
     def value(self, state: int, action: int, layer: int = 0) -> float:
         return self._values[layer][state][action]
 
     def store(self, state: int, action: int, value: float, layer: int = 0) -> None:
-        self._values[layer][state][action] = float(np.float32(value)) if self._dtype == np.float32 else value
+        cell = self.cell
+        cell[0] = value
+        self._values[layer][state][action] = cell[0]
 
     def visit(self, state: int, action: int) -> int:
         row = self._visits[state]
-        row[action] = min(row[action] + 1, MOST_VISITS)
-        return row[action]
+        row[action] = count = row[action] + 1 if row[action] < MOST_VISITS else MOST_VISITS
+        return count
 
     def choose(self, state: int, legal: Legal, rule: Rule, first: int, second: int) -> int:
-        return exploration.choose(self._row(state), self._visits[state], legal, rule, first, second)
+        mask = None if legal is self._all else legal
+        return exploration.choose(self._row(state), self._visits[state], mask, rule, first, second)
 
     def expected(self, state: int, legal: Legal, rule: Rule) -> float:
-        return exploration.expected(self._row(state), self._visits[state], legal, rule)
+        mask = None if legal is self._all else legal
+        return exploration.expected(self._row(state), self._visits[state], mask, rule)
 
     def best_action(self, state: int, legal: Legal, layer: int = MEAN) -> int:
-        return exploration.best_action(self._row(state, layer), legal)
+        return exploration.best_action(self._row(state, layer), None if legal is self._all else legal)
+
+    def best_value(self, state: int, legal: Legal) -> float:
+        row = self._row(state)
+        return max(row) if legal is self._all else row[exploration.best_action(row, legal)]
 
     def arrays(self) -> tuple[NDArray[np.floating], NDArray[np.int32]]:
         return np.array(self._values, self._dtype), np.array(self._visits, np.int32)
 
     def _row(self, state: int, layer: int = MEAN) -> list[float]:
-        if layer != MEAN:
-            return self._values[layer][state]
         if len(self._values) == 1:
             return self._values[0][state]
+        if layer != MEAN:
+            return self._values[layer][state]
         return [0.5 * (a + b) for a, b in zip(self._values[0][state], self._values[1][state], strict=True)]
 
 
 class ArrayTable:
+    """Rows of many actions are handled by NumPy, others as lists: equal numbers, whichever is faster."""
+
     def __init__(self, values: NDArray[np.floating], visits: NDArray[np.int32]) -> None:
         self._values = values
         self._visits = visits
+        self._all = every_action(visits.shape[1])
+        self.actions, self.layer, self.counts = visits.shape[1], values[0], visits
+        self._narrow = self.actions <= NARROW
 
     def value(self, state: int, action: int, layer: int = 0) -> float:
-        return float(self._values[layer, state, action])
+        return self._values.item(layer, state, action)
 
     def store(self, state: int, action: int, value: float, layer: int = 0) -> None:
         self._values[layer, state, action] = value
 
     def visit(self, state: int, action: int) -> int:
-        self._visits[state, action] = count = min(int(self._visits[state, action]) + 1, MOST_VISITS)
+        count = min(self._visits.item(state, action) + 1, MOST_VISITS)
+        self._visits[state, action] = count
         return count
 
     def choose(self, state: int, legal: Legal, rule: Rule, first: int, second: int) -> int:
-        return exploration_arrays.choose(self._row(state), self._visits[state], np.asarray(legal), rule, first, second)
+        if not self._narrow:
+            row, mask = self._row(state), np.asarray(legal)
+            return exploration_arrays.choose(row, self._visits[state], mask, rule, first, second)
+        visits = self._visits[state].tolist() if rule.kind == "ucb" else ()
+        return exploration.choose(self._list(state), visits, self._mask(legal), rule, first, second)
 
     def expected(self, state: int, legal: Legal, rule: Rule) -> float:
-        return exploration_arrays.expected(self._row(state), self._visits[state], np.asarray(legal), rule)
+        if not self._narrow:
+            return exploration_arrays.expected(self._row(state), self._visits[state], np.asarray(legal), rule)
+        visits = self._visits[state].tolist() if rule.kind == "ucb" else ()
+        return exploration.expected(self._list(state), visits, self._mask(legal), rule)
 
     def best_action(self, state: int, legal: Legal, layer: int = MEAN) -> int:
-        return exploration_arrays.best_action(self._row(state, layer), np.asarray(legal))
+        if not self._narrow:
+            return exploration_arrays.best_action(self._row(state, layer), np.asarray(legal))
+        return exploration.best_action(self._list(state, layer), self._mask(legal))
+
+    def best_value(self, state: int, legal: Legal) -> float:
+        if not self._narrow:
+            row = self._row(state)
+            return float(row[exploration_arrays.best_action(row, np.asarray(legal))])
+        values = self._list(state)
+        return max(values) if legal is self._all else values[exploration.best_action(values, self._mask(legal))]
 
     def arrays(self) -> tuple[NDArray[np.floating], NDArray[np.int32]]:
         return self._values, self._visits
+
+    def _mask(self, legal: Legal) -> list[bool] | None:
+        return None if legal is self._all else np.asarray(legal).tolist()
+
+    def _list(self, state: int, layer: int = MEAN) -> list[float]:
+        one = len(self._values) == 1
+        row: list[float] = (self.layer[state] if one else self._row(state, layer)).tolist()
+        return row
 
     def _row(self, state: int, layer: int = MEAN) -> NDArray[np.float64]:
         if layer != MEAN:
