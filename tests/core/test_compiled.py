@@ -108,6 +108,24 @@ print(json.dumps({"answers": answers, "compilers": compilers, "hits": hits, "lat
 """
 
 
+def test_a_compiled_function_calls_its_own_copies():
+    """Copies that other functions could replace would round as it suits those."""
+
+    @njit(error_model="numpy", fastmath=True)
+    def shared(numbers, depth):
+        return np.float32(0) if depth == 0 else numbers[depth] + shared(numbers, depth - 1)
+
+    @njit(error_model="numpy", fastmath=True)
+    def caller(numbers):
+        return shared(numbers, numbers.shape[0] - 1)
+
+    assert caller(np.ones(8, np.float32)) == 7
+    (code,) = caller.inspect_llvm().values()
+    definitions = [line for line in code.splitlines() if line.startswith("define") and "shared" in line]
+    assert definitions
+    assert all("internal" in line for line in definitions)
+
+
 def test_every_compiled_file_uses_it():
     sources = Path(compiled.__file__).parent.parent
     words = ("from numba import njit", "numba.njit(", "from numba import cfunc", "numba.cfunc(")

@@ -3,6 +3,10 @@
 numba asks only whether the file that defines a function has changed. Our loops call functions of other files, so
 after an upgrade the old machine code would be run without a word. The cache therefore lies in a folder named after the
 content of all files that use these decorators, and after numba's version.
+
+Compiled functions keep their own copies of the functions they call. numba would let copies of one function replace each
+other within a process, and copies that were optimised for different callers round differently: a process that compiles
+would compute other numbers than one that loads the same functions from the cache.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
+from llvmlite.binding import Linkage
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, codegen
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
@@ -77,6 +82,22 @@ def _memory_at(context: Any, address: Any) -> Any:
 
 memory_at: Any = intrinsic(_memory_at)
 carray: Any = cast(Any, numba).carray  # what compiled code makes an array of memory with
+
+
+def _keep_copies_private() -> None:
+    library: Any = codegen.CPUCodeLibrary
+    optimise = library._optimize_final_module
+
+    def optimise_with_private_copies(self: Any) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = "internal"
+        optimise(self)
+
+    library._optimize_final_module = optimise_with_private_copies
+
+
+_keep_copies_private()
 
 
 @contextmanager

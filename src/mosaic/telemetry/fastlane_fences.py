@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
