@@ -346,13 +346,35 @@ def test_an_own_env_is_compiled_where_that_is_proven_and_the_log_says_which_way(
     assert run.checkpoints()[-1].env_steps == 20_000
 
 
-def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_path, own_envs):
+ON_RUNTIMES = [
+    ("parallel", "2 processes"),
+    pytest.param("ray", "2 Ray actors here", marks=[pytest.mark.slow, pytest.mark.chosen]),
+    pytest.param("mpi", "2 MPI ranks", marks=[pytest.mark.slow, pytest.mark.chosen]),
+]
+
+
+@pytest.mark.parametrize(("runtime", "words"), ON_RUNTIMES)
+def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_path, own_envs, runtime, words):
     config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 3001},
-                        resources={"runtime": "parallel", "num_workers": 2})  # fmt: skip
+                        resources={"runtime": runtime, "num_workers": 2})  # fmt: skip
     run = finished(tmp_path, config)
     assert "stepped in several processes: it cannot be compiled to arrays: it is stochastic" in run.log()
-    assert "2 processes" in run.log()
+    assert f"q_learning in {own_envs}Ring, {words}" in run.log()
     assert run.checkpoints()[-1].env_steps == 3001
+
+
+@pytest.mark.parametrize(("runtime", "words"), ON_RUNTIMES[1:])
+def test_an_own_env_is_compiled_for_an_algorithm_that_looks_back_on_several_processes(
+    tmp_path, own_envs, runtime, words
+):
+    config = run_config("tabular", {"epsilon": 0.5}, environment={"env_id": f"{own_envs}Corridor"},
+                        training={"total_timesteps": 40_000, "algorithm": "monte_carlo"},
+                        resources={"runtime": runtime, "num_workers": 2})  # fmt: skip
+    run = finished(tmp_path, config)
+    assert f"monte_carlo on arrays compiled from {own_envs}Corridor, {words}" in run.log()
+    examined = [event for event in run.events() if event["kind"] == "evaluation"]
+    assert examined[-1]["episode_reward_mean"] == 1.0
+    assert run.checkpoints()[-1].env_steps == 40_000
 
 
 @pytest.mark.parametrize("env_id", [GAME["env_id"], FOUR["env_id"]])
@@ -427,8 +449,8 @@ def test_agents_that_act_at_once_are_trained_and_play(tmp_path, monkeypatch, tab
         run_config("tabular", {**LIST, "tables": tables}, environment={"env_id": "classic/rps_v2"},
                    training={"total_timesteps": 300}, evaluation={"episodes": 4, "opponents": ["random"]}),
     )  # fmt: skip
-    whose = "share one table" if tables == "one" else "have a table each"
-    assert f"2 agents act at the same time and {whose}" in run.log()
+    assert "2 agents act at the same time; to each, the others are part of the env" in run.log()
+    assert ("player_0, player_1 learn in the table" in run.log()) == (tables == "one")
     (examined,) = [event for event in run.events() if event["kind"] == "evaluation"]
     assert examined["opponent"] == "random"
     assert examined["wins"] + examined["draws"] + examined["losses"] == 4
