@@ -399,6 +399,39 @@ def _plain_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], s
     return steps / (perf_counter() - start)
 
 
+def python_engines(repeats: int, steps: int = 50_000) -> None:
+    """The engines numpy and list in a Python env, each beside a plain loop of its kind: it counts no visits."""
+    loops = {"numpy": _plain_loop, "list": _list_loop}
+    for engine, loop in loops.items():
+        ours, peers = [], []
+        for seed in range(repeats):
+            facts = EnvFacts(EnvironmentConfig(env_id="python:benchmarks:Walk"))
+            options = TabularOptions.model_validate({"table_engine": engine})
+            training = PlayedTraining(adapt(Walk(), facts), "q_learning", options, seed)
+            training.advance(1000)
+            ours.append(steps / seconds(lambda t=training: t.advance(steps)))
+            training.read_statistics()
+            training.advance(5000)
+            gate((training.read_statistics().return_mean or 0.0) > 0.9, f"the engine {engine} learns")
+            peers.append(loop(Walk(), (20, 4), int, seed, steps))
+        row(f"the engine {engine} in Python (peer: a plain loop)", median(ours), "steps/s", median(peers), 1.0)
+
+
+def _list_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], seed: int, steps: int) -> float:
+    table, random = [[0.0] * shape[1] for _ in range(shape[0])], Random(seed)
+    state = code(env.reset(seed=seed)[0])
+    start = perf_counter()
+    for _ in range(steps):
+        values = table[state]
+        action = random.randrange(shape[1]) if random.random() < 0.1 else values.index(max(values))
+        seen, reward, terminated, truncated, _ = env.step(action)
+        after = code(seen)
+        ahead = 0.0 if terminated else max(table[after])
+        values[action] += 0.1 * (reward + 0.99 * ahead - values[action])
+        state = code(env.reset()[0]) if terminated or truncated else after
+    return steps / (perf_counter() - start)
+
+
 def table_sizes() -> None:
     """From the first-level cache to 10**8 entries in memory.
 
@@ -529,6 +562,7 @@ ROWS: dict[str, Callable[[int], None]] = {
     "toy_text": toy_text,
     "python_env": python_env,
     "direct": direct,
+    "python_engines": python_engines,
     "public_command": lambda repeats: public_command(),
     "table_sizes": lambda repeats: table_sizes(),
 }

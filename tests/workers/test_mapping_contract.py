@@ -83,6 +83,7 @@ def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_l
 
 def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch):
     monkeypatch.setattr(TabularWorker, "check", lambda *_: None)
+    monkeypatch.setattr(TabularWorker, "complete", lambda self, config, options, spec: (config, options))
     made = stage(tmp_path, "tabular", {"report_every_steps": 400})
     with pytest.raises(WorkerContractError, match=r"worker tabular, unknown agent: a run with .* was accepted"):
         check_mapping(made, made.config)

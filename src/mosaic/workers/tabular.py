@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.seeding import child_seed
-from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.twins import encode_observation, has_twin
@@ -34,7 +31,7 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
-from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
+from mosaic.workers.tabular_mapping import POLICY
 from mosaic.workers.tabular_options import TabularWorkerOptions
 from mosaic.workers.tabular_played import (
     drawing,
@@ -44,6 +41,7 @@ from mosaic.workers.tabular_played import (
     seats_controller,
     stepped_env,
 )
+from mosaic.workers.tabular_roles import Roles, mapping_of, policy_returns, roles_of
 from mosaic.workers.tabular_spread import describe_arrays, ended_after, make_spread_training
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way, table_kind
 
@@ -54,7 +52,6 @@ if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.workers.tabular_scene import Watched
 
 FACTS = "facts.json"
-SEATS = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
 
 
 class Training(Protocol):
@@ -88,13 +85,6 @@ class Standing:
     iteration: int = 0
     reward: float | None = None
     epsilon: float | None = None  # of exploration, after the last report
-
-
-class Roles(NamedTuple):
-    """Who acts in the run."""
-
-    policies: Mapping[str, tuple[AgentID, ...]]  # the tables, with the agents (as patterns) that each plays for
-    played: Mapping[AgentID, PolicyID]  # agents of fixed policies
 
 
 class TabularWorker:
@@ -159,7 +149,7 @@ class TabularWorker:
             ended_after(make_training(context.config, options, start_ray)) as training,
             watched(context, training) as seen,
         ):
-            self._train(context, options, training, seen, _roles(context.config, options, training))
+            self._train(context, options, training, seen, roles_of(context.config, options, training))
 
     def _train(
         self, context: WorkerContext, options: TabularWorkerOptions, training: Training, seen: Watched, roles: Roles
@@ -239,7 +229,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
     from mosaic.runtimes.parallel import ParallelTraining
 
     algorithm = algorithm_of(config)
-    kind, twin, why = choose_way(config, options, _mapping(config, options))
+    kind, twin, why = choose_way(config, options, mapping_of(config, options))
     if kind == "hashed":
         return make_hashed_training(config, algorithm, options)
     table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
@@ -333,7 +323,7 @@ def _report(
         episode_reward_max=statistics.return_max,
         episode_len_mean=statistics.length_mean,
         env_steps_per_s=per_second,
-        policies={name: {"reward_mean": mean} for name, mean in _returns(training, statistics, roles).items()},
+        policies={name: {"reward_mean": mean} for name, mean in policy_returns(training, statistics, roles).items()},
         custom_metrics={
             "epsilon": statistics.epsilon,
             "coverage": training.coverage,
@@ -341,41 +331,6 @@ def _report(
             "value_error": value_error,
         },
     )
-
-
-def _mapping(config: RunConfig, options: TabularWorkerOptions) -> TableMapping | None:
-    """None where the run says nothing about single agents and policies."""
-    if is_default(config):
-        return None
-    with closing(make_env(config.environment)) as env:
-        return read_table_mapping(config, options, env.spec)
-
-
-def _roles(config: RunConfig, options: TabularWorkerOptions, training: Training) -> Roles:
-    from mosaic.learners.tabular.seats_training import SeatsTraining
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
-
-    mapping = _mapping(config, options)
-    if mapping is not None:
-        return Roles(mapping.agents_of_tables(), mapping.played)
-    if isinstance(training, TwoTableTraining):
-        return Roles(SEATS, {})
-    if isinstance(training, SeatsTraining) and len(training.learners) > 1:
-        return Roles(training.agents_of_tables(), {})
-    return Roles({POLICY: ("*",)}, {})
-
-
-def _returns(training: Training, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
-    """Mean return of each policy's agents; compiled loops know that of the agent that begins, in zero-sum games."""
-    from mosaic.learners.tabular.seats_training import SeatsTraining
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
-
-    if isinstance(training, SeatsTraining):
-        return training.table_returns
-    mean = statistics.return_mean
-    first, *others = roles.policies
-    other = 0.0 - mean if isinstance(training, TwoTableTraining) and mean is not None else None
-    return {first: mean, **dict.fromkeys(others, other)}
 
 
 def _evaluate(context: WorkerContext, training: Training, screen: Screen | None, roles: Roles) -> None:
