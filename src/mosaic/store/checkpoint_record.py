@@ -104,8 +104,11 @@ class Checkpoint:
     def trusted(self, store: Store) -> bool:
         """Whether a run of this very store wrote exactly these files."""
         here = self.run.path.parent.resolve() == store.runs.resolve()
-        ours = here and not self.run.is_imported() and is_sealed(store.home, self.digest, self.mark)
-        return ours and (self.verified or damage(self) is None)
+        return here and not self.run.is_imported() and self.sealed_by(store)
+
+    def sealed_by(self, store: Store) -> bool:
+        """Whether this store sealed exactly these files, wherever they have been copied since."""
+        return is_sealed(store.home, self.digest, self.mark) and (self.verified or damage(self) is None)
 
 
 def manifest_bytes(folder: RunFolder, manifest: CheckpointManifest) -> bytes:

@@ -20,7 +20,8 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
     problem = damage(source)
     if problem:
         raise MosaicError(f"No run can go on from the checkpoint in {checkpoint}: {problem}.")
-    require_trust(source, trust_given())  # the copy will bear this store's seal
+    if not source.sealed_by(trainer.store):
+        require_trust(source, trust_given())  # the copy will bear this store's seal
     run = trainer.submit(config, start=False, group=group)
     manifest = source.manifest
 
