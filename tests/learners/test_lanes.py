@@ -406,3 +406,25 @@ def resume(whole, again):
     again.env_steps_before, again.episodes_before = progress.env_steps, progress.episodes
     again.agent_steps_before = progress.agent_steps
     again.load_training_state([whole.weights(0)], whole.training_state())
+
+
+@pytest.mark.parametrize(
+    ("env", "sections"),
+    [
+        (FADING, {}),
+        ("classic/tictactoe_v3", {"policy_configuration": "parameter_sharing"}),
+        (SPREAD, {"policy_configuration": "shared_value_function"}),
+    ],
+)
+def test_a_rollout_that_ends_early_teaches_what_a_short_one_would(env, sections):
+    learned = []
+    for steps, ends_after in ((5, None), (16, 5)):
+        with learner(env, {"engine": "torch", "n_steps": steps, "batch_size": 8}, envs=2, **sections) as made:
+            calls = iter(range(1, 100))
+            made.watch(lambda calls=calls, last=ends_after: next(calls) == last)
+            made.iterate()
+            assert isinstance(made.lanes[0], PlayedLane)
+            assert made.env_steps == 2 * 5
+            learned.append([made.weights(policy) for policy in range(len(made.plan.names))])
+    for short, cut in zip(*learned, strict=True):
+        np.testing.assert_array_equal(short, cut)

@@ -28,8 +28,8 @@ def asked_of(worker: str, algorithm: str, params: dict[str, Any] | None = None, 
 
 
 def curve(run: Run) -> list[tuple[int, float]]:
-    """What a reader sees of the run's rewards."""
-    events = visible(run.events())
+    """What a reader sees of the run's rewards, without events that only the clock made due."""
+    events = [event for event in visible(run.events()) if event.get("trigger") != "clock"]
     return [(e["env_steps"], e["episode_reward_mean"]) for e in events if e["kind"] == "iteration"]  # type: ignore[misc]
 
 

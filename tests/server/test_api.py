@@ -247,6 +247,9 @@ def test_the_log_is_read_in_parts(api: TestClient, home: Path) -> None:
     part = api.get(f"/runs/{run_id}/log", params={"after": 2, "size": 3}).json()
     assert part == {"text": "234", "start": 2, "end": 5}
     assert api.get(f"/runs/{run_id}/log", params={"after": 99}).json() == {"text": "", "start": 10, "end": 10}
+    Trainer(home).run(run_id).folder.errors.write_text("Traceback")
+    assert api.get(f"/runs/{run_id}/log", params={"stream": "stderr"}).json()["text"] == "Traceback"
+    assert api.get(f"/runs/{run_id}/log", params={"stream": "stdin"}).status_code == 422
 
 
 def test_the_catalog(home: Path) -> None:

@@ -99,6 +99,38 @@ def test_a_stop_that_had_to_kill_says_so_and_fails(mosaic, tmp_path):
     assert (details["state"], details["attempts"][-1]["forced"]) == ("stopped", True)
 
 
+TALKS = """
+import sys, time
+from pathlib import Path
+
+for number in range(3):
+    print(f"line {number}", flush=True)
+    print(f"warning {number}", file=sys.stderr, flush=True)
+while not Path("enough").exists():
+    time.sleep(0.02)
+print("the end", flush=True)
+"""
+
+
+def test_the_log_is_shown_by_stream_by_its_end_and_as_it_comes(mosaic, tmp_path):
+    (tmp_path / "talks.py").write_text(TALKS)
+    command = f'training.params.command=["{sys.executable}", "talks.py"]'
+    train = ("train", "gym/CartPole-v1", "--worker", "script", "--set", command, "--detach", "--json")
+    run = json.loads(mosaic(*train).out)["run_id"]
+    words = [sys.executable, "-m", "mosaic", "runs", "log", run, "--follow"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as follower:
+        seen = [follower.stdout.readline() for _ in range(6)]
+        (tmp_path / "enough").touch()
+        rest = follower.stdout.read()
+    assert (follower.returncode, rest) == (0, "the end\n")
+    assert set(seen) == {f"{word} {number}\n" for word in ("line", "warning") for number in range(3)}
+    assert mosaic("runs", "log", run, "--stderr").out == "warning 0\nwarning 1\nwarning 2\n"
+    assert mosaic("runs", "log", run, "--stdout", "--tail", "2").out == "line 2\nthe end\n"
+    assert mosaic("runs", "log", run, "--tail", "1").out == "the end\nwarning 2\n"
+    assert mosaic("runs", "log", run, "--tail", "0").out == ""
+    Trainer(tmp_path / "home").run(run).wait(60)
+
+
 def test_going_on_with_a_strangers_pickles_needs_trust(mosaic, tmp_path, monkeypatch):
     monkeypatch.setattr("mosaic.workers.toy.ToyWorker.resumes_from_pickles", True, raising=False)
     monkeypatch.setenv("MOSAIC_TRUST", "0")  # and afterwards what it was, whatever --trust made of it

@@ -9,6 +9,11 @@ from mosaic.config.values import Reference
 
 
 class TelemetryConfig(Section):
-    report_every_s: float = Field(1.0, gt=0.0, le=86_400.0, description="Seconds between two iteration events.")
+    report_every_s: float = Field(
+        2.0,
+        gt=0.0,
+        le=86_400.0,
+        description="A run reports at least once in this many seconds, however long its steps.",
+    )
     mirrors: tuple[Reference, ...] = Field((), description="Where metrics are copied to: tensorboard, …")
     frames: bool = Field(True, description="Offer live pictures of the env to those who watch.")

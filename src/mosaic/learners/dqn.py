@@ -88,6 +88,7 @@ class DqnLearner:
         self._seats = make_seats(np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), 0, 0)
         self._tally = make_tally(shape, 1, 0)
         self._losses: dict[str, float] = {}
+        self._glance: Callable[[], bool] | None = None
         self._seconds = np.zeros(3)
         vector.reset(child_seed(seed, "envs"))
 
@@ -99,8 +100,9 @@ class DqnLearner:
     def tally(self) -> Tally:
         return self._tally
 
-    def watch(self, glance: Callable[[], None]) -> None:
-        """Nobody is called: a chunk takes milliseconds, and pictures are drawn between two of them."""
+    def watch(self, glance: Callable[[], bool]) -> None:
+        """Called where Python steps the envs; a compiled chunk takes milliseconds and is not interrupted."""
+        self._glance = glance
 
     def iterate(self) -> None:
         """One chunk of steps; the last one ends with the run."""
@@ -150,6 +152,8 @@ class DqnLearner:
             kept = perf_counter()
             learn(dqn, hyper)
             self._seconds += stepped - decided, decided - begun + kept - stepped, perf_counter() - kept
+            if self._glance is not None and self._glance():
+                return
 
     def weights(self, policy: int) -> NDArray[np.float32]:
         return self._dqn.optimiser.weights.copy()

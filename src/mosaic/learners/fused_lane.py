@@ -81,8 +81,8 @@ class FusedLane:
         full = self._full
         return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
 
-    def watch(self, glance: Callable[[], None]) -> None:
-        """Nobody is called: a rollout never comes back to Python, and takes milliseconds."""
+    def watch(self, glance: Callable[[], bool]) -> None:
+        """Do nothing: a rollout never returns to Python, and takes milliseconds."""
 
     def collect(self) -> None:
         started = perf_counter()

@@ -49,7 +49,7 @@ class Lane(Protocol):
     @property
     def env_steps(self) -> int: ...  # since it was made
 
-    def watch(self, glance: Callable[[], None]) -> None: ...  # called between two env steps, where Python is there
+    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between two env steps; true ends the rollout
 
     def collect(self) -> None: ...  # one rollout
 

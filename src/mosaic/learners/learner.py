@@ -59,7 +59,7 @@ class Learner(Protocol):
     @property
     def tally(self) -> Tally: ...  # of the same envs
 
-    def watch(self, glance: Callable[[], None]) -> None: ...  # called between two env steps where Python steps them
+    def watch(self, glance: Callable[[], bool]) -> None: ...  # between two env steps of Python's; true ends a rollout
 
     def iterate(self) -> None: ...
 

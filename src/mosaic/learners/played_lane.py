@@ -97,15 +97,16 @@ class PlayedLane:
         self._count, self._seen = np.zeros(learners), np.zeros((learners, 2, shape.width))
         self._generator = np.random.default_rng(child_seed(seed, "slips"))
         self._seconds = np.zeros(3)
-        self._glance: Callable[[], None] | None = None
+        self._glance: Callable[[], bool] | None = None
         self.env_steps = 0
         self._simple = learners + places == 1 and not shape.turn_based and central == 0 and not normalise and not guests
         vector.reset(child_seed(seed, "envs"))
 
-    def watch(self, glance: Callable[[], None]) -> None:
+    def watch(self, glance: Callable[[], bool]) -> None:
         self._glance = glance
 
     def collect(self) -> None:
+        """Step the envs `n_steps` times, or until a glance says that it is enough."""
         for engine in self._engines[: self._learners]:
             engine.begin_rollout()
         for time in range(self._steps):
@@ -116,12 +117,23 @@ class PlayedLane:
             self.vector.step(self._batch.act[time * slots : (time + 1) * slots])
             stepped = perf_counter()
             self._book(time)
-            if self._glance is not None:
-                self._glance()
+            self.env_steps += self.vector.shape.envs
+            enough = self._glance is not None and self._glance()
             self._seconds[:2] += stepped - decided, decided - started + perf_counter() - stepped
-        self.env_steps += self._steps * self.vector.shape.envs
+            if enough:
+                self._leave_out(time + 1)
+                break
         self._look_ahead()
         self._batch.val[:] = self._track.value[: self._steps].ravel()
+
+    def _leave_out(self, first: int) -> None:
+        """Make the rest of the rollout a time in which nobody acts: the values after it count at once."""
+        track = self._track
+        track.active[first : self._steps] = 0
+        track.brain[first:] = _NOBODY
+        track.reward[first:] = 0
+        track.ended[first:] = 0
+        self._owner[first * self.vector.shape.slots :] = _NOBODY
 
     def _decide(self, time: int) -> None:
         """Writes every active slot's decision into the batch."""

@@ -62,6 +62,7 @@ class PpoLearner:
             self.league = League(options.league_size, options.league_sampling, opponents.ages, strangers=strangers)
         self._opponents: list[Snapshot] = []
         self._snapshot_at = 0
+        self._enough = False  # the rollout ends early
         cores = len(os.sched_getaffinity(0))  # fewer cores than lanes: some wait, with the same result
         self._threads = ThreadPoolExecutor(min(len(lanes), cores), "lane") if len(lanes) > 1 else None
 
@@ -73,8 +74,16 @@ class PpoLearner:
     def tally(self) -> Tally:
         return self.lanes[0].tally
 
-    def watch(self, glance: Callable[[], None]) -> None:
-        self.lanes[0].watch(glance)
+    def watch(self, glance: Callable[[], bool]) -> None:
+        """The first lane looks; where it ends its rollout, the others end theirs."""
+
+        def look() -> bool:
+            self._enough = glance()
+            return self._enough
+
+        self.lanes[0].watch(look)
+        for lane in self.lanes[1:]:
+            lane.watch(lambda: self._enough)
 
     @property
     def env_steps(self) -> int:
@@ -84,7 +93,7 @@ class PpoLearner:
         """One rollout of every env and what is learned from it."""
         if self.league is not None and self.env_steps >= self._snapshot_at:
             self.snapshot()
-        rates = self._rates()
+        rates, self._enough = self._rates(), False
 
         def work(lane: Lane) -> list[dict[str, float]]:
             lane.collect()

@@ -7,10 +7,11 @@ from time import monotonic
 
 from mosaic.runs.lifecycle import LimitExceeded
 from mosaic.runs.limits import Limits
-from mosaic.runs.logbook import Logbook
+from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.processes import below
 from mosaic.runs.publisher import Publisher
 from mosaic.store.layout import RunFolder
+from mosaic.store.logs import STREAMS, WorkerLog
 
 _EVERY_S = 1.0
 
@@ -21,6 +22,8 @@ class Chores:
         self._limits = Limits(resources.max_wall_s, resources.max_memory_mb)
         self._logbook, self._started_s = logbook, started_s
         self._publisher = Publisher(folder)
+        self._logs = [WorkerLog(folder, stream) for stream in STREAMS]
+        self._complained = False
         self.due_s = monotonic()  # when to look again
 
     def look(self, now_s: float) -> LimitExceeded | None:
@@ -30,7 +33,17 @@ class Chores:
         over_s = self._started_s + (self._limits.max_wall_s or 0.0)
         self.due_s = over_s if now_s < over_s < now_s + _EVERY_S else now_s + _EVERY_S
         self._logbook.catch_up()
+        self._rotate_logs()
         return self._limits.exceeded(now_s - self._started_s, _memory_mb, now_s)
+
+    def _rotate_logs(self) -> None:
+        try:
+            for each in self._logs:
+                each.rotate()
+        except OSError as error:  # a full disk, for example: the run goes on, and so does its log
+            if not self._complained:
+                log(f"the log was not rotated: {error}")
+            self._complained = True
 
     def close(self, timeout_s: float) -> None:
         self._publisher.close(timeout_s)

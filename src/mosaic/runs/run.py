@@ -24,6 +24,7 @@ from mosaic.store.trust import require_trust_to_go_on, require_trust_to_run, tru
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.logs import Stream
     from mosaic.telemetry.event import MetricEvent
     from mosaic.telemetry.transpose import Values
     from mosaic.workers.api import Worker
@@ -229,9 +230,12 @@ class Run:
                     return
                 doze(record)
 
-    def log(self) -> str:
-        """What the worker printed."""
-        return self.folder.log.read_text(errors="replace") if self.folder.log.exists() else ""
+    def log(self, stream: Stream | None = None) -> str:
+        """What the worker wrote to stdout, then what it wrote to stderr; or one of them."""
+        from mosaic.store.logs import STREAMS, WorkerLog
+
+        parts = [WorkerLog(self.folder, each).read().data for each in ((stream,) if stream else STREAMS)]
+        return b"".join(parts).decode(errors="replace")
 
     def checkpoints(self) -> list[Checkpoint]:
         """Oldest first."""

@@ -101,7 +101,9 @@ def _finish(run: Run, callbacks: tuple[Callback, ...]) -> Run:
             run.stop(reason="a callback failed")
         raise
     if state in (State.FAILED, State.LOST):
-        raise RunFailedError(f"The run {run.id} {state}: {run.reason or 'see its log'}. Its log: {run.folder.log}")
+        raise RunFailedError(
+            f"The run {run.id} {state}: {run.reason or 'see its log'}. Its log: mosaic runs log {run.id}"
+        )
     return run
 
 

@@ -98,7 +98,7 @@ def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(folder.log), append, 0o644),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
+            (os.POSIX_SPAWN_OPEN, 2, str(folder.errors), append, 0o644),
         ],
         setsid=True,
         setsigmask=(),

@@ -37,6 +37,7 @@ from mosaic.server.answers import (
 )
 from mosaic.server.remote_frames import RemotePictures
 from mosaic.server.tunnel import SshAddress, Tunnel
+from mosaic.store.logs import Stream
 from mosaic.store.state import State
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.fastlane_wishes import Wish
@@ -218,8 +219,8 @@ class RemoteRun:
     def delete(self) -> None:
         self._client.send("DELETE", self._path)
 
-    def log(self, after: int | None = None, size: int = 65_536) -> LogPart:
-        params = {"size": size} | ({} if after is None else {"after": after})
+    def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
+        params: dict[str, Any] = {"size": size, "stream": stream} | ({} if after is None else {"after": after})
         return self._ask(LogPart, "GET", "/log", params=params)
 
     def metrics(self, after_seq: int = 0, limit: int = 1000) -> Events:

@@ -6,11 +6,12 @@ import json
 import os
 from typing import Any
 
-from mosaic.server.answers import AttemptRow, CheckpointRow, RunDetails, RunRow
+from mosaic.server.answers import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.last_metrics import last_metrics
 from mosaic.store.layout import RunFolder
+from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.retention import best_first
 from mosaic.store.state import read_state
 from mosaic.store.summary import RunSummary
@@ -61,6 +62,12 @@ def _config(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise DamagedError(f"'{folder.config}' is damaged: it is not a JSON object.")
     return document
+
+
+def log_part(folder: RunFolder, stream: Stream, after: int | None, size: int) -> LogPart:
+    part = WorkerLog(folder, stream).read(after, size)
+    text, end = part.text()
+    return LogPart(text=text, start=part.start, end=end)
 
 
 def last_seq(folder: RunFolder) -> int:

@@ -42,7 +42,11 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        return self.path / "worker.log"
+        return self.path / "worker.log"  # stdout of the worker; see store/logs.py
+
+    @property
+    def errors(self) -> Path:
+        return self.path / "worker.err.log"  # its stderr
 
     @property
     def checkpoints(self) -> Path:

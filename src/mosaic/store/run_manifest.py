@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -22,10 +23,10 @@ _KINDS = {
     "config.json": "config",
     "origin.json": "origin",
     "metrics.jsonl": "metrics",
-    "worker.log": "log",
     "checkpoints": "checkpoint",
     "episodes": "episode",
 }
+_LOG = re.compile(r"worker(\.err)?\.log(\.\d+)?")
 _CHANGING = frozenset({STATE, "manifest.json", "lock", "control", "cache", "imported.json"})
 
 
@@ -85,7 +86,12 @@ def _artefact(folder: RunFolder, path: Path) -> Artefact:
     relative = path.relative_to(folder.path)
     top = relative.parts[0]
     entry = file_entry(path)
-    return Artefact(kind=_KINDS.get(top, top), path=relative.as_posix(), size=entry.size, sha256=entry.sha256)
+    return Artefact(
+        kind="log" if _LOG.fullmatch(top) else _KINDS.get(top, top),
+        path=relative.as_posix(),
+        size=entry.size,
+        sha256=entry.sha256,
+    )
 
 
 def _files(folder: RunFolder) -> Iterator[Path]:

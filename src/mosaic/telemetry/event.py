@@ -57,6 +57,8 @@ class MetricEvent(TypedDict, total=False):
     time_split: TimeSplit
     policies: dict[str, PolicyMetrics]
     custom_metrics: dict[str, Any]
+    # kind "iteration": "clock" where only telemetry.report_every_s made it due, so that a repeated run has it elsewhere
+    trigger: str
     # kind "started"
     num_workers: int | None
     ray_address: str | None

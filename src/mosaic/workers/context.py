@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.writer import EventWriter
+from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox
 
 if TYPE_CHECKING:  # it brings numba along
@@ -39,7 +40,11 @@ class WorkerContext:
         writer: EventWriter,
         inbox: Inbox,
         resume_from: Checkpoint | None = None,
+        *,
+        patience_s: float = 10.0,
+        tell: Callable[..., None] = lambda progress, **facts: None,
     ) -> None:
+        """`tell` reaches the supervisor; `patience_s` is what the worker needs to stop, besides its iterations."""
         self.config, self.options, self.folder, self.inbox = config, options, folder, inbox
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
@@ -51,6 +56,8 @@ class WorkerContext:
         # Set by workers that prepare before they train or examine afterwards: neither counts as training
         self.training_began_at: float | None = None  # by `perf_counter`
         self.training_ended_at: float | None = None
+        every_s, before = config.telemetry.report_every_s, resume_from.env_steps if resume_from else 0
+        self.heartbeat = Heartbeat(writer.report, inbox, every_s, patience_s, tell, before)
 
     @property
     def seed(self) -> int:
@@ -62,7 +69,28 @@ class WorkerContext:
 
     def report(self, **fields: Any) -> int:
         """Stores one metric event, before it returns. Give `kind`, `env_steps` and what there is to say."""
+        if fields.get("kind", "iteration") == "iteration":
+            return self.heartbeat.report(fields)
         return self._writer.report(**fields)
+
+    def report_due(self) -> bool:
+        """Whether `telemetry.report_every_s` is over since the last iteration event.
+
+        An event that is reported for this reason says `trigger="clock"`: where it stands in the curve depends on the
+        speed of the machine. A worker that reports too late is reported for; see `measure_with`.
+        """
+        return self.heartbeat.due()
+
+    def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
+        """`measure` gives the fields of an iteration event at any moment, from another thread: counters, at least.
+
+        Without it, an event that is due while an iteration runs repeats the last one.
+        """
+        self.heartbeat.measure_with(measure)
+
+    def iteration(self) -> AbstractContextManager[None]:
+        """`with context.iteration():` measures one; a stop has patience for as long as these take."""
+        return self.heartbeat.iteration()
 
     def frame_wanted(self) -> bool:
         """Whether to draw a picture now: somebody looks, and the last one is old enough. Cheap; ask at every step."""
@@ -157,6 +185,7 @@ class WorkerContext:
             keep_best=settings.keep_best,
         )
         ended_s = perf_counter()
+        self.heartbeat.saved(ended_s - began_s)
         self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path

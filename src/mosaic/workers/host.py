@@ -104,8 +104,11 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
         for message in resume_from.skipped if resume_from else ():
             writer.report(kind="alert", message=message)
         options = parse_params(worker, algorithm, dict(config.training.params))
-        context = WorkerContext(config, options, folder, writer, inbox, resume_from)
-        progress("patience", patience_s=worker.info.patience_s)
+        patience_s = worker.info.patience_s
+        context = WorkerContext(
+            config, options, folder, writer, inbox, resume_from, patience_s=patience_s, tell=progress
+        )
+        progress("patience", patience_s=patience_s)
         progress("started")
         with mirrored(folder.path, config.telemetry.mirrors, writer):
             _train(worker, context, writer)
@@ -123,7 +126,8 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     writer.report(kind="started", num_workers=resources.num_workers, ray_address=resources.ray_address)
     finished = False
     try:
-        worker.run(context)
+        with context.heartbeat.beating():
+            worker.run(context)
         finished = True
     finally:
         context.close_frames(finished=finished)

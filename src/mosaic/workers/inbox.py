@@ -14,6 +14,8 @@ class Inbox:
         self._changed = threading.Condition()
         self._stop: str | None = None
         self._pause = self._checkpoint = False
+        self.paused = False  # the worker waits
+        self.reporting = threading.Lock()  # held to report, and to begin a pause: no report comes after "paused"
 
     def stop_asked(self) -> str | None:
         """Why the worker should stop, or None."""
@@ -35,12 +37,15 @@ class Inbox:
         """
         if not self.pause_asked():
             return
+        with self.reporting:
+            self.paused = True
         self._tell("paused")
         while self.pause_asked():
             with self._changed:
                 self._changed.wait_for(lambda: not self.pause_asked() or (save and self._checkpoint))
             if save and self.checkpoint_asked():
                 save()
+        self.paused = False
         self._tell("resumed")
 
     def put(self, command: str, reason: str = "asked to") -> None:

@@ -32,7 +32,7 @@ from mosaic.workers.evaluating import evaluate_learners, is_due
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
-    from mosaic.learners.learner import Assembled
+    from mosaic.learners.learner import Assembled, Learner
     from mosaic.learners.normalise import RunningMoments
     from mosaic.models.weights_file import SavedNetwork
 
@@ -82,6 +82,7 @@ class NativeWorker:
         gpu=True,
         agent_mapping=True,
         resources=("num_workers", "num_gpus", "runtime", "num_envs"),
+        patience_s=60.0,  # the first update may have to be compiled
     )
     loads_pickles = False  # safetensors and JSON
 
@@ -137,7 +138,12 @@ class NativeWorker:
         print(said, flush=True)
         context.report(kind="equipped", message=said)
         with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
-            learner.watch(camera.glance)
+
+            def glance() -> bool:
+                camera.glance()
+                return context.inbox.stop_asked() is not None
+
+            learner.watch(glance)
             self._train(context, options, assembled, camera)
 
     def _train(self, context: WorkerContext, options: Reporting, assembled: Assembled, camera: Camera) -> None:
@@ -152,6 +158,7 @@ class NativeWorker:
         reported, since = learner.env_steps, perf_counter()
         reward: float | None = None
         evaluated_at: int | None = None
+        context.measure_with(lambda: _measures(learner))
 
         def save() -> None:
             _save(context, assembled, iteration, reward)
@@ -161,13 +168,17 @@ class NativeWorker:
             if context.inbox.stop_asked():
                 break
             before = learner.env_steps
-            learner.iterate()
+            with context.iteration():
+                learner.iterate()
             camera.glance()
             iteration += 1
             reward = learner.progress().return_mean
-            if is_due(before, learner.env_steps, pace) or context.done(learner.env_steps, 0, reward):
+            due = is_due(before, learner.env_steps, pace) or context.done(learner.env_steps, 0, reward)
+            if due or context.report_due():
                 now = perf_counter()
-                _report(context, assembled, iteration, (learner.env_steps - reported) / (now - since))
+                trigger = {} if due else {"trigger": "clock"}
+                speed = (learner.env_steps - reported) / (now - since)
+                _report(context, assembled, iteration, speed, trigger)
                 reported, since = learner.env_steps, now
             if context.checkpoint_due(learner.env_steps):
                 save()
@@ -254,14 +265,15 @@ def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float3
     return saved.extra["shift"].astype(np.float32), saved.extra["scale"].astype(np.float32)
 
 
-def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_second: float) -> None:
+def _report(
+    context: WorkerContext, assembled: Assembled, iteration: int, per_second: float, trigger: Mapping[str, str]
+) -> None:
     from mosaic.models.weights_file import check_finite
 
     learner = assembled.learner
     progress = learner.progress()
     for policy, name in enumerate(learner.plan.names):
         check_finite(learner.weights(policy), f"After {progress.env_steps:,} env steps the weights of '{name}'")
-    seen = np.concatenate(progress.returns)
     env_s, inference_s, learning_s = learner.split()
     policies: dict[str, Any] = {}
     for name, returns, losses in zip(learner.plan.names, progress.returns, progress.losses, strict=True):
@@ -273,13 +285,8 @@ def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_se
     context.report(
         kind="iteration",
         training_iteration=iteration,
-        env_steps=progress.env_steps,
-        agent_steps=progress.agent_steps,
-        episodes_total=progress.episodes,
-        episode_reward_mean=float(seen.mean()) if seen.size else None,
-        episode_reward_min=float(seen.min()) if seen.size else None,
-        episode_reward_max=float(seen.max()) if seen.size else None,
-        episode_len_mean=float(progress.lengths.mean()) if progress.lengths.size else None,
+        **_measures(learner),
+        **trigger,
         env_steps_per_s=per_second,
         time_env_s=env_s,
         time_inference_s=inference_s,
@@ -292,6 +299,21 @@ def _report(context: WorkerContext, assembled: Assembled, iteration: int, per_se
 def _is_stochastic(context: WorkerContext) -> bool:
     """Whether the policies give probabilities of actions; those of DQN give values."""
     return not isinstance(context.options, DqnOptions)
+
+
+def _measures(learner: Learner) -> dict[str, Any]:
+    """What may be read in the middle of an iteration, too."""
+    progress = learner.progress()
+    seen = np.concatenate(progress.returns)
+    return {
+        "env_steps": progress.env_steps,
+        "agent_steps": progress.agent_steps,
+        "episodes_total": progress.episodes,
+        "episode_reward_mean": float(seen.mean()) if seen.size else None,
+        "episode_reward_min": float(seen.min()) if seen.size else None,
+        "episode_reward_max": float(seen.max()) if seen.size else None,
+        "episode_len_mean": float(progress.lengths.mean()) if progress.lengths.size else None,
+    }
 
 
 def _file_of(checkpoint: Checkpoint, policy: str) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoints import Checkpoint
 
 FILES = "program"  # in the run's folder: where the program may leave its weights
+_AFTERWARDS_S = 5.0  # to read the program's last lines and to end
 _TICK_S = 0.1  # how late a command may be noticed
 
 
@@ -78,6 +79,8 @@ class ScriptWorker:
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, ScriptOptions)
+        context.heartbeat.every_s = None  # the program's own reports are passed on, and nothing else is known
+        context.heartbeat.need_patience(options.patience_s + _AFTERWARDS_S)
         with Program(options.command, options.cwd, _environment(context, options)) as program:
             listener = Listener(context, context.folder.path / FILES)
             why = _listen(context, program, listener, options.patience_s)

@@ -30,6 +30,7 @@ from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.tabular_chunks import Chunks
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, make_hashed_training
 from mosaic.workers.tabular_mapping import POLICY
 from mosaic.workers.tabular_options import TabularWorkerOptions
@@ -162,8 +163,8 @@ class TabularWorker:
         def save() -> None:
             _save(context, training, standing, roles)
 
-        chunk = options.report_every_steps or _chunk(context.config.training.total_timesteps)
-        chunk = min(chunk, context.config.evaluation.every_steps or chunk)
+        chunks = Chunks(context, training, seen, options.report_every_steps)
+        context.measure_with(lambda: chunks.live)
         evaluated_at = None
         training.advance(0)  # loads the compiled code
         context.training_began_at = perf_counter()
@@ -172,7 +173,7 @@ class TabularWorker:
             if context.inbox.stop_asked():
                 break
             started, before = perf_counter(), training.env_steps
-            _advance(context, training, seen, chunk)
+            chunks.advance()
             elapsed_s = perf_counter() - started
             statistics = training.read_statistics()
             standing.iteration += 1
@@ -267,39 +268,6 @@ def _gauge(training: Training, options: TabularWorkerOptions) -> ValueGauge | No
     if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
         return None
     return ValueGauge(training, options.discount_factor, options.opponent)
-
-
-def _chunk(total_timesteps: int | None) -> int:
-    """Agent steps between two reports: the same for the same configuration, whatever the machine."""
-    return 1_000_000 if total_timesteps is None else min(5_000_000, max(10_000, total_timesteps // 50))
-
-
-def _advance(context: WorkerContext, training: Training, seen: Watched, chunk: int) -> None:
-    """Train until the next report: `chunk` agent steps, or what is left where that is less than two chunks.
-
-    A short last chunk might hold no end of an episode, and so no reward. Evaluations keep their own pace.
-    """
-    settings = context.config.training
-    most = chunk if context.config.evaluation.every_steps else 2 * chunk - 1
-    goal = training.agent_steps + chunk
-    if settings.total_timesteps is not None and _steps_left(settings.total_timesteps, training) <= most:
-        goal = training.agent_steps + most
-    episodes = settings.episodes or 0
-    while training.agent_steps < goal and not context.inbox.stop_asked():
-        steps = goal - training.agent_steps
-        if settings.total_timesteps is not None:
-            if training.env_steps >= settings.total_timesteps:
-                return
-            steps = min(steps, _steps_left(settings.total_timesteps, training))
-        seen.advance(steps, episodes)
-        if episodes and training.episodes >= episodes:
-            return
-
-
-def _steps_left(total_timesteps: int, training: Training) -> int:
-    """Agent steps until the total is reached, at least 1; a random opponent's replies are env steps too."""
-    per_step = training.env_steps / training.agent_steps if training.agent_steps else 1.0
-    return max(1, int((total_timesteps - training.env_steps) / max(1.0, per_step)))
 
 
 def _report(

@@ -25,7 +25,7 @@ from mosaic.envs.compiled.twins import has_twin
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.gymnasium import AGENT
 from mosaic.learners.tabular.hashed_training import HashedTraining
-from mosaic.learners.tabular.kernels import EPISODES, NOWHERE, RETURN, STATE, STEP_IN_EPISODE, Progress
+from mosaic.learners.tabular.kernels import ENDED, EPISODES, NOWHERE, RETURN, RETURNS, STATE, STEP_IN_EPISODE, Progress
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.twin_training import SteppedEnv, Twin, TwinTraining
@@ -189,7 +189,7 @@ class Pieces:
         self, training: OnTwin | Together, scene: Cut, camera: Glances, clock: Callable[[], float] = perf_counter
     ) -> None:
         self._training, self._scene, self._camera, self._clock = training, scene, camera, clock
-        self._grain = _grain(training)
+        self._grain = grain_of(training)
         self._per_second = 0.0
 
     def advance(self, steps: int, episodes: int = 0) -> None:
@@ -231,15 +231,24 @@ def _progress(training: OnTwin | Together) -> Sequence[Progress]:
     return [training.progress] if isinstance(training, OnTwin) else training.progress
 
 
-def _grain(training: OnTwin | Together) -> int | None:
-    """`advance` may be left after each multiple of so many agent steps without a difference; None: not at all."""
+def grain_of(training: Training) -> int | None:
+    """`advance` may be left after each multiple of this many agent steps without a difference; None: not at all."""
     match training:
-        case TwinTraining() | HashedTraining():
-            return 1
         case ParallelTraining():
             return training.round_steps
         case SpreadTraining():
             return None  # processes that would wait for each other more often
+        case _:
+            return 1
+
+
+def mean_return(training: Training) -> float | None:
+    """Mean return of the episodes since the last report; None where none has ended."""
+    if isinstance(training, PlayedTraining | SeatsTraining):
+        return training.mean_return
+    assert isinstance(training, OnTwin | Together)
+    ended = sum(float(progress.sums[ENDED]) for progress in _progress(training))
+    return sum(float(progress.sums[RETURNS]) for progress in _progress(training)) / ended if ended else None
 
 
 def _place(training: OnTwin | Together, progress: Progress, last_action: int) -> tuple[Sequence[AgentID], Ints | None]:

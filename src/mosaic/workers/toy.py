@@ -65,7 +65,8 @@ class ToyWorker:
             iteration, reward = saved["iteration"], saved["reward"]
             random.setstate(_state(saved["random"]))
         while not context.done(iteration * options.steps_per_iteration, iteration, reward):
-            never.wait(options.iteration_s)
+            with context.iteration():
+                never.wait(options.iteration_s)
             iteration += 1
             reward += 0.1 + options.noise * random.gauss(0, 1)
             env_steps = iteration * options.steps_per_iteration

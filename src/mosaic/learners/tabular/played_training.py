@@ -68,6 +68,11 @@ class PlayedTraining:
         visits = self.learner.visits
         return float((visits > 0).sum() / visits.size)
 
+    @property
+    def mean_return(self) -> float | None:
+        """Of the episodes since statistics were read."""
+        return self._statistics.mean_reward if self._statistics.total_episodes else None
+
     def read_statistics(self) -> Statistics:
         """And begin new ones."""
         seen, self._statistics = self._statistics, TrainingStatistics()

@@ -216,6 +216,11 @@ class SeatsTraining:
         pairs = sum(_states(learner) * learner.actions for learner in self.learners.values())
         return tried / pairs if pairs else 0.0
 
+    @property
+    def mean_return(self) -> float | None:
+        """Of the episodes since statistics were read."""
+        return self._statistics.mean_reward if self._statistics.total_episodes else None
+
     def read_statistics(self) -> Statistics:
         """And begin new ones. The return is the first agent's."""
         seen, self._statistics = self._statistics, TrainingStatistics()

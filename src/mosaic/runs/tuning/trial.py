@@ -58,7 +58,7 @@ class TrialRuns:
             if event["kind"] == "resumed":
                 start = max(self._known, int(event.get("from_env_steps") or 0))
                 self._due = start + self._plan.report_every_steps
-            if event["kind"] != "iteration" or not self._take(event):
+            if event["kind"] != "iteration" or event.get("trigger") == "clock" or not self._take(event):
                 continue
             score, env_steps = self._last or (math.nan, 0)
             if self._due <= env_steps < self._plan.steps:  # the last word is the run's end, which may take a while
@@ -113,7 +113,9 @@ class TrialRuns:
         assert self._run is not None
         score = self._last[0] if self._last else None
         for event in visible(self._run.events()):
-            if event["kind"] == "iteration" and int(event.get("env_steps") or 0) <= env_steps:
+            if event["kind"] != "iteration" or event.get("trigger") == "clock":
+                continue
+            if int(event.get("env_steps") or 0) <= env_steps:
                 value = value_at(event, self._plan.settings.metric)
                 score = score if value is None else value
         return score
@@ -123,7 +125,9 @@ class TrialRuns:
         if state in (State.FAILED, State.LOST):
             raise TrialError(f"The run {run.id} {state}: {run.reason or 'see its log'}")
         if self._last is None and not self._names:
-            raise TrialError(f"The run {run.id} ended before it had trained at all: see its log, {run.folder.log}")
+            raise TrialError(
+                f"The run {run.id} ended before it had trained at all: see its log: mosaic runs log {run.id}"
+            )
         if self._last is None:
             raise TrialError(
                 f"The run {run.id} ended without a value. {unknown('metric', self._plan.settings.metric, self._names)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import islice
 from typing import Annotated
 
@@ -11,7 +10,8 @@ from fastapi import APIRouter, Query
 from mosaic.server.answers import CurvePoints, Events, LogPart
 from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
-from mosaic.store.layout import RunFolder
+from mosaic.server.details import log_part
+from mosaic.store.logs import Stream
 from mosaic.telemetry.columns import Axis, Curves
 from mosaic.telemetry.reader import read_events
 
@@ -52,21 +52,9 @@ def routes(desk: Desk) -> APIRouter:
             int | None, Query(ge=0, lt=2**63, description="Byte to begin at; the end's, if not said.")
         ] = None,
         size: Annotated[int, Query(ge=1, le=1_000_000, description="Most bytes.")] = 65_536,
+        stream: Annotated[Stream, Query(description="Which output of the worker.")] = "stdout",
     ) -> LogPart:
-        """What the worker printed."""
-        return _log(desk.folder(ref), after, size)
+        """What the worker wrote to stdout or stderr. Positions count from its first byte, also where that is gone."""
+        return log_part(desk.folder(ref), stream, after, size)
 
     return router
-
-
-def _log(folder: RunFolder, after: int | None, size: int) -> LogPart:
-    try:
-        file = folder.log.open("rb")
-    except FileNotFoundError:
-        return LogPart(text="", start=0, end=0)
-    with file:
-        length = file.seek(0, os.SEEK_END)
-        start = max(0, length - size) if after is None else min(after, length)
-        file.seek(start)
-        data = file.read(size)
-    return LogPart(text=data.decode(errors="replace"), start=start, end=start + len(data))

@@ -17,7 +17,7 @@ from mosaic.runs.waiting import doze, wait_until
 from mosaic.store.state import ENDED, State
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.reader import EventTail
-from mosaic.testing.worker.curve import TRAINING, Values, curve, fallen_counter
+from mosaic.testing.worker.curve import Values, curve, fallen_counter, is_training
 from mosaic.testing.worker.promises import WorkerContractError
 
 
@@ -68,7 +68,7 @@ class Rehearsal:
 
         def enough(event: MetricEvent) -> bool:
             nonlocal seen
-            seen += event["kind"] in TRAINING
+            seen += is_training(event)
             return seen == count
 
         return self.see(capability, f"it had reported {count} events", enough, after_seq)
@@ -127,4 +127,4 @@ class Rehearsal:
                 "Give check_worker a config with more steps, or slower ones."
             )
         reason = f"the run is {self.run.state} before {what}: {self.run.reason}"
-        return self.broken(capability, reason, "a run goes on until its limit", "read the run's worker.log")
+        return self.broken(capability, reason, "a run goes on until its limit", "read the log of the run's worker")

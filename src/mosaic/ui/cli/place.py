@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
-    from mosaic.server.answers import CurvePoints, LiveRow, RunDetails, RunRow
+    from mosaic.server.answers import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+    from mosaic.store.logs import Stream
     from mosaic.store.shows import Show
     from mosaic.store.state import State
     from mosaic.telemetry.fastlane_wishes import Wish
@@ -40,6 +41,8 @@ class PlacedRun(Protocol):
     def wait(self) -> State: ...
 
     def curve(self, metric: str, *, buckets: int) -> CurvePoints: ...
+
+    def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart: ...
 
     def pictures(self, wish: Wish) -> Pictures: ...
 
@@ -135,6 +138,11 @@ class _RunHere:
         from mosaic.server.curves import curve_of
 
         return curve_of(self._run.folder, metric, buckets=buckets)
+
+    def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
+        from mosaic.server.details import log_part
+
+        return log_part(self._run.folder, stream, after, size)
 
     def pictures(self, wish: Wish) -> Pictures:
         from mosaic.telemetry.pictures.live import LivePictures

@@ -153,7 +153,8 @@ def iterate(context: WorkerContext, training: Training) -> None:
         if context.inbox.stop_asked():
             break
         before = progress.env_steps
-        result = training.algo.train()  # type: ignore[no-untyped-call]
+        with context.iteration():
+            result = training.algo.train()  # type: ignore[no-untyped-call]
         progress.add(result, records_of(result))
         for part, seconds in split(result, training.setup.envs_per_runner).items():
             spent[part] = spent.get(part, 0.0) + seconds
@@ -162,10 +163,11 @@ def iterate(context: WorkerContext, training: Training) -> None:
         for alert in alerts_of(result):
             context.report(kind="alert", message=alert, env_steps=progress.env_steps)
         over = context.done(progress.env_steps, progress.episodes, training.reward)
-        if silent or over or is_due(before, progress.env_steps, pace):
+        due = silent or over or is_due(before, progress.env_steps, pace)
+        if due or context.report_due():
             silent = False
             now = perf_counter()
-            found = fields(result, progress, training.learned, spent)
+            found = fields(result, progress, training.learned, spent) | ({} if due else {"trigger": "clock"})
             _report(context, training, found, league, (progress.env_steps - reported) / (now - since))
             reported, since, spent = progress.env_steps, now, {}
         if context.checkpoint_due(progress.env_steps):

@@ -112,7 +112,7 @@ def _train() -> Run:
         run = Trainer().submit(config)
         run.wait()
     if run.state != "finished":
-        raise MosaicError(f"The demo's run {run.id} {run.state}: {run.reason}. Its log: {run.folder.log}")
+        raise MosaicError(f"The demo's run {run.id} {run.state}: {run.reason}. Its log: mosaic runs log {run.id}")
     spent = times(run.events(), run.record().queued_at)
     fastest = max(event.get("env_steps_per_s") or 0.0 for event in run.events()) / 1e6
     out.print(

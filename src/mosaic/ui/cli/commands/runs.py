@@ -218,11 +218,24 @@ def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = Fal
 
 
 @app.command()
-def log(run: RunArgument) -> None:
-    """Print what a run's worker wrote."""
-    from mosaic.runs.trainer import Trainer
+def log(
+    run: RunArgument,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Print the last N lines only; of each output.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Print what comes, too, until the run has ended.")] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Print what it wrote to stdout only.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Print what it wrote to stderr only.")] = False,
+    server: ServerOption = None,
+) -> None:
+    """Print what a run's worker wrote: its stdout, then its stderr. The oldest part of a very long log is dropped."""
+    from mosaic.store.logs import STREAMS
+    from mosaic.ui.cli.log import print_log
+    from mosaic.ui.cli.place import place
 
-    print(Trainer().run(run).log(), end="")
+    streams = [stream for stream, asked in zip(STREAMS, (stdout, stderr), strict=True) if asked] or STREAMS
+    with place(server) as runs:
+        print_log(runs.run(run), streams, tail, follow=follow)
 
 
 @app.command()

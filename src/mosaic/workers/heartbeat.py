@@ -1,0 +1,132 @@
+"""Heartbeat of a training run: regular reports and the patience that a stop needs, both by the clock.
+
+Iterations may take microseconds or minutes, and a total of steps says nothing about either. A thread therefore reports
+where the worker has not done so for `telemetry.report_every_s`, and tells the supervisor how long iterations take: a
+stop waits for the end of one. Neither touches what is learned.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from mosaic.workers.inbox import Inbox
+
+_REMEMBERED = 5  # iterations; the longest of them counts
+_WORTH_TELLING_S = 1.0
+_SHARE_OF_PERIOD = 0.25  # how late a report may come
+
+
+class Heartbeat:
+    """`report` stores an event, `tell` reaches the supervisor; a pause silences the thread."""
+
+    def __init__(
+        self,
+        report: Callable[..., int],
+        inbox: Inbox,
+        every_s: float,
+        patience_s: float,
+        tell: Callable[..., None],
+        env_steps: int = 0,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._report, self._inbox, self._tell, self._clock = report, inbox, tell, clock
+        self.every_s: float | None = every_s  # None: no report of the thread's own
+        self.patience_s = self._told_s = patience_s  # what the worker needs besides iterations
+        self._measure: Callable[[], Mapping[str, Any]] = dict
+        self._last: dict[str, Any] = {"env_steps": env_steps}
+        self._reported_s = clock()
+        self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
+        self._began_s: float | None = None
+        self._save_s = 0.0
+        self._over = threading.Event()
+
+    def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
+        """Take counters and means from `measure`, called by the thread at any moment, rather than repeat old ones."""
+        self._measure = measure
+
+    def due(self) -> bool:
+        return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
+
+    def report(self, fields: Mapping[str, Any]) -> int:
+        """Store an iteration event of the worker's own."""
+        with self._inbox.reporting:
+            return self._store(fields)
+
+    def _store(self, fields: Mapping[str, Any]) -> int:
+        number = self._report(**fields)
+        self._reported_s, self._last = self._clock(), dict(fields)
+        return number
+
+    @contextmanager
+    def iteration(self) -> Iterator[None]:
+        """Measure one iteration."""
+        self._began_s = self._clock()
+        try:
+            yield
+        finally:
+            self._iterations.append(self._clock() - self._began_s)
+            self._began_s = None
+            self._tell_patience()
+
+    def need_patience(self, seconds: float) -> None:
+        """Tell how long a stop takes besides iterations and checkpoints."""
+        self.patience_s = seconds
+        self._tell_patience()
+
+    def saved(self, seconds: float) -> None:
+        """Note how long a checkpoint took."""
+        self._save_s = seconds
+        self._tell_patience()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def beat(self) -> None:
+        """Report if it is time to; called again and again."""
+        began_s = self._began_s
+        if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
+            self._tell_patience()
+        with self._inbox.reporting:  # counters that were measured earlier are stored earlier
+            if self._inbox.paused or not self.due():
+                return
+            last, since_s = self._last, self._reported_s
+            kept = {name: value for name, value in last.items() if not name.startswith("time_")}
+            fields = {**kept, **self._measure(), "kind": "iteration", "trigger": "clock"}
+            steps = (fields.get("env_steps") or 0) - (last.get("env_steps") or 0)
+            fields["env_steps_per_s"] = steps / max(self._clock() - since_s, 1e-9)
+            self._store(fields)
+
+    def _run(self) -> None:
+        while not self._over.wait(self._period_s()):
+            try:
+                self.beat()
+            except Exception as error:  # noqa: BLE001 - the training itself is well, and says so if the disk is not
+                traceback.print_exc()
+                self._report(kind="alert", message=f"No more reports by the clock: {type(error).__name__}: {error}")
+                return
+
+    def _period_s(self) -> float:
+        return _SHARE_OF_PERIOD * min(self.every_s or _WORTH_TELLING_S, _WORTH_TELLING_S * 4)
+
+    def _tell_patience(self) -> None:
+        """A stop may come as an iteration begins; it and a checkpoint may each take twice as long as usual."""
+        began_s = self._began_s
+        running_s = 0.0 if began_s is None else self._clock() - began_s
+        longest_s = max([running_s, *tuple(self._iterations)])
+        needed_s = self.patience_s + 2.0 * (longest_s + self._save_s)
+        if abs(needed_s - self._told_s) >= max(_WORTH_TELLING_S, 0.1 * self._told_s):
+            self._told_s = needed_s
+            self._tell("patience", patience_s=needed_s)

@@ -1,0 +1,118 @@
+"""Reports by the clock and the patience of a stop, on a clock that the test sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mosaic.workers.heartbeat import Heartbeat
+from mosaic.workers.inbox import Inbox
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Case:
+    def __init__(self, every_s: float = 2.0, patience_s: float = 10.0, env_steps: int = 0) -> None:
+        self.clock, self.inbox = Clock(), Inbox()
+        self.events: list[dict[str, Any]] = []
+        self.told: list[float] = []
+        self.heartbeat = Heartbeat(
+            self._report, self.inbox, every_s, patience_s, self._tell, env_steps, clock=self.clock
+        )
+
+    def _report(self, **fields: Any) -> int:
+        self.events.append(fields)
+        return len(self.events)
+
+    def _tell(self, progress: str, **facts: Any) -> None:
+        assert progress == "patience"
+        self.told.append(facts["patience_s"])
+
+    def iterate(self, seconds: float) -> None:
+        with self.heartbeat.iteration():
+            self.clock.now_s += seconds
+
+
+def test_a_silent_worker_is_reported_for_every_few_seconds() -> None:
+    case = Case(env_steps=500)
+    for _ in range(41):  # ten seconds in quarters
+        case.heartbeat.beat()
+        case.clock.now_s += 0.25
+    assert [event["env_steps"] for event in case.events] == [500] * 5
+    assert {event["trigger"] for event in case.events} == {"clock"}
+
+
+def test_a_worker_that_reports_by_itself_is_left_alone() -> None:
+    case = Case()
+    for steps in range(10):
+        case.clock.now_s += 1.9
+        case.heartbeat.beat()
+        case.heartbeat.report({"kind": "iteration", "env_steps": steps})
+    assert [event["env_steps"] for event in case.events] == list(range(10))
+    assert not [event for event in case.events if "trigger" in event]
+
+
+def test_what_is_known_is_kept_and_what_is_measured_is_new() -> None:
+    case = Case()
+    case.heartbeat.report(
+        {"kind": "iteration", "env_steps": 100, "episode_reward_mean": 7.0, "time_env_s": 3.0, "training_iteration": 4}
+    )
+    case.heartbeat.measure_with(lambda: {"env_steps": 180})
+    case.clock.now_s += 4.0
+    case.heartbeat.beat()
+    assert case.events[-1] == {
+        "kind": "iteration",
+        "trigger": "clock",
+        "training_iteration": 4,
+        "env_steps": 180,
+        "episode_reward_mean": 7.0,
+        "env_steps_per_s": 20.0,
+    }
+
+
+def test_a_paused_run_and_a_foreign_program_are_not_reported_for() -> None:
+    case = Case()
+    case.clock.now_s += 60.0
+    case.inbox.paused = True
+    case.heartbeat.beat()
+    case.inbox.paused = False
+    case.heartbeat.every_s = None
+    case.heartbeat.beat()
+    assert case.events == []
+
+
+def test_patience_follows_iterations_and_checkpoints() -> None:
+    case = Case()
+    case.iterate(0.1)
+    assert case.told == []  # what the worker declares is enough
+    case.iterate(60.0)
+    assert case.told == [130.0]
+    case.heartbeat.saved(5.0)
+    assert case.told == [130.0]  # hardly more
+    case.heartbeat.saved(50.0)
+    assert case.told[-1] == 230.0
+    for _ in range(5):
+        case.iterate(1.0)
+    assert case.told[-1] == 112.0  # the long one is long ago
+
+
+def test_patience_grows_while_the_first_iteration_lasts() -> None:
+    case = Case()
+    with case.heartbeat.iteration():
+        for _ in range(4):
+            case.clock.now_s += 15.0
+            case.heartbeat.beat()
+        assert case.told == [40.0, 70.0, 100.0, 130.0]
+
+
+@pytest.mark.parametrize("seconds", [0.5, 35.0])
+def test_a_worker_may_say_what_it_needs(seconds: float) -> None:
+    case = Case()
+    case.heartbeat.need_patience(seconds)
+    assert case.told == [seconds]
