@@ -364,5 +364,6 @@ def test_checkpoints_are_ranked_by_what_the_newest_is_ranked_by():
 
 def test_a_run_outside_any_store_can_save_too(tmp_path):
     run = RunFolder(tmp_path / "loose")
+    run.path.mkdir()
     write_checkpoint(run, 1, save_weights(), seq=1, policies={})
     assert find_checkpoint(run).mark == ""

@@ -80,11 +80,11 @@ class Hosted:
     def events(self, kind=None):
         """What the worker said; the host's own first and last word only if asked for."""
         hosts = () if kind else ("started", "ended")
-        events = read_events(self.folder.metrics)
+        events = (event for event in read_events(self.folder.metrics) if event.get("trigger") != "clock")
         return [event for event in events if kind in (None, event["kind"]) and event["kind"] not in hosts]
 
     def event(self, wanted):
-        """The first event, past or to come, for which `wanted` is true."""
+        """The first event, past or to come, for which `wanted` is true; none that only the clock made due."""
         for event in follow(self.folder.metrics, poll_s=0.005):
-            if wanted(event):
+            if event.get("trigger") != "clock" and wanted(event):
                 return event

@@ -25,6 +25,7 @@ class Case:
         self.heartbeat = Heartbeat(
             self._report, self.inbox, every_s, patience_s, self._tell, env_steps, clock=self.clock
         )
+        self.heartbeat.measure_with(dict)  # training begins
 
     def _report(self, **fields: Any) -> int:
         self.events.append(fields)
@@ -46,6 +47,17 @@ def test_a_silent_worker_is_reported_for_every_few_seconds() -> None:
         case.clock.now_s += 0.25
     assert [event["env_steps"] for event in case.events] == [500] * 5
     assert {event["trigger"] for event in case.events} == {"clock"}
+
+
+def test_nothing_is_reported_before_training_begins() -> None:
+    case = Case()
+    fresh = Heartbeat(case._report, case.inbox, 2.0, 10.0, case._tell, clock=case.clock)
+    case.clock.now_s += 60.0
+    fresh.beat()
+    assert case.events == []
+    with fresh.iteration():
+        fresh.beat()
+    assert len(case.events) == 1
 
 
 def test_a_worker_that_reports_by_itself_is_left_alone() -> None:

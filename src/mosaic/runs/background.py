@@ -1,18 +1,27 @@
-"""How a supervisor leaves the terminal that started it, and tells it whether the start went well."""
+"""How a supervisor leaves the terminal that started it, and what watches over it from then on.
+
+Its parent is a guard: a process that does nothing while the supervisor lives. What a killed supervisor leaves, with or
+without the run's mark, becomes the guard's child, and is ended after a short grace.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 
 from mosaic.core.errors import MosaicError
+from mosaic.runs.processes import below, end_all
 
 LOG = "supervisor.log"  # in the run's folder
+ORPHANS_END_WITHIN_S = 10.0  # by themselves, after the death of their supervisor: a worker saves meanwhile
+_KILL_WITHIN_S = 5.0
 
 _PR_SET_CHILD_SUBREAPER = 36
 _READY = b"ready"
@@ -20,20 +29,20 @@ _LONGEST = 4000  # bytes of a reason, which a pipe takes at once
 
 
 def detach(log: Path) -> Callable[[], None]:
-    """Returns in a process of its own session that is nobody's child; stdout and stderr go to the log from now on.
+    """Returns in a process of its own session below a guard; stdout and stderr go to the log from now on.
 
     The process that called stays until the other one says that it is ready (by what this returns) or dies, and exits
     with 0 or 1. Forked twice: a session leader could still be given a terminal.
     """
     answer, ready = os.pipe()
-    if first := os.fork():
+    if os.fork():
         os.close(ready)
-        os.waitpid(first, 0)
         _leave(answer, log)
     os.close(answer)
     os.setsid()
-    if os.fork():
-        os._exit(0)
+    adopt_orphans()
+    if supervisor := os.fork():
+        _guard(supervisor)
 
     def say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         match error:
@@ -56,6 +65,35 @@ def detach(log: Path) -> Callable[[], None]:
         os.close(ready)
 
     return say_ready
+
+
+def _guard(supervisor: int) -> None:
+    """Wait for the end of the supervisor; of one that was killed, end what it left."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they are meant for the supervisor, which stops its run then
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for each in (0, 1, 2):
+        os.dup2(nothing, each)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # above all the run's lock, which only the supervisor may hold
+    _, status = os.waitpid(supervisor, 0)
+    if os.WIFSIGNALED(status):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        deadline_s = monotonic() + ORPHANS_END_WITHIN_S
+        while below(os.getpid()) and monotonic() < deadline_s:
+            _reap(0.1)
+        end_all(lambda: below(os.getpid()), monotonic() + _KILL_WITHIN_S)
+    os._exit(0)
+
+
+def _reap(wait_s: float) -> None:
+    """Take the exit codes of children that have ended, and leave the others some time."""
+    while True:
+        try:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                break
+        except ChildProcessError:
+            return
+    signal.sigtimedwait([signal.SIGCHLD], wait_s)
 
 
 def _leave(answer: int, log: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from time import monotonic
 
+from mosaic.core.errors import MosaicError
 from mosaic.runs.lifecycle import LimitExceeded
 from mosaic.runs.limits import Limits
 from mosaic.runs.logbook import Logbook, log
@@ -16,22 +17,31 @@ from mosaic.store.logs import STREAMS, WorkerLog
 _EVERY_S = 1.0
 
 
+class FolderGoneError(MosaicError):
+    """There is no place left for anything that the run does."""
+
+
 class Chores:
     def __init__(self, folder: RunFolder, logbook: Logbook, started_s: float) -> None:
         resources = folder.read_config().resources
         self._limits = Limits(resources.max_wall_s, resources.max_memory_mb)
-        self._logbook, self._started_s = logbook, started_s
+        self._folder, self._logbook, self._started_s = folder, logbook, started_s
         self._publisher = Publisher(folder)
         self._logs = [WorkerLog(folder, stream) for stream in STREAMS]
         self._complained = False
         self.due_s = monotonic()  # when to look again
 
     def look(self, now_s: float) -> LimitExceeded | None:
-        """Something to do about, now and then; a limit of time is noticed on time."""
+        """Something to do about, now and then; a limit of time is noticed on time.
+
+        Raises FolderGoneError where the run's folder was deleted or moved away.
+        """
         if now_s < self.due_s:
             return None
         over_s = self._started_s + (self._limits.max_wall_s or 0.0)
         self.due_s = over_s if now_s < over_s < now_s + _EVERY_S else now_s + _EVERY_S
+        if not self._folder.exists():
+            raise FolderGoneError(f"the folder of the run, {self._folder.path}, is gone")
         self._logbook.catch_up()
         self._rotate_logs()
         return self._limits.exceeded(now_s - self._started_s, _memory_mb, now_s)

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.background import LOG
-from mosaic.runs.chores import Chores
+from mosaic.runs.chores import Chores, FolderGoneError
 from mosaic.runs.commands import read_command
 from mosaic.runs.lifecycle import (
     Arm,
@@ -80,6 +80,9 @@ class Supervision:
             ready()
             self._supervise()
             self._prepare_curves()
+        except FolderGoneError as error:  # nothing can be saved or written down
+            log(str(error))
+            self._end_everything()
         except BaseException:  # whatever went wrong here, nothing of the run may stay behind
             traceback.print_exc()
             self._end_everything()

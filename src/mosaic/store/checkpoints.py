@@ -81,7 +81,7 @@ def write_checkpoint(
     )
     temporary = folder.checkpoints / f".tmp-{_THIS_PROCESS}-{secrets.token_hex(4)}"
     try:
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        folder.checkpoints.mkdir(exist_ok=True)  # not its parents: a run that was deleted stays so
         sync_folder(folder.path)  # or a power loss would take the first checkpoint with its folder
         _tidy(folder.checkpoints)
         temporary.mkdir()

@@ -39,8 +39,9 @@ class Heartbeat:
         self.every_s: float | None = every_s  # None: no report of the thread's own
         self.patience_s = self._told_s = patience_s  # what the worker needs besides iterations
         self._measure: Callable[[], Mapping[str, Any]] = dict
-        self._last: dict[str, Any] = {"env_steps": env_steps}
+        self._last: dict[str, Any] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
+        self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
         self._began_s: float | None = None
         self._save_s = 0.0
@@ -48,7 +49,7 @@ class Heartbeat:
 
     def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
         """Take counters and means from `measure`, called by the thread at any moment, rather than repeat old ones."""
-        self._measure = measure
+        self._measure, self._training = measure, True
 
     def due(self) -> bool:
         return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
@@ -59,6 +60,7 @@ class Heartbeat:
             return self._store(fields)
 
     def _store(self, fields: Mapping[str, Any]) -> int:
+        self._training = True
         number = self._report(**fields)
         self._reported_s, self._last = self._clock(), dict(fields)
         return number
@@ -66,7 +68,7 @@ class Heartbeat:
     @contextmanager
     def iteration(self) -> Iterator[None]:
         """Measure one iteration."""
-        self._began_s = self._clock()
+        self._training, self._began_s = True, self._clock()
         try:
             yield
         finally:
@@ -100,7 +102,7 @@ class Heartbeat:
         if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
             self._tell_patience()
         with self._inbox.reporting:  # counters that were measured earlier are stored earlier
-            if self._inbox.paused or not self.due():
+            if not self._training or self._inbox.paused or not self.due():
                 return
             last, since_s = self._last, self._reported_s
             kept = {name: value for name, value in last.items() if not name.startswith("time_")}

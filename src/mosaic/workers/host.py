@@ -25,7 +25,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy
     os.environ.setdefault(_variable, "1")  # small products on several threads spin more than they compute
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
-ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "60"))  # to save, once nobody watches any more
+ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once nobody watches any more
 
 
 class Progress:
