@@ -47,6 +47,7 @@ from mosaic.store.atomic import sync_file
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, Process, RunState, State
+from mosaic.telemetry.fastlane_place import remove_lane
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0
@@ -251,6 +252,8 @@ class Supervision:
         survivors = end_all(self._ours, monotonic() + _END_WITHIN_S)
         if survivors:
             log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
+        else:
+            remove_lane(self._folder.path)  # of a worker that was killed; another has removed its own
         clear_cluster(self._folder)
 
     def _ours(self) -> set[Row]:

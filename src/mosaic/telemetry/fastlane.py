@@ -115,7 +115,7 @@ class FrameWriter:
         if ring is None:
             return
         if ring.is_at_its_path():
-            ring.path.unlink()
+            remove_lane(self._run_folder)
         for each in (*self._earlier, ring):
             each.enter(Phase.FINISHED if finished else Phase.GIVEN_UP)
         self._shape, self._slots, self._earlier, self._ring, self._memory = (), [], [], None, None

@@ -25,7 +25,7 @@ from mosaic.telemetry.fastlane_layout import (
     head_for,
     unpack_head,
 )
-from mosaic.telemetry.fastlane_place import lane_paths, unfinished
+from mosaic.telemetry.fastlane_place import lane_paths, make_place, unfinished
 
 
 class Ring:
@@ -79,7 +79,7 @@ class Ring:
 def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer_id: int, areas: bytes = b"") -> Ring:
     """In the best place that has room. A ring that is there is replaced; who has it open keeps it."""
     head, problems = head_for(capacity, *writer, writer_id), []
-    paths = lane_paths(run_folder)
+    paths = make_place(run_folder)
     for path in paths:
         try:
             ring = _create(path, head, areas)

@@ -1,28 +1,44 @@
-"""Where a run's frame ring is kept, and how it is removed.
+"""Place of a run's frame ring: a private folder in shared memory, or the run's own folder.
 
-In shared memory, under a name made from the run's folder, so that whoever knows the run can find and remove it; in the
-folder itself where there is no shared memory or no room in it. A file appears whole, by renaming.
+The folder in shared memory has a random name, which stands in the run's folder, and is closed to other users: nobody
+else can guess it and take it first. Where there is no shared memory or no room in it, the ring lies in the run's
+folder. A file appears whole, by renaming.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
+import secrets
+import shutil
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
+
+from mosaic.telemetry.fastlane_life import started_at
 
 SHARED_MEMORY = Path("/dev/shm")
 _NAME = "frames.ring"
+_TOKEN = ".frames"  # in the run's folder: the name of the folder in shared memory
+_OWNER = "owner"  # in shared memory: the writer's process
+_FOLDER = re.compile(r"mosaic-[0-9a-f]{32}")
 
 
 def lane_paths(run_folder: Path) -> tuple[Path, ...]:
     """Where the ring may be, best place first."""
     folder = run_folder.resolve()
-    inside = folder / _NAME
-    if not SHARED_MEMORY.is_dir():
-        return (inside,)
-    digest = hashlib.blake2b(os.fsencode(folder), digest_size=12).hexdigest()
-    return SHARED_MEMORY / f"mosaic-{digest}.ring", inside
+    shared = _shared_folder(folder)
+    return (folder / _NAME,) if shared is None else (shared / _NAME, folder / _NAME)
+
+
+def make_place(run_folder: Path) -> tuple[Path, ...]:
+    """Where a writer may put its ring, best place first. Removes what dead writers of this user left."""
+    folder = run_folder.resolve()
+    if SHARED_MEMORY.is_dir() and _shared_folder(folder) is None:
+        remove_dead_rings()
+        with suppress(OSError):  # no room, or not writable: the run's own folder is left
+            _make_shared(folder)
+    return lane_paths(folder)
 
 
 def unfinished(path: Path) -> Path:
@@ -32,7 +48,61 @@ def unfinished(path: Path) -> Path:
 
 def remove_lane(run_folder: Path) -> None:
     """What a dead writer left. Readers that have it open keep it; a writer that lives would write for nobody."""
-    for path in lane_paths(run_folder):
-        for leftover in (path, unfinished(path)):
-            with suppress(FileNotFoundError, NotADirectoryError):
-                leftover.unlink()
+    folder = run_folder.resolve()
+    shared = _shared_folder(folder)
+    if shared is not None:
+        shutil.rmtree(shared, ignore_errors=True)  # another process may remove it at the same time
+    inside = folder / _NAME
+    for leftover in (inside, unfinished(inside), folder / _TOKEN):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            leftover.unlink()
+
+
+def remove_dead_rings() -> None:
+    """Of this user's writers that were killed, also where the run's folder is gone and nothing else leads to them."""
+    for folder in SHARED_MEMORY.glob("mosaic-*"):
+        if _FOLDER.fullmatch(folder.name) and _is_private(folder) and _is_dead(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_shared(folder: Path) -> None:
+    name = f"mosaic-{secrets.token_hex(16)}"
+    shared = SHARED_MEMORY / name
+    shared.mkdir(mode=0o700)
+    pid = os.getpid()
+    (shared / _OWNER).write_text(f"{pid} {started_at(pid)} {_pid_namespace()}")
+    token = folder / _TOKEN
+    token.unlink(missing_ok=True)
+    with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(name)
+
+
+def _shared_folder(folder: Path) -> Path | None:
+    """What the run's folder names, if it is one of ours: an imported run may name anything."""
+    try:
+        name = (folder / _TOKEN).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+    shared = SHARED_MEMORY / name
+    return shared if _FOLDER.fullmatch(name) and _is_private(shared) else None
+
+
+def _is_private(path: Path) -> bool:
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return False
+    return S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
+
+
+def _is_dead(folder: Path) -> bool:
+    """A process id of another namespace says nothing here."""
+    try:
+        pid, started, namespace = (folder / _OWNER).read_text().split()
+    except (OSError, ValueError):
+        return False  # being made right now
+    return namespace == _pid_namespace() and str(started_at(int(pid))) != started
+
+
+def _pid_namespace() -> str:
+    return os.readlink("/proc/self/ns/pid")
