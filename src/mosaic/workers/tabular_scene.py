@@ -243,10 +243,11 @@ def grain_of(training: Training) -> int | None:
 
 
 def mean_return(training: Training) -> float | None:
-    """Mean return of the episodes since the last report; None where none has ended."""
+    """Mean return of the episodes since the last report; None where none has ended or the training does not tell."""
     if isinstance(training, PlayedTraining | SeatsTraining):
         return training.mean_return
-    assert isinstance(training, OnTwin | Together)
+    if not isinstance(training, OnTwin | Together):
+        return None
     ended = sum(float(progress.sums[ENDED]) for progress in _progress(training))
     return sum(float(progress.sums[RETURNS]) for progress in _progress(training)) / ended if ended else None
 
