@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -21,7 +21,7 @@ from mosaic.runs import chores, logbook, recovery, supervision, supervisor
 from mosaic.store import archive, checkpoints, home, index, origin, run_manifest, state
 from mosaic.store.state import RunState
 from mosaic.telemetry import writer
-from mosaic.workers import host, inbox, registry
+from mosaic.workers import heartbeat, host, inbox, registry
 
 PATIENCE_S = 3000.0  # of virtual time, for everything to end once nothing strikes any more
 HERE = origin.Machine(host="simulated", system="", cpu="", cores=4, gpus=())  # the same on every machine
@@ -120,7 +120,11 @@ def machine() -> Iterator[Machine]:
     with installed() as calls, ExitStack() as stack:
         made = Machine(calls)
         threads = types.SimpleNamespace(
-            Condition=lambda: Condition(calls), Event=lambda: _Event(calls), Thread=lambda **k: _Thread(calls, **k)
+            Condition=lambda: Condition(calls),
+            Event=lambda: _Event(calls),
+            Lock=nullcontext,  # threads of the simulation change places at system calls only
+            RLock=nullcontext,
+            Thread=lambda **k: _Thread(calls, **k),
         )
         real_write, real_report = state.write_state, writer.EventWriter.report
         worker = SimulatedWorker(lambda: made.world)
@@ -140,7 +144,7 @@ def machine() -> Iterator[Machine]:
             (supervisor, "adopt_orphans", lambda: made.world.adopt_orphans()),
             (supervision, "prepare_curves", lambda folder: False),
             (chores, "Publisher", _NoPublisher),
-            (recovery, "remove_lane", lambda path: None),
+            *((module, "remove_lane", lambda path: None) for module in (recovery, supervision)),
             (archive, "remove_lane", lambda path: None),
             (index, "Database", lambda home: MemoryDatabase(made.world)),
             (registry, "load_worker", lambda name: worker),
@@ -148,6 +152,7 @@ def machine() -> Iterator[Machine]:
             *((module, "machine_here", lambda: HERE) for module in (origin, run_manifest)),
             (checkpoints, "versions_here", dict),
             (host, "threading", threads),
+            (heartbeat.Heartbeat, "beating", lambda self: nullcontext()),  # the worker reports often enough by itself
             (inbox, "threading", threads),
             (writer.EventWriter, "report", report),
             *((module, "write_state", write_state) for module in (logbook, home)),

@@ -25,7 +25,6 @@ from mosaic.workers import host
 HOME = Path(ROOT, "home")
 RUNS = f"{HOME}/runs"
 STEPS = 10  # env steps of one iteration
-DELETED_RUNS_END = False  # whether a run notices that its folder was deleted by hand
 
 
 @dataclass
@@ -359,5 +358,4 @@ class World:
     def leftovers(self) -> list[str]:
         """Processes that are alive and should not be for ever."""
         alive = [process for process in self.kernel.processes.values() if process.alive and process.name != "server"]
-        gone = {run_id for run_id, ledger in self.ledgers.items() if ledger.deleted} if not DELETED_RUNS_END else set()
-        return [process.name for process in alive if process.run_id not in gone]
+        return [process.name for process in alive]
