@@ -144,7 +144,8 @@ class TrialRuns:
         if not self._is_own(run_id) or not folder.exists():
             return None
         run = self._trainer.run(run_id)
-        if run.config.training.params != self._params:
+        stored = run.config.training.params  # with every other option filled in
+        if any(name not in stored or stored[name] != value for name, value in self._params.items()):
             return None
         match run.state:
             case State.QUEUED:
