@@ -76,7 +76,11 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, "--init", "onnx:net.onnx"),
-            "training.init 'onnx:net.onnx': the native worker starts from run:RUN",
+            "training.init 'onnx:net.onnx' is not run:RUN",
+        ),
+        (
+            (*CARTPOLE, "--init", "run:latest,optimiser=true"),
+            "there is no option 'optimiser'. Did you mean 'optimizer'?",
         ),
         ((*CARTPOLE, "--init", "run:latest@newest"), "'@newest' in 'run:latest@newest' is neither @best nor @latest"),
     ],

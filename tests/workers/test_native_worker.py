@@ -127,6 +127,10 @@ def test_a_saved_policy_acts_as_the_training_one_and_others_start_from_it(home):
     np.testing.assert_allclose(weights_of(then).flat, saved.flat, atol=1e-6)
     assert [training_state(run)["shared/seen.count"][0] for run in (first, then)] == [2048, 2048 + 256]
 
+    carried = finished(home, config(CARTPOLE, normalised, 256, {"init": f"run:{first.id},optimizer=true"}))
+    updates = [int(training_state(run)["shared/optimiser.count"][0]) for run in (first, then, carried)]
+    assert updates[2] == updates[0] + updates[1]
+
     refused = Trainer(home).submit(config(CARTPOLE, {}, 256, {"init": f"run:{first.id}"}))
     assert refused.wait(120) == "failed"
     assert "was trained with normalize_observations true, this run has false: set" in refused.log()

@@ -28,7 +28,9 @@ class TrainingConfig(Section):
     episodes: Steps | None = Field(None, description="Episodes after which training ends.")
     stop_reward: float | None = Field(None, description="Mean episode reward at which training ends.")
     init: Reference | None = Field(
-        None, description="Policy whose weights training starts from: run:latest, checkpoint:PATH, …"
+        None,
+        description="Policy whose weights training starts from: run:latest@best, or with the state of its optimizer "
+        "run:latest,optimizer=true.",
     )
     preset: bool = Field(True, description="Options that params leave open come from the tuned preset of the env.")
     params: FreeOptions = Field(

@@ -165,6 +165,12 @@ class DqnLearner:
         self._dqn.optimiser.weights[:] = flat
         self._dqn.target[:] = flat
 
+    def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:
+        optimiser = self._dqn.optimiser
+        optimiser.first[:] = state["optimiser.first"]
+        optimiser.second[:] = state["optimiser.second"]
+        optimiser.count[:] = state["optimiser.count"]
+
     def scaler(self, policy: int) -> None:
         """Observations are seen as they are."""
 
@@ -197,12 +203,10 @@ class DqnLearner:
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
         """The buffer begins empty: `learning_starts` steps are played as eps has it now before learning goes on."""
-        name, optimiser = self.plan.names[0], self._dqn.optimiser
-        optimiser.weights[:] = weights[0]
+        name = self.plan.names[0]
+        self._dqn.optimiser.weights[:] = weights[0]
         self._dqn.target[:] = state[f"{name}/target"]
-        optimiser.first[:] = state[f"{name}/optimiser.first"]
-        optimiser.second[:] = state[f"{name}/optimiser.second"]
-        optimiser.count[:] = state[f"{name}/optimiser.count"]
+        self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
         self._dqn.steps[places.CALLS] = state[f"{name}/calls"][0]
 
     def split(self) -> tuple[float, float, float]:

@@ -212,6 +212,10 @@ class PpoLearner:
             self._scalers[policy] = seen
             self._show_scalers()
 
+    def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:
+        for lane in self.lanes:
+            lane.load_training_state(policy, state)
+
     def scaler(self, policy: int) -> RunningMoments | None:
         return self._scalers[policy] if self.options.normalize_observations else None
 

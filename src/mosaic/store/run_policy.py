@@ -14,7 +14,7 @@ from mosaic.core.code import add_code_folder
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin
-from mosaic.core.reference import Options
+from mosaic.core.reference import Options, parse_options, split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling, default_sampling
 from mosaic.policies.mapping import MappingError, PolicyMapping
@@ -52,6 +52,25 @@ class RunPolicyOptions(Options):
         if self.sample is False and self.temperature is not None:
             raise ValueError("temperature belongs to sample=true; leave one of them out")
         return self
+
+
+class InitOptions(Options):
+    """Options of `training.init`."""
+
+    run: str = Field(description="RUN[@best|@latest|@STEP][/POLICY]")
+    optimizer: bool = Field(False, description="Take over the state of its optimizer too, not the weights alone.")
+
+
+def parse_init(reference: str) -> tuple[str, Which, str | None, bool]:
+    """`run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True)."""
+    kind, text = split_reference(reference)
+    if kind != "run":
+        raise InputError(
+            f"training.init '{reference}' is not run:RUN[@best|@latest|@STEP][/POLICY][,optimizer=true], for example "
+            "run:latest@best."
+        )
+    options = parse_options(reference, text, InitOptions, first="run")
+    return *parse_run_reference(options.run), options.optimizer
 
 
 def parse_run_reference(text: str) -> tuple[str, Which, str | None]:

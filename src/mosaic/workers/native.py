@@ -22,23 +22,23 @@ from mosaic.core.ids import AgentID
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
-from mosaic.store.checkpoints import Checkpoint, PolicyEntry, Which
+from mosaic.store.checkpoints import Checkpoint, PolicyEntry
+from mosaic.store.run_policy import parse_init
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
+from mosaic.workers.native_init import TRAINING, start_from, weights_file
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
     from mosaic.learners.learner import Assembled, Learner
-    from mosaic.learners.normalise import RunningMoments
     from mosaic.models.weights_file import SavedNetwork
 
 FACTS = "facts.json"
 COUNTERS = "counters.json"
-TRAINING = "training.safetensors"
 _REPORTS = 200
 
 
@@ -110,7 +110,7 @@ class NativeWorker:
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
         check_players(others, spec)
         if config.training.init is not None:
-            _parse_init(config.training.init)
+            parse_init(config.training.init)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Decide limits, envs, engine and all that follows from them."""
@@ -152,7 +152,7 @@ class NativeWorker:
         if context.resume_from is not None:
             iteration = _load(context.resume_from, assembled)
         elif context.config.training.init is not None:
-            _start_from(context.config.training.init, assembled)
+            start_from(context.config.training.init, assembled)
         total = context.config.training.total_timesteps
         pace = options.report_every_steps or max(1, (total or DEFAULT_TIMESTEPS) // _REPORTS)
         reported, since = learner.env_steps, perf_counter()
@@ -191,7 +191,7 @@ class NativeWorker:
             _evaluate(context, assembled, camera)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        return _controller(checkpoint.path, _file_of(checkpoint, policy), request)
+        return _controller(checkpoint.path, weights_file(checkpoint, policy), request)
 
 
 def _assemble(config: RunConfig, options: BaseModel) -> Assembled:
@@ -316,10 +316,6 @@ def _measures(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _file_of(checkpoint: Checkpoint, policy: str) -> str:
-    return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
-
-
 def _file(policy: int) -> str:
     return f"policy_{policy}.safetensors"
 
@@ -386,60 +382,12 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
 
     learner = assembled.learner
     counters = json.loads((checkpoint.path / COUNTERS).read_text())
-    weights = [load_weights(checkpoint.path / _file_of(checkpoint, name)).flat for name in learner.plan.names]
+    weights = [load_weights(checkpoint.path / weights_file(checkpoint, name)).flat for name in learner.plan.names]
     learner.env_steps_before = int(counters["env_steps"])
     learner.agent_steps_before = int(counters["agent_steps"])
     learner.episodes_before = int(counters["episodes"])
     learner.load_training_state(weights, load_file(checkpoint.path / TRAINING))
     return int(counters["iteration"])
-
-
-def _parse_init(reference: str) -> tuple[str, Which, str | None]:
-    from mosaic.store.run_policy import parse_run_reference
-
-    prefix, _, text = reference.partition(":")
-    if prefix != "run":
-        raise InputError(f"training.init '{reference}': the native worker starts from run:RUN[@best][/POLICY].")
-    return parse_run_reference(text)
-
-
-def _start_from(reference: str, assembled: Assembled) -> None:
-    """Weights of a policy that another run trained; its network must have the same shape."""
-    from mosaic.models.weights_file import load_weights
-    from mosaic.store.checkpoints import find_checkpoint
-    from mosaic.store.home import Store
-
-    run, which, policy = _parse_init(reference)
-    checkpoint = find_checkpoint(Store().resolve(run), which)
-    for number, name in enumerate(assembled.learner.plan.names):
-        source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))
-        saved = load_weights(checkpoint.path / _file_of(checkpoint, source))
-        if saved.architecture != assembled.architectures[number]:
-            raise InputError(
-                f"'{reference}' has another network than this run: {saved.architecture} instead of "
-                f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
-            )
-        assembled.learner.load(
-            number, saved.flat, _seen(reference, checkpoint, source, assembled.learner.scaler(number))
-        )
-
-
-def _seen(reference: str, checkpoint: Checkpoint, policy: str, wanted: RunningMoments | None) -> RunningMoments | None:
-    """By what the other run normalised observations: its weights mean nothing without."""
-    from safetensors.numpy import load_file
-
-    from mosaic.learners.normalise import RunningMoments
-
-    state = load_file(checkpoint.path / TRAINING)
-    seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
-    normalised = seen is not None and seen.count > 0
-    if normalised != (wanted is not None):
-        does, other = ("true", "false") if normalised else ("false", "true")
-        raise InputError(
-            f"'{reference}' was trained with normalize_observations {does}, this run has {other}: "
-            f"set normalize_observations to {does}."
-        )
-    return seen if normalised else None
 
 
 worker = NativeWorker()

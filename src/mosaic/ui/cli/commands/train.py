@@ -30,7 +30,10 @@ def train(
         typer.Option("--policies", help="parameter_sharing, independent, self_play or shared_value_function."),
     ] = None,
     agent: Annotated[list[str], typer.Option("--agent", metavar="NAME=POLICY", help="Who acts for whom.")] = [],  # noqa: B006
-    init: Annotated[str | None, typer.Option("--init", metavar="POLICY", help="Weights to start from.")] = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="POLICY", help="Weights to start from: run:RUN[@best][,optimizer=true]."),
+    ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     config: Annotated[Path | None, typer.Option("--config", help="A JSON, YAML or TOML file.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="The run's one seed.")] = None,

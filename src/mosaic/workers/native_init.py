@@ -1,0 +1,63 @@
+"""Start of a native run from policies that another run trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mosaic.core.errors import InputError
+from mosaic.store.checkpoints import Checkpoint, find_checkpoint
+from mosaic.store.home import Store
+from mosaic.store.run_policy import parse_init
+
+if TYPE_CHECKING:  # they bring numba along
+    from numpy.typing import NDArray
+
+    from mosaic.learners.learner import Assembled
+    from mosaic.learners.normalise import RunningMoments
+
+TRAINING = "training.safetensors"
+_OPTIMISER = ("optimiser.first", "optimiser.second", "optimiser.count")
+
+
+def start_from(reference: str, assembled: Assembled) -> None:
+    """Load the weights, and with `optimizer=true` the optimizer, of networks with the same shape."""
+    from safetensors.numpy import load_file
+
+    from mosaic.models.weights_file import load_weights
+
+    run, which, policy, with_optimiser = parse_init(reference)
+    checkpoint = find_checkpoint(Store().resolve(run), which)
+    state = load_file(checkpoint.path / TRAINING)
+    learner = assembled.learner
+    for number, name in enumerate(learner.plan.names):
+        source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))
+        saved = load_weights(checkpoint.path / weights_file(checkpoint, source))
+        if saved.architecture != assembled.architectures[number]:
+            raise InputError(
+                f"'{reference}' has another network than this run: {saved.architecture} instead of "
+                f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
+            )
+        learner.load(number, saved.flat, _moments(reference, source, state, learner.scaler(number)))
+        if with_optimiser:
+            learner.load_optimiser(number, {key: state[f"{source}/{key}"] for key in _OPTIMISER})
+
+
+def weights_file(checkpoint: Checkpoint, policy: str) -> str:
+    return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
+
+
+def _moments(
+    reference: str, policy: str, state: dict[str, NDArray[Any]], wanted: RunningMoments | None
+) -> RunningMoments | None:
+    """Return by what the other run normalised observations: its weights mean nothing without."""
+    from mosaic.learners.normalise import RunningMoments
+
+    seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
+    normalised = seen is not None and seen.count > 0
+    if normalised != (wanted is not None):
+        does, other = ("true", "false") if normalised else ("false", "true")
+        raise InputError(
+            f"'{reference}' was trained with normalize_observations {does}, this run has {other}: "
+            f"set normalize_observations to {does}."
+        )
+    return seen if normalised else None
