@@ -36,7 +36,12 @@ DOCUMENTS: list[dict[str, Any]] = [
     CARTPOLE,
     {
         "environment": {"env_id": "gym/CartPole-v1", "num_envs": 4, "wrappers": ["time_limit:max_steps=50"]},
-        "training": {"worker": "toy", "total_timesteps": 500, "stop_reward": -1.5, "params": {"noise": 1e-05}},
+        "training": {
+            "worker": "native",
+            "total_timesteps": 500,
+            "stop_reward": -1.5,
+            "params": {"learning_rate": 1e-05},
+        },
         "seed": 7,
         "name": "a name; with $odd 'signs'",
         "tags": ["one", "two words"],
