@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -143,18 +142,21 @@ def test_a_zip_that_would_unpickle_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "touched").exists()
 
 
-class FakeSession:
-    """onnxruntime's session around a linear policy: this checks our side of its interface."""
+def lean_onnx() -> bytes:
+    """An ONNX file whose policy pushes to the side the pole leans and falls to."""
+    from onnx import TensorProto, helper, numpy_helper
 
-    def __init__(self, path: str, providers: list[str]) -> None:
-        assert providers == ["CPUExecutionProvider"]
-
-    def get_inputs(self):  # type: ignore[no-untyped-def]
-        return [types.SimpleNamespace(name="obs", shape=["batch", 4])]
-
-    def run(self, names: None, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-        angle = feeds["obs"][:, 2] + feeds["obs"][:, 3]
-        return [np.stack([-angle, angle], axis=1)]
+    weights = np.array([[0, 0], [0, 0], [-1, 1], [-1, 1]], np.float32)
+    tensor = numpy_helper.from_array(weights, "weights")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["obs", "weights"], ["logits"])],
+        "lean",
+        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 2])],
+        [tensor],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model.SerializeToString()
 
 
 def test_an_onnx_policy_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +166,11 @@ def test_an_onnx_policy_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     env = make_env("gym/CartPole-v1")
     request = PolicyRequest("run:x", env.spec, ("agent_0",))
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(InputError, match="pip install onnxruntime"):
-        load_saved_policy(tmp_path / "policy.onnx", request)
-    monkeypatch.setitem(sys.modules, "onnxruntime", types.SimpleNamespace(InferenceSession=FakeSession))
+    (tmp_path / "policy.onnx").write_bytes(lean_onnx())
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "onnxruntime", None)
+        with pytest.raises(InputError, match=r"pip install 'mosaic-rl\[onnx\]'"):
+            load_saved_policy(tmp_path / "policy.onnx", request)
     player = load_saved_policy(tmp_path / "policy.onnx", request)
     player.begin(("agent_0",), 0)
     turn = env.reset(seed=0)
@@ -176,3 +179,35 @@ def test_an_onnx_policy_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         action = player.act(turn)
         assert action["agent_0"] == int(seen[2] + seen[3] > 0)
         turn = env.step(action)
+
+
+def test_an_onnx_file_is_whole_in_itself_or_refused(tmp_path: Path) -> None:
+    from onnx import StringStringEntryProto, TensorProto
+
+    from mosaic.core.errors import FormatError
+    from mosaic.envs.catalog import make_env
+    from mosaic.policies.controller import PolicyRequest
+    from mosaic.workers.script_policies import load_saved_policy
+
+    request = PolicyRequest("run:x", make_env("gym/CartPole-v1").spec, ("agent_0",))
+    file = tmp_path / "policy.onnx"
+    whole = lean_onnx()
+    (tmp_path / "other").write_bytes(bytes(32))
+    file.write_bytes(external(whole, StringStringEntryProto(key="location", value="other"), TensorProto.EXTERNAL))
+    with pytest.raises(FormatError, match="weights in other files"):
+        load_saved_policy(file, request)
+    for damaged in (b"", b"not a model", whole[:-9]):
+        file.write_bytes(damaged)
+        with pytest.raises(FormatError, match="not a valid ONNX file"):
+            load_saved_policy(file, request)
+
+
+def external(data: bytes, entry: object, location: int) -> bytes:
+    from onnx import load_model_from_string
+
+    model = load_model_from_string(data)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.external_data.append(entry)
+    tensor.data_location = location
+    return model.SerializeToString()

@@ -37,6 +37,7 @@ _EXTRAS = {  # extra → the modules it brings, each with its distribution
     "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
     "mpe": {"mpe2": "mpe2"},
     "tensorboard": {"tensorboardX": "tensorboardX"},
+    "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
     "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, MissingExtraError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.rows import ActionCode, RowCode, action_code, row_code
@@ -132,6 +133,30 @@ def _dense(state: dict[str, NDArray[Any]], prefix: str) -> list[tuple[str, str]]
     return [(f"{prefix}{place}.weight", f"{prefix}{place}.bias") for place in places]
 
 
+def _read_onnx(path: Path) -> bytes:
+    """Return a model that is whole in itself: weights in other files could be any file of this machine."""
+    onnx: Any = import_module("onnx")
+    damage = (onnx.checker.ValidationError, ValueError, import_module("google.protobuf.message").DecodeError)
+    try:
+        model = onnx.load_model(str(path), load_external_data=False)
+        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model.graph)):
+            raise FormatError(f"'{path}' keeps weights in other files, which are never read. Save it as a single file.")
+        onnx.checker.check_model(model)
+    except damage as error:
+        raise FormatError(f"'{path}' is not a valid ONNX file: {error}") from error
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Yield the tensors of a graph and of the graphs in its nodes."""
+    yield from graph.initializer
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for inner in (attribute.g, *attribute.graphs):
+            yield from _tensors(inner)
+
+
 class OnnxPolicyController:
     """Plays an ONNX graph: its first input is a batch of observation rows, its first output logits or actions."""
 
@@ -139,12 +164,12 @@ class OnnxPolicyController:
         try:
             runtime: Any = import_module("onnxruntime")  # not installed by default, and without types
         except ImportError as error:
-            raise InputError(
-                f"'{request.reference}' is an ONNX file, but onnxruntime is missing. Type: pip install onnxruntime"
+            raise MissingExtraError(
+                f"'{request.reference}' is an ONNX file, which needs onnxruntime: pip install 'mosaic-rl[onnx]'"
             ) from error
         if request.sampling is not None and request.sampling.temperature is not None:
             raise InputError(f"'{request.reference}': an ONNX policy has no temperature. Leave temperature= out.")
-        self._session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self._session = runtime.InferenceSession(_read_onnx(path), providers=["CPUExecutionProvider"])
         self._input = self._session.get_inputs()[0].name
         width = self._session.get_inputs()[0].shape[-1]
         self._rows, self._actions = _codes(request, int(width))
