@@ -183,7 +183,7 @@ def test_ctrl_c_ends_a_process_that_is_stuck(monkeypatch):
 
 
 def test_bad_input_stays_bad_input():
-    with pytest.raises(InputError, match=r"^gym/CartPole-v1 does not take these options \['wheels'\]"):
+    with pytest.raises(InputError, match=r"^gym/CartPole-v1 does not take these options \{'wheels': 3\}"):
         ProcessVector(partial(make_env, "gym/CartPole-v1", wheels=3), 2, 2)
     with pytest.raises(InputError) as raised:
         ProcessVector(make_fragile, 2, 3)

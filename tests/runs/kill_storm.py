@@ -76,7 +76,13 @@ def config(kind: str, folder: Path) -> dict[str, Any]:
             return _asked("native", _CARTPOLE, 300_000, {"threads": 1}, checkpoint=checkpoint)
         case "tabular":
             env = {"env_id": "gym/CartPole-v1"}
-            return _asked("tabular", env, 150_000, {"bins": 4, "report_every_steps": 2000}, checkpoint=checkpoint)
+            return _asked(
+                "tabular",
+                env,
+                150_000,
+                {"bins": [4, "4@-3..3", 4, "4@-3..3"], "report_every_steps": 2000},
+                checkpoint=checkpoint,
+            )
         case "mpi" | "tabular-ray":
             resources = {"runtime": kind.removeprefix("tabular-"), "num_workers": 2}
             params = {"report_every_steps": 10_000, "merge_every_steps": 5_000}

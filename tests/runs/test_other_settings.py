@@ -127,7 +127,7 @@ def finished(trainer: Trainer, **sections: Any) -> Run:
 def test_a_finished_run_is_extended(trainer: Trainer) -> None:
     run = finished(trainer)
     with pytest.raises(
-        InputError, match=rf"is finished and cannot be resumed. .* mosaic runs resume {run.id} --steps N"
+        InputError, match=rf"is finished and cannot be resumed. .* mosaic runs resume {run.id} --steps 1000"
     ):
         run.resume()
     with pytest.raises(InputError, match=r"its total_timesteps is 500 and it has reached 500.*--steps N"):

@@ -53,7 +53,7 @@ def test_a_run_finishes_and_leaves_everything_in_its_folder(trainer: Trainer) ->
     assert np.isfinite(frame["episode_reward_mean"]).all()
     assert "<td" in run._repr_html_()
     assert f"{run!r}" == f"<Run {run.id} finished>"
-    with pytest.raises(InputError, match=f"finished and cannot be resumed.* mosaic runs resume {run.id} --steps N"):
+    with pytest.raises(InputError, match=f"finished and cannot be resumed.* mosaic runs resume {run.id} --steps 4000"):
         run.resume()
     run.delete()
     assert not run.folder.path.exists()

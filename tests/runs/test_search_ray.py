@@ -107,7 +107,7 @@ def test_asha_stops_the_weak_and_writes_the_best_down(place):
     assert best["options"] == {"steps_per_iteration": 10}
     assert best["episode_reward_mean"] == pytest.approx(90.0)
     config = load_run_config(best["config"])
-    assert config.training.params == {"noise": 0, "steps_per_iteration": 10}
+    assert config.training.params == {"noise": 0, "steps_per_iteration": 10, "iteration_s": 0.0}
     assert (config.run_id, config.tags, config.training.total_timesteps) == (None, (), 9000)
     assert tomllib.loads(Path(best["config"]).read_text())["training"]["worker"] == "toy"
 

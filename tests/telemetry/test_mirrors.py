@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import MissingExtraError, UnknownNameError
+from mosaic.core.plugins import plugins as installed
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.mirrors import mirror, sink_names
 from mosaic.telemetry.names import leaves
@@ -54,8 +55,10 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (site / "listing_sink.py").write_text(LISTING, "utf-8")
     (site / "needy_sink.py").write_text("import package_that_nobody_has\n", "utf-8")
     sys.path.insert(0, str(site))
+    installed.cache_clear()  # an earlier test may have asked for the list
     yield
     sys.path.remove(str(site))
+    installed.cache_clear()
     sys.modules.pop("listing_sink", None)
 
 
