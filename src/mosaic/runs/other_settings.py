@@ -96,10 +96,10 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
         ("stop_reward", training.stop_reward, reward),
     ):
         if limit is not None and reached is not None and reached >= limit:
-            option = {"total_timesteps": "--steps", "episodes": "--episodes"}.get(name, "--set training.stop_reward=")
+            option = {"total_timesteps": "--steps ", "episodes": "--episodes "}.get(name, "--set training.stop_reward=")
             raise InputError(
                 f"The run {folder.run_id} is finished: its {name} is {limit:g} and it has reached {reached:g}. "
-                f"Continue it with a higher one: {option} N"
+                f"Continue it with a higher one: {option}N"
             )
 
 
