@@ -9,9 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Mask, Observation, Turn
-from mosaic.envs.env import EnvSpec
+from mosaic.plugins import Action, AgentID, EnvSpec, Mask, Observation, Turn
 
 
 def balance(observation: Observation, mask: Mask | None) -> int:

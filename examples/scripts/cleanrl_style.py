@@ -23,7 +23,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.telemetry import emit_metric
+from mosaic import emit_metric, save_policy_network
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -108,21 +108,9 @@ def save_checkpoint(weights: Weights, env_steps: int, reward: float) -> None:
     """Leave weights that `run:` can play and this program can resume from, and announce them to Mosaic."""
     if "MOSAIC_CHECKPOINT_DIR" not in os.environ:
         return
-    from mosaic.envs.rows import ActionHead
-    from mosaic.models.architecture import Architecture
-    from mosaic.models.layout import count_weights, tensors
-    from mosaic.models.weights_file import save_weights
-
     folder = Path(os.environ["MOSAIC_CHECKPOINT_DIR"])
-    hidden = weights["b1"].size
-    network = Architecture(observation=4, head=ActionHead("categorical", (2,)), hidden=(hidden,), critic_hidden=())
-    flat = np.zeros(count_weights(network), np.float32)
-    named = {"policy.0.weight": SCALE[:, None] * weights["w1"], "policy.0.bias": weights["b1"]}
-    named["policy.1.weight"] = weights["w2"]
-    for tensor in tensors(network):
-        if tensor.name in named:
-            tensor.of(flat)[:] = named[tensor.name]
-    save_weights(folder / "policy.safetensors", network, flat)
+    layers = ((SCALE[:, None] * weights["w1"], weights["b1"]), (weights["w2"], np.zeros(2)))
+    save_policy_network(folder / "policy.safetensors", layers)
     np.savez(folder / "weights.npz", **weights)  # type: ignore[arg-type]
     saved = {"env_steps": env_steps, "reward": reward, "policy": "policy.safetensors", "files": ["weights.npz"]}
     print("@CHECKPOINT", json.dumps(saved), flush=True)

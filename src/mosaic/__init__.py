@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.core.version import VERSION
 
-if TYPE_CHECKING:
-    from mosaic.envs.catalog import make_env as make_env
-    from mosaic.evaluation.evaluate import evaluate as evaluate
-    from mosaic.evaluation.tournament import tournament as tournament
-    from mosaic.learners.tabular.learner import TabularLearner as TabularLearner
-    from mosaic.policies.loaded import load_policy as load_policy
-    from mosaic.policies.mapping import PolicyMapping as PolicyMapping
-    from mosaic.runners.local import play_episode as play_episode
-    from mosaic.runs.train import train as train
-    from mosaic.runs.trainer import Trainer as Trainer
-
 __version__ = VERSION
 
-_HOMES = {
-    "make_env": "mosaic.envs.catalog",
-    "load_policy": "mosaic.policies.loaded",
-    "PolicyMapping": "mosaic.policies.mapping",
-    "play_episode": "mosaic.runners.local",
-    "evaluate": "mosaic.evaluation.evaluate",
-    "tournament": "mosaic.evaluation.tournament",
-    "train": "mosaic.runs.train",
-    "TabularLearner": "mosaic.learners.tabular.learner",
-    "Trainer": "mosaic.runs.trainer",
-}
+__all__ = [
+    "Episode",
+    "Evaluation",
+    "InputError",
+    "LoadedPolicy",
+    "MosaicError",
+    "PolicyMapping",
+    "Run",
+    "RunFailedError",
+    "TabularLearner",
+    "Tournament",
+    "Trainer",
+    "as_pettingzoo",
+    "emit_metric",
+    "evaluate",
+    "live_screen",
+    "load_policy",
+    "make_env",
+    "play_episode",
+    "plugins",
+    "save_policy_network",
+    "testing",
+    "tournament",
+    "train",
+]
 
+if TYPE_CHECKING:
+    from mosaic import plugins, testing
+    from mosaic.core.episode import Episode
+    from mosaic.core.errors import InputError, MosaicError
+    from mosaic.envs.as_pettingzoo import as_pettingzoo
+    from mosaic.envs.catalog import make_env
+    from mosaic.evaluation.evaluate import Evaluation, evaluate
+    from mosaic.evaluation.standings import Tournament
+    from mosaic.evaluation.tournament import tournament
+    from mosaic.learners.tabular.learner import TabularLearner
+    from mosaic.models.weights_file import save_policy_network
+    from mosaic.policies.loaded import LoadedPolicy, load_policy
+    from mosaic.policies.mapping import PolicyMapping
+    from mosaic.runners.local import play_episode
+    from mosaic.runs.run import Run
+    from mosaic.runs.train import RunFailedError, train
+    from mosaic.runs.trainer import Trainer
+    from mosaic.store.shows import live_screen
+    from mosaic.telemetry.lines import emit_metric
+else:
+    from mosaic.core.lazy_names import lazy_names
 
-def __getattr__(name: str) -> Any:
-    """Names are imported when first used, so that `import mosaic` stays light."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'mosaic' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "mosaic.plugins": (),
+            "mosaic.testing": (),
+            "mosaic.core.episode": ("Episode",),
+            "mosaic.core.errors": ("InputError", "MosaicError"),
+            "mosaic.envs.as_pettingzoo": ("as_pettingzoo",),
+            "mosaic.envs.catalog": ("make_env",),
+            "mosaic.evaluation.evaluate": ("Evaluation", "evaluate"),
+            "mosaic.evaluation.standings": ("Tournament",),
+            "mosaic.evaluation.tournament": ("tournament",),
+            "mosaic.learners.tabular.learner": ("TabularLearner",),
+            "mosaic.models.weights_file": ("save_policy_network",),
+            "mosaic.policies.loaded": ("LoadedPolicy", "load_policy"),
+            "mosaic.policies.mapping": ("PolicyMapping",),
+            "mosaic.runners.local": ("play_episode",),
+            "mosaic.runs.run": ("Run",),
+            "mosaic.runs.train": ("RunFailedError", "train"),
+            "mosaic.runs.trainer": ("Trainer",),
+            "mosaic.store.shows": ("live_screen",),
+            "mosaic.telemetry.lines": ("emit_metric",),
+        },
+    )

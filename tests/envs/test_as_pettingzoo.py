@@ -8,8 +8,8 @@ from env_cases import IDS, steps_for
 from gymnasium import spaces
 from pettingzoo.test import api_test, parallel_api_test, seed_test
 
-from mosaic.core.errors import MosaicError
-from mosaic.envs.as_pettingzoo import AsAEC, AsParallel
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.envs.as_pettingzoo import AsAEC, AsParallel, as_pettingzoo
 from mosaic.envs.catalog import make_env
 from mosaic.testing.toys import Alternating, Fading
 
@@ -104,3 +104,12 @@ def test_a_mask_is_never_lost_silently():
     env = AsAEC(make_env("classic/tictactoe_v3"), masked=False)
     with pytest.raises(MosaicError, match=r"restricts the actions of 'player_1'.*pass masked=True"):
         env.reset(seed=0)
+
+
+def test_the_api_follows_from_the_env_unless_it_is_asked_for():
+    assert isinstance(as_pettingzoo(Alternating()), AsAEC)
+    assert isinstance(as_pettingzoo(Fading()), AsParallel)
+    assert isinstance(as_pettingzoo(Fading, "aec"), AsAEC)
+    assert isinstance(as_pettingzoo("gym/CartPole-v1"), AsParallel)
+    with pytest.raises(InputError, match=r"no PettingZoo API named 'paralel'\. Did you mean 'parallel'"):
+        as_pettingzoo(Fading(), "paralel")

@@ -10,7 +10,7 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.rows import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights
-from mosaic.models.weights_file import FORMAT, NotFiniteError, load_weights, save_weights
+from mosaic.models.weights_file import FORMAT, NotFiniteError, load_weights, save_policy_network, save_weights
 
 ARCHITECTURE = Architecture(4, ActionHead("gaussian", (2,)), (8,), critic_observation=9)
 
@@ -35,6 +35,42 @@ def test_tensors_have_names_that_others_can_read(tmp_path):
     assert arrays["policy.0.weight"].shape == (4, 8)
     assert arrays["value.0.weight"].shape == (9, 8)
     assert arrays["log_std"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("last", "options", "head"),
+    [
+        (3, {}, ActionHead("categorical", (3,))),
+        (5, {"action_sizes": (2, 3)}, ActionHead("categorical", (2, 3))),
+        (2, {"log_std": [0.5, -1]}, ActionHead("gaussian", (2,))),
+    ],
+)
+def test_layers_of_other_programs_become_a_policy(tmp_path, last, options, head):
+    random = np.random.default_rng(0)
+    layers = [(random.normal(size=(4, 6)), random.normal(size=6)), (random.normal(size=(6, last)), np.zeros(last))]
+    save_policy_network(str(tmp_path / "it"), layers, activation="relu", **options)
+    loaded = load_weights(tmp_path / "it")
+    assert loaded.architecture == Architecture(4, head, (6,), "relu", critic_hidden=())
+    arrays = load_file(tmp_path / "it")
+    assert (arrays["policy.0.weight"] == layers[0][0].astype(np.float32)).all()
+    assert (arrays["policy.1.weight"] == layers[1][0].astype(np.float32)).all()
+    assert arrays.get("log_std", np.zeros(0)).tolist() == options.get("log_std", [])
+
+
+@pytest.mark.parametrize(
+    ("layers", "options", "text"),
+    [
+        ([], {}, "at least one layer"),
+        ([(np.zeros((6, 4)), np.zeros(6))], {}, "Transpose weights that are"),
+        ([(np.zeros((4, 6)), np.zeros(6)), (np.zeros((5, 2)), np.zeros(2))], {}, "Layer 1 has a weight of shape"),
+        ([(np.zeros((4, 6)), np.zeros(6))], {"action_sizes": (2, 3)}, "6 outputs, which fit neither"),
+        ([(np.zeros((4, 6)), np.zeros(6))], {"log_std": [0.0]}, "6 outputs, which fit neither"),
+        ([(np.zeros((4, 6)), np.zeros(6))], {"activation": "rulu"}, "Did you mean 'relu'"),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(tmp_path, layers, options, text):
+    with pytest.raises(InputError, match=text):
+        save_policy_network(tmp_path / "it", layers, **options)
 
 
 def test_networks_of_the_torch_engine_are_one_tensor(tmp_path):

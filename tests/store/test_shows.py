@@ -19,7 +19,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from mosaic.store.shows import live_screen
-with live_screen(Path(sys.argv[1]), "evaluate", "gym/CartPole-v1", {}, "theirs") as screen:
+with live_screen("evaluate", "gym/CartPole-v1", {}, show_id="theirs", home=Path(sys.argv[1])) as screen:
     print("begun", flush=True)
     while True:
         screen.wanted()
@@ -31,7 +31,7 @@ def left(home):
 
 
 def test_it_is_found_by_id_and_by_a_beginning_while_it_lasts(tmp_path):
-    with live_screen(tmp_path, "evaluate", ENV, POLICIES) as screen:
+    with live_screen("evaluate", ENV, POLICIES, home=tmp_path) as screen:
         (show,) = shows(tmp_path)
         assert show.path == screen.folder
         assert show.id.startswith("evaluate-")
@@ -72,7 +72,7 @@ def test_a_killed_one_is_over_at_once_and_swept_with_its_ring_at_the_next_start(
     assert shows(tmp_path) == []
     assert pictures.state == "writer died"
     assert show.path.exists()
-    with live_screen(tmp_path, "play", ENV, {}, "next"):
+    with live_screen("play", ENV, {}, show_id="next", home=tmp_path):
         assert left(tmp_path) == ["next"]
         assert not any(path.exists() for path in lane_paths(show.path))
     pictures.close()
@@ -90,7 +90,7 @@ def test_what_a_process_left_that_died_while_it_began_is_swept_and_what_lives_is
 
 
 def test_writers_may_follow_one_another_the_end_is_the_shows(tmp_path):
-    with live_screen(tmp_path, "evaluate", ENV, {}, "relay") as screen:
+    with live_screen("evaluate", ENV, {}, show_id="relay", home=tmp_path) as screen:
         (show,) = shows(tmp_path)
         pictures = ShowPictures(show, Wish(1000))
         pictures.newest()

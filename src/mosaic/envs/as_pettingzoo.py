@@ -1,9 +1,9 @@
-"""Our Env as a PettingZoo AEC or Parallel env, for code that speaks PettingZoo."""
+"""Adapters from Mosaic's Env to PettingZoo's AEC and Parallel APIs, for code that expects PettingZoo envs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -12,11 +12,13 @@ from gymnasium.vector.utils import create_empty_array
 from pettingzoo import AECEnv, ParallelEnv
 
 from mosaic.config.environment import split_id
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.lookup import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
+from mosaic.envs.objects import Environment
 from mosaic.envs.spaces import MASK
 
 
@@ -168,3 +170,18 @@ class AsAEC(_View, AECEnv[AgentID, Any, Any]):  # type: ignore[misc]
         self._chosen: dict[AgentID, Action] = {}
         self.agent_selection = self._waiting[0] if self._waiting else self.agents[0]
         self._deads_step_first()
+
+
+def as_pettingzoo(
+    env: Environment, api: Literal["aec", "parallel"] | None = None, *, masked: bool | None = None
+) -> AsAEC | AsParallel:
+    """Return the env as a PettingZoo env: AEC where agents take turns, Parallel where they act together.
+
+    `env` is whatever `make_env` takes, or an Env. `api` asks for one of the two. With `masked`, observations hold their
+    action mask as in PettingZoo's classic games: {"observation", "action_mask"}; unless given, the first turn decides.
+    """
+    if api not in (None, "aec", "parallel"):
+        raise unknown("PettingZoo API", api, ("aec", "parallel"))
+    made = make_env(env)
+    view = AsAEC if api == "aec" or (api is None and made.spec.facts.turn_based) else AsParallel
+    return view(made, masked=masked)

@@ -22,7 +22,9 @@ _NONE: dict[AgentID, Any] = {}
 
 
 class GymnasiumEnv:
-    """`info_masks`: take info["action_mask"] as law. Off, because Gymnasium plays masked actions (Taxi-v3).
+    """Env of one agent around a Gymnasium env.
+
+    `info_masks`: take info["action_mask"] as law. Off, because Gymnasium plays masked actions (Taxi-v3).
 
     `remake` makes the env anew for every seeded episode, for envs whose world remembers earlier ones.
     """

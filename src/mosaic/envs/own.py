@@ -71,5 +71,5 @@ def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
         return Named(raw, facts)
     raise InputError(
         f"{facts.config.id} made a {type(raw).__name__}. It must make a gymnasium.Env, a pettingzoo AECEnv or "
-        "ParallelEnv, or an Env of Mosaic's own (see mosaic.envs.env)."
+        "ParallelEnv, or an Env of Mosaic's own (see mosaic.plugins.Env)."
     )

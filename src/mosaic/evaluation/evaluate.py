@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
+    """Result of `evaluate`: every episode, and returns with confidence intervals per agent and policy."""
+
     env: EnvID
     options: Mapping[str, Any]
     seed: int

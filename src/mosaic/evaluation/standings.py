@@ -48,6 +48,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Tournament:
+    """Result of `tournament`: every game, and a rating with a score per policy."""
+
     env: EnvID
     options: Mapping[str, Any]
     seed: int

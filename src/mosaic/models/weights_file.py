@@ -1,19 +1,20 @@
-"""How the weights of a network are kept in one file: safetensors, with the architecture in its metadata."""
+"""Files of network weights: safetensors, with the architecture in the metadata."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import FormatError, InputError, MosaicError
-from mosaic.models.architecture import Architecture
-from mosaic.models.layout import Tensor, tensors
+from mosaic.envs.rows import ActionHead
+from mosaic.models.architecture import Activation, Architecture
+from mosaic.models.layout import LOG_STD, POLICY, Tensor, count_weights, tensors
 
 FORMAT = "mosaic-network-1"
 WHOLE = "weights"  # of a network that is not plain, or a user's own: one tensor, in the order of its engine
@@ -56,6 +57,56 @@ def save_weights(
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def save_policy_network(
+    path: Path | str,
+    layers: Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    activation: Activation = "tanh",
+    action_sizes: Sequence[int] | None = None,
+    log_std: ArrayLike | None = None,
+) -> None:
+    """Save dense layers as a file that plays as a policy, for example as the checkpoint of a program of one's own.
+
+    Each layer is (weight [inputs, outputs], bias [outputs]); torch's Linear holds its weight transposed. The activation
+    follows all layers but the last, whose outputs are the logits of a Discrete action. `action_sizes` are the choices
+    of each part of a MultiDiscrete action. `log_std` makes the outputs the means of a Box action.
+    """
+    weights = [(np.asarray(weight, np.float32), np.asarray(bias, np.float32)) for weight, bias in layers]
+    _check_layers(weights)
+    width = weights[-1][1].size
+    sizes = (width,) if action_sizes is None else tuple(action_sizes)
+    if sum(sizes) != width or (log_std is not None and (action_sizes is not None or np.size(log_std) != width)):
+        raise InputError(f"The last layer has {width} outputs, which fit neither action_sizes nor log_std as given.")
+    network = Architecture(
+        observation=weights[0][0].shape[0],
+        head=ActionHead("categorical" if log_std is None else "gaussian", sizes),
+        hidden=tuple(bias.size for _, bias in weights[:-1]),
+        activation=activation,
+        critic_hidden=(),
+    )
+    named: dict[str, Any] = {LOG_STD: log_std}
+    for number, (weight, bias) in enumerate(weights):
+        named |= {f"{POLICY}{number}.weight": weight, f"{POLICY}{number}.bias": bias}
+    flat = np.zeros(count_weights(network), np.float32)
+    for tensor in tensors(network):
+        if tensor.name in named:
+            tensor.of(flat)[:] = named[tensor.name]
+    save_weights(Path(path), network, flat)
+
+
+def _check_layers(layers: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]) -> None:
+    if not layers:
+        raise InputError("A network needs at least one layer: give (weight [inputs, outputs], bias [outputs]).")
+    width = layers[0][0].shape[0] if layers[0][0].ndim else 0
+    for number, (weight, bias) in enumerate(layers):
+        if weight.ndim != 2 or weight.shape != (width, bias.size):
+            raise InputError(
+                f"Layer {number} has a weight of shape {weight.shape} and a bias of shape {bias.shape}; expected a "
+                f"weight [{width}, outputs] and a bias [outputs]. Transpose weights that are [outputs, inputs]."
+            )
+        width = bias.size
 
 
 def check_finite(weights: NDArray[Any], what: str) -> None:

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 
-from mosaic import __version__
 from mosaic.config.run import RunConfig
+from mosaic.core.version import VERSION
 from mosaic.runs.trainer import Trainer
 from mosaic.server.complaints import REFUSALS, answer_errors
 from mosaic.server.desk import Desk, Finding
@@ -53,7 +53,7 @@ def create_app(
         await run_in_threadpool(dispatcher.close)
 
     # The pages that FastAPI offers load their scripts from elsewhere, so there are none.
-    app = FastAPI(title="Mosaic", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     for part in (runs, metrics, events, frames, catalog):
         app.include_router(part.routes(desk), responses=REFUSALS)
     app.include_router(match_routes.routes(matches), responses=REFUSALS)

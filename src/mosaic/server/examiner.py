@@ -15,7 +15,6 @@ from typing import Any
 from mosaic.core.errors import MosaicError
 from mosaic.runners.screen import Screen
 from mosaic.server.examination_request import EvaluationRequest, TournamentRequest
-from mosaic.store.home import home
 from mosaic.store.shows import live_screen
 
 ORDER, EPISODES = "order.json", "episodes"
@@ -52,7 +51,7 @@ def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, A
     tell, kind = _Progress(say), order["kind"]
     model = EvaluationRequest if kind == "evaluate" else TournamentRequest
     asked = model.model_validate(order["request"])
-    with live_screen(home(), kind, asked.environment.id, asked.references, folder.name) as screen:
+    with live_screen(kind, asked.environment.id, asked.references, show_id=folder.name) as screen:
         if isinstance(asked, EvaluationRequest):
             return _evaluate(asked, episodes, tell, screen)
         return _tournament(asked, episodes, tell, screen)

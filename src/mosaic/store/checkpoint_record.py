@@ -67,6 +67,8 @@ class CheckpointManifest(_Record):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
+    """A complete checkpoint on disk, with its manifest."""
+
     path: Path
     env_steps: int
     manifest: CheckpointManifest

@@ -19,6 +19,7 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
+from mosaic.store.home import home as store_home
 from mosaic.telemetry.fastlane_doorbell import ring_bell
 from mosaic.telemetry.fastlane_life import started_at
 from mosaic.telemetry.fastlane_place import remove_lane
@@ -94,10 +95,13 @@ def end_show(home: Path, show_id: str) -> None:
 
 @contextmanager
 def live_screen(
-    home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None
+    kind: str, env: str, policies: Mapping[str, str], *, show_id: str | None = None, home: Path | None = None
 ) -> Iterator[LiveScreen]:
-    """A screen that `mosaic watch` finds under the name of its folder, until the block is left."""
-    show = begin_show(home, kind, env, policies, show_id)
+    """Offer pictures of what is played inside the block to `mosaic watch`, under the id `KIND-…` or `show_id`.
+
+    `kind` is evaluate, tournament or play; `home` is $MOSAIC_HOME unless given.
+    """
+    show = begin_show(store_home() if home is None else home, kind, env, policies, show_id)
     try:
         with LiveScreen(show.path) as screen:
             yield screen

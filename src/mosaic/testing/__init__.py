@@ -1,28 +1,38 @@
-"""Contract checks and toys: what plug-in authors test with, and what we test with."""
+"""Contract checks and small envs for tests of plug-ins; Mosaic's own tests use them too."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+__all__ = [
+    "Alternating",
+    "ContractError",
+    "Crowd",
+    "Duel",
+    "EnvReport",
+    "Fading",
+    "WorkerContractError",
+    "WorkerReport",
+    "check_env",
+    "check_worker",
+]
 
 if TYPE_CHECKING:
-    from mosaic.envs.contract import ContractError as ContractError
-    from mosaic.envs.contract import EnvReport as EnvReport
-    from mosaic.envs.contract import check_env as check_env
-    from mosaic.testing.worker import WorkerReport as WorkerReport
-    from mosaic.testing.worker import check_worker as check_worker
+    from mosaic.envs.contract import ContractError, EnvReport, check_env
+    from mosaic.testing.crowd import Crowd
+    from mosaic.testing.duel import Duel
+    from mosaic.testing.toys import Alternating, Fading
+    from mosaic.testing.worker import WorkerContractError, WorkerReport, check_worker
+else:
+    from mosaic.core.lazy_names import lazy_names
 
-_HOMES = {
-    **dict.fromkeys(("ContractError", "EnvReport", "check_env"), "mosaic.envs.contract"),
-    **dict.fromkeys(("WorkerReport", "check_worker"), "mosaic.testing.worker"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'mosaic.testing' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "mosaic.envs.contract": ("ContractError", "EnvReport", "check_env"),
+            "mosaic.testing.crowd": ("Crowd",),
+            "mosaic.testing.duel": ("Duel",),
+            "mosaic.testing.toys": ("Alternating", "Fading"),
+            "mosaic.testing.worker": ("WorkerContractError", "WorkerReport", "check_worker"),
+        },
+    )

@@ -54,6 +54,8 @@ class WorkerCapabilities(BaseModel):
 
 
 class Worker(Protocol):
+    """Plug-in that trains: what it can do, its options, and the training itself."""
+
     @property
     def info(self) -> WorkerCapabilities: ...
 
@@ -88,7 +90,7 @@ class MakesPolicies(Protocol):
     A worker that declares `samples` obeys `request.sampling`, others are never given one.
     One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
     without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
-    before it starts, and calls `mosaic.store.trust.require_trust_to_go_on` before it does. `python:` references in an
+    before it starts, and calls `mosaic.plugins.require_trust_to_go_on` before it does. `python:` references in an
     untrusted checkpoint are refused within `controller`, so code must be loaded there and not later.
     One that cannot promise `resume` for every run says `resumes_what_was_saved = True`: runs with a checkpoint resume.
     """

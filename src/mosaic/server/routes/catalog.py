@@ -6,10 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from mosaic import __version__
 from mosaic.config.schema import run_schema
 from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.plugins import load_plugin, plugins
+from mosaic.core.version import VERSION
 from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
 from mosaic.server.answers import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
@@ -34,7 +34,7 @@ def routes(desk: Desk) -> APIRouter:
         return Health(
             status="degraded" if problems else "ok",
             problems=tuple(problems),
-            version=__version__,
+            version=VERSION,
             queued=None if states is None else states.count(State.QUEUED),
             running=None if states is None else sum(state in LIVE for state in states),
             stuck=desk.dispatcher.stuck(),

@@ -40,9 +40,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from mosaic import __version__
+        from mosaic.core.version import VERSION
 
-        print(__version__)
+        print(VERSION)
         raise typer.Exit
 
 

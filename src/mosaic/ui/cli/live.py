@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 def watchable(kind: str, env: str, policies: Mapping[str, str]) -> Iterator[LiveScreen | None]:
     """None, after saying why, where others cannot be let in: that is no reason not to play."""
     from mosaic.store.errors import StorageError
-    from mosaic.store.home import home
     from mosaic.store.shows import live_screen
     from mosaic.ui.cli.screen import note
 
     with ExitStack() as stack:
         screen: LiveScreen | None = None
         try:
-            screen = stack.enter_context(live_screen(home(), kind, env, policies))
+            screen = stack.enter_context(live_screen(kind, env, policies))
         except StorageError as error:
             note(str(error))
         yield screen

@@ -14,9 +14,9 @@ import numpy as np
 from fastapi import FastAPI, Response
 from numpy.typing import NDArray
 
-from mosaic import __version__
 from mosaic.core.errors import unknown
 from mosaic.core.ids import EnvID
+from mosaic.core.version import VERSION
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.store.atomic import private_folder, write_atomic
@@ -38,7 +38,7 @@ class EnvPictures:
     """One thread draws: some envs share a window with all others of the process."""
 
     def __init__(self, home: Path) -> None:
-        self._folder = home / "cache" / "env-pictures" / __version__
+        self._folder = home / "cache" / "env-pictures" / VERSION
         self._thread = ThreadPoolExecutor(1, "env-pictures")
 
     async def find(self, env: EnvID) -> bytes | None:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from nicegui import app, events, run, ui
 
-from mosaic import __version__
+from mosaic.core.version import VERSION
 from mosaic.server.desk import Desk
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.icons import LOGO, icon
@@ -93,7 +93,7 @@ class Frame:
         self._machine.set_content(
             f'<div class="row between"><span>CPU</span><span>{machine.cpu:.0f}%</span></div>{_bar(machine.cpu)}'
             f'<div class="row between"><span>Memory</span><span>{machine.used_gb:.1f} of {machine.memory_gb:.0f} GB'
-            f"</span></div>{_bar(100 * machine.used_gb / machine.memory_gb)}<div>Mosaic {__version__}</div>"
+            f"</span></div>{_bar(100 * machine.used_gb / machine.memory_gb)}<div>Mosaic {VERSION}</div>"
         )
 
     def _make_palette(self) -> ui.dialog:

@@ -1,0 +1,143 @@
+"""Public names for authors of environments, policies, wrappers, workers and sinks; everything else may move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = [
+    "SHAPES_CHECKPOINTS",
+    "Action",
+    "AgentID",
+    "Camera",
+    "Checkpoint",
+    "ChecksRuns",
+    "CompletesRuns",
+    "ControllerOthers",
+    "Env",
+    "EnvEntry",
+    "EnvFacts",
+    "EnvFamily",
+    "EnvID",
+    "EnvSpec",
+    "EnvironmentConfig",
+    "Explains",
+    "Explanation",
+    "FormatError",
+    "GymnasiumEnv",
+    "InputError",
+    "MakesPolicies",
+    "Mask",
+    "MetricEvent",
+    "MissingExtraError",
+    "MosaicError",
+    "Observation",
+    "Options",
+    "PolicyController",
+    "PolicyEntry",
+    "PolicyID",
+    "PolicyKind",
+    "PolicyRequest",
+    "Remembers",
+    "RunConfig",
+    "Sampling",
+    "Scene",
+    "Screen",
+    "Shot",
+    "Sink",
+    "Transform",
+    "Turn",
+    "UnknownNameError",
+    "Worker",
+    "WorkerCapabilities",
+    "WorkerContext",
+    "child_seed",
+    "evaluate_learners",
+    "from_pettingzoo",
+    "read_mapping",
+    "require_trust_to_go_on",
+    "resolve_name",
+    "unknown",
+]
+
+if TYPE_CHECKING:
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.run import RunConfig
+    from mosaic.config.values import SHAPES_CHECKPOINTS
+    from mosaic.core.errors import FormatError, InputError, MissingExtraError, MosaicError, UnknownNameError, unknown
+    from mosaic.core.ids import AgentID, EnvID, PolicyID
+    from mosaic.core.reference import Options
+    from mosaic.core.seeding import child_seed
+    from mosaic.core.turn import Action, Mask, Observation, Turn
+    from mosaic.envs.env import Env, EnvFacts, EnvSpec
+    from mosaic.envs.family import EnvEntry, EnvFamily, resolve_name
+    from mosaic.envs.gymnasium import GymnasiumEnv
+    from mosaic.envs.pettingzoo import from_pettingzoo
+    from mosaic.envs.transform import Transform
+    from mosaic.learners.casting import read_mapping
+    from mosaic.policies.controller import (
+        Explains,
+        Explanation,
+        PolicyController,
+        PolicyKind,
+        PolicyRequest,
+        Remembers,
+        Sampling,
+    )
+    from mosaic.runners.others import ControllerOthers
+    from mosaic.runners.screen import Screen, Shot
+    from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
+    from mosaic.store.trust import require_trust_to_go_on
+    from mosaic.telemetry.event import MetricEvent
+    from mosaic.telemetry.mirrors import Sink
+    from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, Worker, WorkerCapabilities
+    from mosaic.workers.camera import Camera, Scene
+    from mosaic.workers.context import WorkerContext
+    from mosaic.workers.evaluating import evaluate_learners
+else:
+    from mosaic.core.lazy_names import lazy_names
+
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "mosaic.config.environment": ("EnvironmentConfig",),
+            "mosaic.config.run": ("RunConfig",),
+            "mosaic.config.values": ("SHAPES_CHECKPOINTS",),
+            "mosaic.core.errors": (
+                "FormatError",
+                "InputError",
+                "MissingExtraError",
+                "MosaicError",
+                "UnknownNameError",
+                "unknown",
+            ),
+            "mosaic.core.ids": ("AgentID", "EnvID", "PolicyID"),
+            "mosaic.core.reference": ("Options",),
+            "mosaic.core.seeding": ("child_seed",),
+            "mosaic.core.turn": ("Action", "Mask", "Observation", "Turn"),
+            "mosaic.envs.env": ("Env", "EnvFacts", "EnvSpec"),
+            "mosaic.envs.family": ("EnvEntry", "EnvFamily", "resolve_name"),
+            "mosaic.envs.gymnasium": ("GymnasiumEnv",),
+            "mosaic.envs.pettingzoo": ("from_pettingzoo",),
+            "mosaic.envs.transform": ("Transform",),
+            "mosaic.learners.casting": ("read_mapping",),
+            "mosaic.policies.controller": (
+                "Explains",
+                "Explanation",
+                "PolicyController",
+                "PolicyKind",
+                "PolicyRequest",
+                "Remembers",
+                "Sampling",
+            ),
+            "mosaic.runners.others": ("ControllerOthers",),
+            "mosaic.runners.screen": ("Screen", "Shot"),
+            "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
+            "mosaic.store.trust": ("require_trust_to_go_on",),
+            "mosaic.telemetry.event": ("MetricEvent",),
+            "mosaic.telemetry.mirrors": ("Sink",),
+            "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),
+            "mosaic.workers.camera": ("Camera", "Scene"),
+            "mosaic.workers.context": ("WorkerContext",),
+            "mosaic.workers.evaluating": ("evaluate_learners",),
+        },
+    )
