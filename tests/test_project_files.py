@@ -1,0 +1,69 @@
+"""Files around the code: they agree with the code and with each other."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mosaic.core.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "mosaic"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_version_is_written_once():
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/mosaic/core/version.py"
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", VERSION)
+    written = [
+        path.relative_to(ROOT)
+        for path in [*SOURCE.rglob("*.py"), ROOT / "pyproject.toml", ROOT / "CITATION.cff"]
+        if re.search(rf"version\W*[:=]\s*[\"']{re.escape(VERSION)}[\"']", path.read_text(), re.I)
+    ]
+    assert [str(path) for path in written] == ["src/mosaic/core/version.py"]
+
+
+def test_ci_runs_make_test_on_every_declared_python():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    job = workflow["jobs"]["test"]
+    tested = job["strategy"]["matrix"]["python"]
+    declared = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if ":: 3." in c]
+    assert tested == declared == ["3.11", "3.12", "3.13"]
+    assert PROJECT["project"]["requires-python"] == f">={tested[0]}"
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
+
+
+def test_sections_of_the_changelog_are_dated():
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings
+    for heading in headings:
+        assert re.fullmatch(r"(Unreleased|\d+\.\d+\.\d+), \d{4}-\d{2}-\d{2}", heading), heading
+    dates = [heading[-10:] for heading in headings]
+    assert dates == sorted(dates, reverse=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.skipif(not (SOURCE / "workers/native/worker.py").exists(), reason="CONTRIBUTING.md names the new layout")
+def test_contributing_names_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text)
+    assert len(paths) > 30
+    assert sorted({path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists()}) == []
+
+
+def test_contributing_draws_the_checked_order_of_packages():
+    """The map has the packages in the order that import-linter enforces."""
+    drawing = (ROOT / "CONTRIBUTING.md").read_text().split("## The packages")[1].split("```")[1]
+    drawn = re.findall(r"^([a-z]+)(?:, [a-z]+)? {2,}", drawing, re.M)
+    layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    checked = [re.findall(r"[a-z]+", layer)[0] for layer in reversed(layers)]
+    assert drawn == [name for name in checked if (SOURCE / name).exists() or (SOURCE / f"{name}.py").exists()]
