@@ -26,10 +26,10 @@ system:
 check: format lint types imports fast
 
 format:
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples scripts
 
 lint:
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples scripts
 
 types:
 	$(BIN)/mypy

@@ -32,7 +32,8 @@ def test_ci_runs_make_test_on_every_declared_python():
     job = workflow["jobs"]["test"]
     tested = job["strategy"]["matrix"]["python"]
     declared = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if ":: 3." in c]
-    assert tested == declared == ["3.11", "3.12", "3.13"]
+    assert tested == ["3.11", "3.12", "3.13"]
+    assert set(declared) <= set(tested)
     assert PROJECT["project"]["requires-python"] == f">={tested[0]}"
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
 

@@ -1,0 +1,237 @@
+"""Figures of the source tree beside their targets: sizes of files and folders, names, docstrings, types, wording.
+
+python scripts/house.py              # the table
+python scripts/house.py --worst      # and the places behind each figure
+python scripts/house.py --check      # exit code 1 where a target is missed
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SHORT = 60  # lines
+RIDDLE = re.compile(r"(How|What|Which|Who|Whether|Where|When|Why)\b")
+PHRASES = {
+    "bit by bit": r"bit by bit",
+    "is no X": r"(?<!there )\b(?:is|are) no (?!longer\b|more\b|less\b)\w+",
+    "made anew": r"\banew\b",
+    "go on": r"\b(?:go|goes|going|went|gone) on\b(?! (?:the|a|an)\b)",
+    "stands twice": r"\bstands? twice\b",
+    "so many": r"\bso many\b",
+    "answers": r"\b(?:that|it|which|who|whoever|and|env|policy|server|nothing|what) answers?\b",
+    "of one age": r"\bof one age\b",
+    "whoever, somebody, nobody": r"\b(?:whoever|somebody|nobody|everybody)\b",
+}
+_FIELDS = ("dataclass",)  # decorators that make annotations of a class its attributes
+_KERNELS = ("njit", "jit", "vectorize", "guvectorize", "cfunc", "overload", "intrinsic")
+
+
+class Source(NamedTuple):
+    """One parsed module."""
+
+    path: Path
+    name: str  # dotted
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row of the table, and the places that one would look at to improve it."""
+
+    what: str
+    value: float
+    low: float
+    high: float
+    target: str
+    unit: str = ""
+    places: Sequence[str] = ()
+
+    @property
+    def met(self) -> bool:
+        return self.low <= self.value <= self.high
+
+
+def at_most(what: str, value: float, limit: float, unit: str = "", places: Sequence[str] = ()) -> Figure:
+    return Figure(what, value, 0, limit, f"≤ {limit:g}{unit}" if limit else "0", unit, places)
+
+
+def read_sources(package: Path) -> list[Source]:
+    """Parse all modules of a package that hold anything; empty `__init__.py` files are left out."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if text.strip():
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found.append(Source(path, name, text, ast.parse(text)))
+    return found
+
+
+def measure(package: Path) -> list[Figure]:
+    """Return all rows of the table."""
+    sources = read_sources(package)
+    files, total = len(sources), sum(source.lines for source in sources)
+    short = [source for source in sources if source.lines < SHORT]
+    folders = Counter(source.path.parent for source in sources)
+    largest = [f"{count} {folder.relative_to(package.parent)}" for folder, count in folders.most_common(8)]
+    lonely = neighbours_only(sources)
+    homonyms = names_used_twice(sources)
+    riddles = [source for source in sources if RIDDLE.match(ast.get_docstring(source.tree) or "")]
+    untyped = [(len(re.findall(r"^.*\bAny\b", source.text, re.M)), source.name) for source in sources]
+    lines = median(source.lines for source in sources)
+    attributes = sorted(class_attributes(sources), reverse=True)
+    parameters = sorted(function_parameters(sources), reverse=True)
+    figures = [
+        at_most("files", files, 530),
+        Figure("median lines per file", lines, 95, 150, "95–150"),
+        at_most("files under 60 lines", percent(len(short), files), 22, " %", names(short)),
+        at_most("files per folder, median", median(folders.values()), 6),
+        at_most("files per folder, most", max(folders.values()), 20, places=largest),
+        at_most("files whose only importer is a neighbour", percent(len(lonely), files), 12, " %", names(lonely)),
+        at_most("class names used for more than one thing", len(homonyms), 5, places=homonyms),
+        at_most(
+            "module docstrings that start with a question word", percent(len(riddles), files), 0, " %", names(riddles)
+        ),
+        at_most("lines with Any, per 1,000", 1000 * sum(n for n, _ in untyped) / total, 12, places=top(untyped)),
+        at_most("attributes of a class, most", attributes[0][0], 15, places=top(attributes, 15)),
+        at_most("parameters of a function, most", parameters[0][0], 8, places=top(parameters, 8)),
+    ]
+    return figures + wording(sources)
+
+
+def neighbours_only(sources: Sequence[Source]) -> list[Source]:
+    """Find modules that are imported by exactly one module, which lies in the same folder."""
+    by_name = {source.name: source for source in sources}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for source in sources:
+        for name in imported(source):
+            target = name if name in by_name else name.rpartition(".")[0]
+            if target in by_name and target != source.name:
+                importers[target].add(source.name)
+    alone = ((source, importers[source.name]) for source in sources if len(importers[source.name]) == 1)
+    return [source for source, (by,) in alone if by_name[by].path.parent == source.path.parent]
+
+
+def imported(source: Source) -> Iterator[str]:
+    """Yield the dotted names that a module imports, also inside functions."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def names_used_twice(sources: Sequence[Source]) -> list[str]:
+    """Find class names, private ones too, that several modules define."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for source in sources:
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name.lstrip("_")].append(source.name)
+    return [f"{name}: {', '.join(modules)}" for name, modules in sorted(homes.items()) if len(modules) > 1]
+
+
+def class_attributes(sources: Iterable[Source]) -> Iterator[tuple[int, str]]:
+    """Count what methods assign to `self`, and the fields of dataclasses; settings of pydantic models do not count."""
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef):
+                found = {
+                    target.attr
+                    for target in ast.walk(node)
+                    if isinstance(target, ast.Attribute)
+                    and isinstance(target.ctx, ast.Store)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id == "self"
+                }
+                if any(word in ast.unparse(decorator) for decorator in node.decorator_list for word in _FIELDS):
+                    found |= {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+                yield len(found), f"{source.name}.{node.name}"
+
+
+def function_parameters(sources: Iterable[Source]) -> Iterator[tuple[int, str]]:
+    """Count parameters without self and cls, except of numba kernels and of commands, whose parameters are options."""
+    for source in sources:
+        if ".ui.cli.commands" in source.name:
+            continue
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_kernel(node):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(argument.arg not in ("self", "cls") for argument in arguments)
+                yield count, f"{source.name}.{node.name}"
+
+
+def is_kernel(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    words = {word for decorator in node.decorator_list for word in re.findall(r"\w+", ast.unparse(decorator))}
+    return bool(words & set(_KERNELS))
+
+
+def wording(sources: Sequence[Source]) -> list[Figure]:
+    """Count the phrases to replace in comments, docstrings and messages."""
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for source in sources:
+        text = prose(source.text)
+        for phrase, pattern in PHRASES.items():
+            found[phrase].append((len(re.findall(pattern, text, re.I)), source.name))
+    return [at_most(f'"{phrase}"', sum(n for n, _ in rows), 0, places=top(rows)) for phrase, rows in found.items()]
+
+
+def prose(code: str) -> str:
+    """Return the comments and strings of a module."""
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    return "\n".join(
+        token.string for token in tokenize.generate_tokens(io.StringIO(code).readline) if token.type in kinds
+    )
+
+
+def percent(part: int, whole: int) -> float:
+    return 100 * part / whole
+
+
+def names(sources: Iterable[Source]) -> list[str]:
+    return [source.name for source in sources]
+
+
+def top(rows: Iterable[tuple[int, str]], above: int = 0) -> list[str]:
+    return [f"{count} {name}" for count, name in sorted(rows, reverse=True) if count > above]
+
+
+def show(figures: Sequence[Figure], worst: int, write: Callable[[str], object] = print) -> None:
+    width = max(len(figure.what) for figure in figures)
+    for figure in figures:
+        value = f"{figure.value:.0f}{figure.unit}"
+        write(f"{figure.what:{width}}  {value:>7}   {figure.target:>8}   {'' if figure.met else 'missed'}".rstrip())
+        for place in figure.places[:worst]:
+            write(f"    {place}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("package", nargs="?", type=Path, default=ROOT / "src" / "mosaic")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
+    parser.add_argument("--worst", nargs="?", type=int, const=10, default=0, help="places to name for each figure")
+    asked = parser.parse_args(arguments)
+    figures = measure(asked.package)
+    show(figures, asked.worst)
+    return int(asked.check and not all(figure.met for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

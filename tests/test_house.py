@@ -1,0 +1,59 @@
+"""The script that measures the source tree, on a small tree whose figures are known."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+HOUSE = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "house.py"))
+
+LONG = "\n".join(["x = 1"] * 100) + "\n"
+FILES = {
+    "__init__.py": "",
+    "a/one.py": '"""How it is made anew."""\nfrom pkg.a.two import Thing\nimport pkg.b.three\n' + LONG,
+    "a/two.py": '"""Noun phrase."""\nclass Thing:\n    def __init__(self):\n        self.x = self.y = self.z = 0\n'
+    + LONG,
+    "b/three.py": "from typing import Any\n# there is no file, but this is no joke\nclass Thing:\n    pass\n",
+    "b/four.py": "@njit\ndef kernel(a, b, c): ...\ndef plain(a, *, b): ...\nclass C:\n    def f(self, a): ...\n" + LONG,
+}
+
+
+@pytest.fixture
+def package(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / "pkg" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "pkg"
+
+
+def test_every_figure_of_a_known_tree(package):
+    figures = {figure.what: figure for figure in HOUSE["measure"](package)}
+    values = {what: figure.value for what, figure in figures.items() if figure.value}
+    total = sum(text.count("\n") for text in FILES.values())
+    assert values == {
+        "files": 4,
+        "median lines per file": 103.5,
+        "files under 60 lines": 25,  # three.py
+        "files per folder, median": 2,
+        "files per folder, most": 2,
+        "files whose only importer is a neighbour": 25,  # two.py
+        "class names used for more than one thing": 1,
+        "module docstrings that start with a question word": 25,
+        "lines with Any, per 1,000": pytest.approx(1000 / total),
+        "attributes of a class, most": 3,
+        "parameters of a function, most": 2,  # the kernel's three do not count
+        '"made anew"': 1,
+        '"is no X"': 1,  # "there is no file" is plain English
+    }
+    assert figures["class names used for more than one thing"].places == ["Thing: pkg.a.two, pkg.b.three"]
+
+
+def test_check_fails_where_a_target_is_missed(package, capsys):
+    assert HOUSE["main"]([str(package)]) == 0
+    assert HOUSE["main"]([str(package), "--check", "--worst"]) == 1
+    assert "pkg.a.one" in capsys.readouterr().out
+    (package / "a" / "one.py").write_text('"""Noun phrase."""\nfrom pkg.a.two import Thing\n' + LONG)
+    (package / "b" / "five.py").write_text('"""Noun phrase."""\nfrom pkg.a.two import Thing\n' + LONG)
+    (package / "b" / "three.py").unlink()
+    assert HOUSE["main"]([str(package), "--check"]) == 0, capsys.readouterr().out
