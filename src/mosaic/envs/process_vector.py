@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
-import signal
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import resource_tracker
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import send_handle
@@ -18,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env
 from mosaic.envs.env_process import CLOSE, DONE, STEP, Failure, Introduction, Share, play_share
@@ -144,12 +143,10 @@ class ProcessVector:
 
 
 def _start(share: Share) -> _Member:
-    spawn = multiprocessing.get_context("spawn")  # forked copies of threads and pictures would misbehave
-    ours, theirs = spawn.Pipe()
-    process: BaseProcess = spawn.Process(target=play_share, args=(share, theirs), name="mosaic-envs")
+    ours, theirs = Pipe()
+    process = ChildProcess(target=play_share, args=(share, theirs), name="mosaic-envs")
     try:
-        with _ctrl_c_held_back():
-            process.start()
+        process.start()
     except BaseException:
         ours.close()
         raise
@@ -194,14 +191,3 @@ def _end(crew: list[_Member]) -> None:
             member.process.join()
         member.process.close()
     crew.clear()
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """What is started in here never sees Ctrl-C: the parent does, and ends it. Nothing is lost, only delayed."""
-    resource_tracker.ensure_running()  # starting it would open the gate again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

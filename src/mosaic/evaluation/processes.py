@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from multiprocessing import resource_tracker
+from multiprocessing import Pipe, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, TypeAlias
 
+from mosaic.core.child_process import ChildProcess
 from mosaic.evaluation.failure import WorkerError, portable
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.table import Game, Plan, Table
@@ -82,17 +82,15 @@ def _see_off(connection: Connection) -> None:
 
 
 @contextmanager
-def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Connection, BaseProcess]]:
+def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
     """Processes that are gone when the block is left: on their own if all is done, ended by force otherwise."""
-    spawn = multiprocessing.get_context("spawn")  # forked copies of threads, engines and pictures would misbehave
-    crew: dict[Connection, BaseProcess] = {}
+    crew: dict[Connection, ChildProcess] = {}
     try:
         for number in range(count):
-            ours, theirs = spawn.Pipe()
+            ours, theirs = Pipe()
             shown = screen if number == 0 else None
-            process: BaseProcess = spawn.Process(target=_work, args=(plan, theirs, shown), name="mosaic-games")
-            with _ctrl_c_held_back():
-                process.start()
+            process = ChildProcess(target=_work, args=(plan, theirs, shown), name="mosaic-games")
+            process.start()
             theirs.close()
             crew[ours] = process
         yield crew
@@ -108,17 +106,6 @@ def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Con
                 process.kill()
                 process.join()
             process.close()
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """What is started in here never sees Ctrl-C: the parent does, and ends it. Nothing is lost, only delayed."""
-    resource_tracker.ensure_running()  # starting it would open the gate again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(plan: Plan, connection: Connection, screen: Screen | None) -> None:
@@ -149,7 +136,7 @@ def _next_share(connection: Connection) -> Share:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
+    parent = parent_process()
     assert parent is not None
     sentinel = parent.sentinel
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.module_command import module_command
 from mosaic.runs.processes import MARK
 from mosaic.runs.supervisor import HELD
 from mosaic.store.layout import RunFolder
@@ -23,7 +23,7 @@ class StartError(MosaicError):
 
 def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
     """Returns when the worker's process exists and commands are heard. Of several who ask at once, one succeeds."""
-    argv = [sys.executable, "-P", "-m", "mosaic.runs.supervisor", str(folder.path), str(attempt)]
+    argv = module_command("mosaic.runs.supervisor", str(folder.path), str(attempt))
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     if trust:
         environment[VARIABLE] = "1"

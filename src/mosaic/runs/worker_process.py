@@ -11,6 +11,7 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ, Signals
 from typing import Any
 
+from mosaic.core.module_command import module_command
 from mosaic.runs.processes import MARK
 from mosaic.store.layout import RunFolder
 
@@ -88,8 +89,7 @@ def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int
         "MOSAIC_CONTROL_FD": str(commands),
         "MOSAIC_PROGRESS_FD": str(progress),
     }
-    # -P: a file of the user's named like a module of Python's must not be taken for it
-    argv = [sys.executable, "-P", "-m", "mosaic.workers.host", str(folder.path), str(attempt)]
+    argv = module_command("mosaic.workers.host", str(folder.path), str(attempt))
     append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return os.posix_spawn(
         sys.executable,

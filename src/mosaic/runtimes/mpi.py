@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
@@ -13,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.module_command import module_command
 from mosaic.runtimes.mpi_notes import COUNT, PLACE, first_failure, rank_of
 
 OnLine = Callable[[int | None, str], None]
@@ -66,9 +66,9 @@ def run_ranks(
     if ranks < 1:
         raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
     check_installed()
-    rank_command = [sys.executable, "-m", "mosaic.runtimes.mpi_rank", module, *args]
+    rank_command = module_command("mosaic.runtimes.mpi_rank", module, *args)
     starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
-    tied = [sys.executable, "-m", "mosaic.runtimes.tied", str(os.getpid())]  # ranks must not compute on for nobody
+    tied = module_command("mosaic.runtimes.tied", str(os.getpid()))  # ranks must not compute on for nobody
     said_by_mpi: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
         process = subprocess.Popen(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
+from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.stepped_training import SteppedTraining
@@ -33,13 +34,12 @@ class ProcessTraining(SpreadTraining):
         merge_every: int,
     ) -> None:
         super().__init__(env, algorithm, options, seed, "self", processes, merge_every)
-        context = multiprocessing.get_context("spawn")  # a fork would copy this process's threads half-way
         self._connections: list[Connection[Any, Any]] = []
         self._processes = []
         atexit.register(self.close)
         for number in range(processes):
-            here, there = context.Pipe()
-            process = context.Process(
+            here, there = Pipe()
+            process = ChildProcess(
                 target=_serve, args=(there, env, algorithm, options, self._seeds[number]), daemon=True
             )
             process.start()

@@ -14,6 +14,7 @@ from threading import BoundedSemaphore
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.core.module_command import module_command
 
 MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
 MOST_TIME_S = 30.0
@@ -40,7 +41,7 @@ def _try(env_id: str, environment: str, most_memory: int, most_time_s: float) ->
 
 
 def _problem(environment: str, most_memory: int, most_time_s: float) -> str:
-    argv = [sys.executable, "-P", "-m", "mosaic.server.env_trial", str(most_memory)]
+    argv = module_command("mosaic.server.env_trial", str(most_memory))
     try:
         ended = subprocess.run(
             argv, input=environment, text=True, capture_output=True, timeout=most_time_s, check=False

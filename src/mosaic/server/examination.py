@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from mosaic.core.module_command import module_command
 from mosaic.server.answers import Answer
 from mosaic.server.examination_request import Kind, Request
 from mosaic.server.examiner import ORDER
@@ -60,7 +60,7 @@ class Examination:
         write_atomic(self.folder / ORDER, json.dumps({"kind": self.kind, "request": asked}))
         with (self.folder / LOG).open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "mosaic.server.examiner", str(self.folder)],
+                module_command("mosaic.server.examiner", str(self.folder)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

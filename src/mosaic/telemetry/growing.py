@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
+from mosaic.core.module_command import module_command
 from mosaic.telemetry.columns import Curves
 
 WORTH_BYTES = 48 << 20  # less is read sooner than a process is started
@@ -31,7 +32,7 @@ def bring_up_to_date(run_folders: Sequence[Path], processes: int, worth_bytes: i
         processes = min(processes, len(waiting))
         if processes < 2 or sum(unread.values()) < worth_bytes:
             return 0
-        command = [sys.executable, "-P", "-m", "mosaic.telemetry.growing"]
+        command = module_command("mosaic.telemetry.growing")
         shares = [map(str, waiting[first::processes]) for first in range(processes)]
         reading = [subprocess.Popen([*command, *share], stdin=subprocess.DEVNULL) for share in shares]
         for process in reading:

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.module_command import module_command
 from mosaic.server.serve import Listening
 from mosaic.ui.display import has_display
 
 INSTEAD = "Open the page in a browser instead: mosaic serve"
-PROGRAM = (sys.executable, "-m", "mosaic.ui.window")
+PROGRAM = module_command("mosaic.ui.window")
 _PATIENCE_S = 5.0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mosaic.core.module_command import module_command
 from mosaic.runs.tuning.clearing import clear_search
 from mosaic.runs.tuning.folder import SearchFolder
 
@@ -20,7 +21,7 @@ _DONE = b"done"
 @contextmanager
 def kept(folder: SearchFolder) -> Iterator[None]:
     """While the block runs, somebody waits for our death; after it everything is cleared by ourselves."""
-    command = [sys.executable, "-P", "-m", "mosaic.runs.tuning.keeper", str(folder.path)]
+    command = module_command("mosaic.runs.tuning.keeper", str(folder.path))
     with folder.keeper_log.open("ab") as log:
         keeper = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"

@@ -1,0 +1,52 @@
+"""Processes of `multiprocessing` that import nothing from the working folder while they start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnProcess
+
+_VARIABLE, _OURS = "PYTHONSAFEPATH", "mosaic"
+
+
+class ChildProcess(SpawnProcess):
+    """Process of `multiprocessing`, started afresh: a fork would copy threads, engines and pictures half-way.
+
+    It never sees Ctrl-C; its parent does, and ends it.
+    """
+
+    def start(self) -> None:
+        with _safe_path():
+            resource_tracker.ensure_running()  # starting it would unblock the signal
+            with _sigint_blocked():
+                super().start()
+
+    def run(self) -> None:
+        if os.environ.get(_VARIABLE) == _OURS:
+            del os.environ[_VARIABLE]  # programs that this process starts are the user's
+        super().run()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    if sys.flags.safe_path or os.environ.get(_VARIABLE):
+        yield
+        return
+    os.environ[_VARIABLE] = _OURS
+    try:
+        yield
+    finally:
+        del os.environ[_VARIABLE]
+
+
+@contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
