@@ -192,6 +192,18 @@ def test_a_group_of_seeds_is_put_together(mosaic):
     assert together["comparisons"] == []
 
 
+def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic):
+    toy = ["train", "gym/CartPole-v1", "--worker", "toy", "--steps", "100", "--json", "--seeds", "2"]
+    mosaic(*toy, "--name", "first")
+    found = json.loads(mosaic("runs", "compare", "first", "--json").out)
+    assert [len(row["runs"]) for row in found["groups"]] == [2]
+    assert len(json.loads(mosaic("runs", "compare", "first-1", "--json").out)["runs"]) == 1
+    mosaic(*toy, "--name", "first")
+    refused = mosaic("runs", "compare", "first")
+    assert refused.code == 2
+    assert "2 seed groups are named 'first'. Give the id of one: " in refused.err
+
+
 def test_groups_and_envs_are_compared_and_not_pooled(mosaic):
     """Two settings of one env have a difference; another env has numbers of its own."""
     toy = ["train", "--worker", "toy", "--steps", "300", "--json"]

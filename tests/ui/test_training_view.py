@@ -89,3 +89,14 @@ def test_json_prints_no_lines(monkeypatch):
     monkeypatch.setattr(screen, "err", Console(file=text, width=80))
     follow(Told(*(iteration(k, k) for k in range(9))), TrainingView("a-run", "title"), shown=False)
     assert text.getvalue() == ""
+
+
+def test_compiling_is_shown_until_training_begins_and_is_left_out_of_the_speed():
+    view = TrainingView("a-run", "title", 2_000)
+    view.add(iteration(100, 1))
+    view.add({"kind": "compiling", "message": "compiling machine code (3 functions, 4 s so far)", "timestamp": 3})
+    assert view.line() == "a-run: 100 env steps of 2,000   compiling machine code (3 functions, 4 s so far)"
+    view.add(iteration(200, 50))
+    view.add(iteration(300, 51))
+    assert view.steps_per_s == 100
+    assert "compiling" not in view.line()

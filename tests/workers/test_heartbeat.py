@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mosaic.core.compile_time import Compilation
 from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox
 
@@ -128,3 +129,25 @@ def test_a_worker_may_say_what_it_needs(seconds: float) -> None:
     case = Case()
     case.heartbeat.need_patience(seconds)
     assert case.told == [seconds]
+
+
+def test_compiling_is_reported_as_such_and_not_as_training_at_no_speed() -> None:
+    case, under_way = Case(), [Compilation(3, 4.0, "update")]
+    heartbeat = Heartbeat(
+        case._report,
+        case.inbox,
+        2.0,
+        10.0,
+        case._tell,
+        clock=case.clock,
+        compiling=lambda: under_way[0] if under_way else None,
+    )
+    for _ in range(3):  # before the first iteration, too
+        heartbeat.beat()
+        case.clock.now_s += 2.0
+    assert [event["kind"] for event in case.events] == ["compiling"] * 2
+    assert "3 functions, 4 s so far" in case.events[0]["message"]
+    under_way.clear()
+    heartbeat.measure_with(dict)
+    heartbeat.beat()
+    assert case.events[-1]["kind"] == "iteration"

@@ -21,10 +21,11 @@ from typing import Any, cast
 import numba
 from llvmlite.binding import Linkage
 from numba import types
-from numba.core import cgutils, codegen
+from numba.core import cgutils, codegen, event
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
+from mosaic.core.compile_time import timer
 from mosaic.core.ready_code import ready_cfunc, ready_dispatcher
 
 SOURCES = Path(__file__).parent.parent
@@ -98,6 +99,19 @@ def _keep_copies_private() -> None:
 
 
 _keep_copies_private()
+
+
+class _CompileListener(event.Listener):
+    """Told by numba when a function is not in its cache."""
+
+    def on_start(self, event: Any) -> None:
+        timer.begin(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event: Any) -> None:
+        timer.end()
+
+
+cast(Any, event).register("numba:compile", _CompileListener())
 
 
 @contextmanager

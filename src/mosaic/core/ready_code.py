@@ -13,6 +13,8 @@ from numba.core.caching import FunctionCache
 from numba.core.runtime import nrt
 from numba.experimental import function_type  # noqa: F401 (tells numba's dispatch what kind of argument a cfunc is)
 
+from mosaic.core.compile_time import timer
+
 _callbacks, _signatures, _runtime = cast(Any, ccallback), cast(Any, sigutils), cast(Any, nrt.rtsys)
 
 
@@ -23,6 +25,12 @@ class ReadyCodeCache(FunctionCache):
             return cast(Any, self)._load_overload(sig, target_context)
 
 
+class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
+    def _compile_uncached(self) -> Any:
+        with timer.compiling(self.__name__):
+            return super()._compile_uncached()
+
+
 def ready_dispatcher(dispatcher: Any) -> Any:
     """A function that numba has decorated and is to keep in its cache, before its first call."""
     dispatcher._cache = _cache_of(dispatcher.py_func)
@@ -31,7 +39,7 @@ def ready_dispatcher(dispatcher: Any) -> Any:
 
 def ready_cfunc(function: Any, signature: Any, options: dict[str, Any]) -> Any:
     """What numba's own decorator makes; that one compiles at once and leaves no moment to give it this cache."""
-    made = _callbacks.CFunc(function, _signatures.normalize_signature(signature), locals={}, options=options)
+    made = ReadyCFunc(function, _signatures.normalize_signature(signature), locals={}, options=options)
     made._cache = _cache_of(function)
     made.compile()
     return made

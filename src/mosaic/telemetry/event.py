@@ -66,7 +66,7 @@ class MetricEvent(TypedDict, total=False):
     from_env_steps: int | None
     # kind "config_changed": {setting: [old value, new value]}
     changes: dict[str, Any]
-    # kinds "alert" and "equipped": what is wrong, and what a worker picked to train with
+    # kinds "alert", "equipped" and "compiling": what is wrong, what a worker trains with, progress of compiling
     message: str
     # kind "checkpoint"
     path: str

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
+from mosaic.core.compile_time import working_time
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
@@ -52,9 +53,9 @@ class WorkerContext:
         self._spaces: Mapping[str, Any] | None = None
         self._saved_at = resume_from.env_steps if resume_from else 0
         self._save_again_s = perf_counter() + LEAST_SAVE_S
-        self.stop_reward_reached_at: float | None = None  # by `perf_counter`
+        self.stop_reward_reached_at: float | None = None  # by `working_time`
         # Set by workers that prepare before they train or examine afterwards: neither counts as training
-        self.training_began_at: float | None = None  # by `perf_counter`
+        self.training_began_at: float | None = None  # by `working_time`
         self.training_ended_at: float | None = None
         every_s, before = config.telemetry.report_every_s, resume_from.env_steps if resume_from else 0
         self.heartbeat = Heartbeat(writer.report, inbox, every_s, patience_s, tell, before)
@@ -129,7 +130,7 @@ class WorkerContext:
         if self.inbox.stop_asked():
             return "stopped"
         if training.stop_reward is not None and reward is not None and reward >= training.stop_reward:
-            self.stop_reward_reached_at = self.stop_reward_reached_at or perf_counter()
+            self.stop_reward_reached_at = self.stop_reward_reached_at or working_time()
             return f"stop_reward {training.stop_reward:g} reached"
         if training.total_timesteps is not None and env_steps >= training.total_timesteps:
             return f"total_timesteps {training.total_timesteps} reached"

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
+from mosaic.core.compile_time import Compilation, timer
 from mosaic.workers.inbox import Inbox
 
 _REMEMBERED = 5  # iterations; the longest of them counts
@@ -34,8 +35,10 @@ class Heartbeat:
         tell: Callable[..., None],
         env_steps: int = 0,
         clock: Callable[[], float] = perf_counter,
+        compiling: Callable[[], Compilation | None] = timer.current,
     ) -> None:
         self._report, self._inbox, self._tell, self._clock = report, inbox, tell, clock
+        self._compiling = compiling
         self.every_s: float | None = every_s  # None: no report of the thread's own
         self.patience_s = self._told_s = patience_s  # what the worker needs besides iterations
         self._measure: Callable[[], Mapping[str, Any]] = dict
@@ -102,7 +105,13 @@ class Heartbeat:
         if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
             self._tell_patience()
         with self._inbox.reporting:  # counters that were measured earlier are stored earlier
-            if not self._training or self._inbox.paused or not self.due():
+            if self._inbox.paused or not self.due():
+                return
+            if compiling := self._compiling():
+                self._report(kind="compiling", message=str(compiling))
+                self._reported_s = self._clock()
+                return
+            if not self._training:
                 return
             last, since_s = self._last, self._reported_s
             kept = {name: value for name, value in last.items() if not name.startswith("time_")}

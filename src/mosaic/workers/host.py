@@ -13,7 +13,6 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -121,7 +120,9 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
 
 def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     """Between its first and its last event; their times are what `mosaic train` reports."""
-    begun = perf_counter()
+    from mosaic.core.compile_time import timer, working_time
+
+    begun, compiled_s = working_time(), timer.seconds()
     resources = context.config.resources  # they may be others than those of earlier attempts
     writer.report(kind="started", num_workers=resources.num_workers, ray_address=resources.ray_address)
     finished = False
@@ -132,11 +133,11 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
     finally:
         context.close_frames(finished=finished)
     reached = context.stop_reward_reached_at
-    began, ended = context.training_began_at or begun, context.training_ended_at or perf_counter()
+    began, ended = context.training_began_at or begun, context.training_ended_at or working_time()
     writer.report(
         kind="ended",
         reason=context.inbox.stop_asked() or "done",
-        prepare_s=began - begun,
+        prepare_s=began - begun + timer.seconds() - compiled_s,
         train_s=ended - began,
         time_to_stop_s=None if reached is None else reached - began,
     )

@@ -8,7 +8,6 @@ from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from pydantic import BaseModel, Field
 
 from mosaic.config.section import Section
 from mosaic.config.training import DEFAULT_TIMESTEPS
+from mosaic.core.compile_time import working_time
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.learners.dqn_options import DqnOptions
@@ -155,7 +155,7 @@ class NativeWorker:
             start_from(context.config.training.init, assembled)
         total = context.config.training.total_timesteps
         pace = options.report_every_steps or max(1, (total or DEFAULT_TIMESTEPS) // _REPORTS)
-        reported, since = learner.env_steps, perf_counter()
+        reported, since = learner.env_steps, working_time()
         reward: float | None = None
         evaluated_at: int | None = None
         context.measure_with(lambda: _measures(learner))
@@ -163,6 +163,7 @@ class NativeWorker:
         def save() -> None:
             _save(context, assembled, iteration, reward)
 
+        context.training_began_at = since
         while not context.done(learner.env_steps, learner.progress().episodes, reward):
             context.inbox.wait_while_paused(save)
             if context.inbox.stop_asked():
@@ -175,7 +176,7 @@ class NativeWorker:
             reward = learner.progress().return_mean
             due = is_due(before, learner.env_steps, pace) or context.done(learner.env_steps, 0, reward)
             if due or context.report_due():
-                now = perf_counter()
+                now = working_time()
                 trigger = {} if due else {"trigger": "clock"}
                 speed = (learner.env_steps - reported) / (now - since)
                 _report(context, assembled, iteration, speed, trigger)
@@ -187,6 +188,7 @@ class NativeWorker:
                 evaluated_at = learner.env_steps
         if context.config.checkpoint.at_end:
             save()  # first: whatever happens to an evaluation, what was learned is kept
+        context.training_ended_at = working_time()
         if not context.inbox.stop_asked() and evaluated_at != learner.env_steps:
             _evaluate(context, assembled, camera)
 

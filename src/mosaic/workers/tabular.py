@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.core.compile_time import working_time
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.seeding import child_seed
@@ -167,14 +167,14 @@ class TabularWorker:
         context.measure_with(lambda: chunks.live)
         evaluated_at = None
         training.advance(0)  # loads the compiled code
-        context.training_began_at = perf_counter()
+        context.training_began_at = working_time()
         while not context.done(training.env_steps, training.episodes, standing.reward):
             context.inbox.wait_while_paused(save)
             if context.inbox.stop_asked():
                 break
-            started, before = perf_counter(), training.env_steps
+            started, before = working_time(), training.env_steps
             chunks.advance()
-            elapsed_s = perf_counter() - started
+            elapsed_s = working_time() - started
             statistics = training.read_statistics()
             standing.iteration += 1
             standing.epsilon = statistics.epsilon
@@ -189,7 +189,7 @@ class TabularWorker:
                 save()
         if context.config.checkpoint.at_end:
             save()  # first: whatever happens to an evaluation, what was learned is kept
-        context.training_ended_at = perf_counter()
+        context.training_ended_at = working_time()
         if not context.inbox.stop_asked() and evaluated_at != training.env_steps:
             _evaluate(context, training, seen.camera, roles)
 

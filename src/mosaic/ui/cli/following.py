@@ -49,7 +49,7 @@ def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
         kind = event.get("kind")
         if shown and kind in ("equipped", "alert"):
             note(str(event["message"]))
-        elif shown and kind in ("iteration", "episode") and pace.due():
+        elif shown and kind in ("iteration", "episode", "compiling") and pace.due():
             note(view.line())
 
 

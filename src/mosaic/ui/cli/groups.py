@@ -10,7 +10,7 @@ from mosaic.ui.cli.place import PlacedRun
 
 if TYPE_CHECKING:
     from mosaic.evaluation.statistics import Estimate
-    from mosaic.server.answers import RunDetails
+    from mosaic.server.answers import RunDetails, RunRow
 
 METRIC = "episode_reward_mean"
 _BUCKETS = 200
@@ -40,6 +40,33 @@ class Group(NamedTuple):
             "iqm_ci95": found.ci95,
             "curve": group_curve(self.runs),
         }
+
+
+def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
+    """Replace each seed group, given by its id or by the --name that it was trained with, by the ids of its runs."""
+    from mosaic.core.errors import InputError
+
+    groups: dict[str, list[RunRow]] = {}
+    for row in sorted(rows, key=lambda row: row.run_id):
+        if row.group:
+            groups.setdefault(row.group, []).append(row)
+    alone = {text for row in rows for text in (row.run_id, row.name)}
+    found: list[str] = []
+    for text in asked:
+        named = [text] if text in groups else [] if text in alone else _groups_named(text, groups)
+        if len(named) > 1:
+            raise InputError(f"{len(named)} seed groups are named '{text}'. Give the id of one: {', '.join(named)}.")
+        found += [row.run_id for row in groups[named[0]]] if named else [text]
+    return found
+
+
+def _groups_named(name: str, groups: dict[str, list[RunRow]]) -> list[str]:
+    """Return the ids of groups whose runs are called NAME-1, NAME-2, …"""
+    return [
+        group
+        for group, rows in groups.items()
+        if all(row.name.rpartition("-")[0] == name and row.name.rpartition("-")[2].isdigit() for row in rows)
+    ]
 
 
 def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:

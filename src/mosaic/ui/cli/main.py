@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
+from mosaic.core.compile_time import timer
 from mosaic.core.errors import MosaicError
 from mosaic.core.exits import exits_refused
 from mosaic.ui.cli.app import app
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if sys.stdout is None:
         # The next file that is opened would take its number, and what is printed would go into that file.
         sys.exit(_complain("Standard output is closed. Send it somewhere else: mosaic … > /dev/null", 1, as_json))
+    if sys.stderr.isatty() and not as_json:
+        timer.on_first = _mention_compiling
     try:
         with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
             code = app(args=words, standalone_mode=False, prog_name="mosaic")
@@ -57,6 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if code == 130 and not as_json:
         print("\nStopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _mention_compiling() -> None:
+    from mosaic.ui.cli.screen import note
+
+    note("Compiling machine code, once after an installation or upgrade …")
 
 
 def _complain(text: str, code: int, as_json: bool) -> int:

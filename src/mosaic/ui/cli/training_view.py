@@ -36,18 +36,22 @@ class TrainingView:
         self._points: list[tuple[int, float]] = []
         self._seen: list[tuple[float, int]] = []  # moments and env steps of the last seconds, for the speed
         self._alerts: list[str] = []
-        self._equipment = ""
+        self._equipment = self._compiling = ""
         self.note = ""
 
     def add(self, event: Mapping[str, Any]) -> None:
         match event.get("kind"):
             case "iteration" | "episode":
                 self._last |= event
+                self._compiling = ""
                 self._add_point(event)
             case "resumed":
                 start = int(event.get("from_env_steps") or 0)
                 self._points = [point for point in self._points if point[0] <= start]
                 self._seen.clear()
+            case "compiling":
+                self._compiling = str(event.get("message", ""))
+                self._seen.clear()  # the speed is that of training
             case "equipped":
                 self._equipment = str(event.get("message", ""))
             case "alert":
@@ -108,10 +112,12 @@ class TrainingView:
                 facts.append(f"{_duration((self.total_timesteps - steps) / speed)} left")
         if reward is not None:
             facts.append(f"reward {reward:.3f}")
-        elif not self._last:
+        elif not self._last and not self._compiling:
             facts.append(_WAITING)
         elif self._last.get("note"):
             facts.append(str(self._last["note"]))
+        if self._compiling:
+            facts.append(self._compiling)
         episodes = self._last.get("episodes_total")
         if episodes is not None:
             facts.append(f"{episodes:,} episodes")

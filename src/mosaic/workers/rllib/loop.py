@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from mosaic.config.run import RunConfig
 from mosaic.config.training import DEFAULT_TIMESTEPS
+from mosaic.core.compile_time import working_time
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
@@ -141,13 +141,14 @@ def iterate(context: WorkerContext, training: Training) -> None:
     options, progress = training.setup.options, training.progress
     total = context.config.training.total_timesteps or DEFAULT_TIMESTEPS
     pace = options.report_every_steps or max(1, total // _REPORTS)
-    reported, since, spent = progress.env_steps, perf_counter(), dict[str, float]()
+    reported, since, spent = progress.env_steps, working_time(), dict[str, float]()
     evaluated_at: int | None = None
     silent = True  # whoever waited for Ray wants to see that something happens
 
     def save() -> None:
         _save(context, training)
 
+    context.training_began_at = since
     while not context.done(progress.env_steps, progress.episodes, training.reward):
         context.inbox.wait_while_paused(save)
         if context.inbox.stop_asked():
@@ -166,7 +167,7 @@ def iterate(context: WorkerContext, training: Training) -> None:
         due = silent or over or is_due(before, progress.env_steps, pace)
         if due or context.report_due():
             silent = False
-            now = perf_counter()
+            now = working_time()
             found = fields(result, progress, training.learned, spent) | ({} if due else {"trigger": "clock"})
             _report(context, training, found, league, (progress.env_steps - reported) / (now - since))
             reported, since, spent = progress.env_steps, now, {}
@@ -177,6 +178,7 @@ def iterate(context: WorkerContext, training: Training) -> None:
             evaluated_at = progress.env_steps
     if context.config.checkpoint.at_end:
         save()  # first: whatever happens to an evaluation, what was learned is kept
+    context.training_ended_at = working_time()
     if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
         _evaluate(context, training)
 

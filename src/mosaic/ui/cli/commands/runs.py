@@ -91,29 +91,25 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
 
 @app.command()
 def compare(
-    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs, or the id of a seed group.")],
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs, or the id or name of a seed group.")],
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare runs: results, settings that differ, and statistics over seeds per env.
 
-    A seed group's id stands for all of its runs. Runs that differ in nothing but their seed form one group; groups of
-    one env are compared by the interquartile mean of their last rewards, its difference and the probability that a run
-    of the first group scores higher, each with a 95 % bootstrap interval.
+    A seed group's id, or the --name it was trained with, stands for all of its runs. Runs that differ in nothing but
+    their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
+    difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
     from mosaic.ui.cli.differences import differences
-    from mosaic.ui.cli.groups import compare_groups, make_groups, show_groups
+    from mosaic.ui.cli.groups import compare_groups, make_groups, runs_asked_for, show_groups
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import print_json, print_table
 
     with place(server) as runs:
-        groups: dict[str, list[str]] = {}
-        group_of: dict[str, str] = {}
-        for row in runs.runs():
-            group_of[row.run_id] = row.group or ""
-            if row.group:
-                groups.setdefault(row.group, []).append(row.run_id)
-        named = [runs.run(ref) for asked in run for ref in sorted(groups.get(asked, [asked]))]
+        rows_here = runs.runs()
+        group_of = {row.run_id: row.group or "" for row in rows_here}
+        named = [runs.run(ref) for ref in runs_asked_for(run, rows_here)]
         chosen = list({each.id: each for each in named}.values())  # a run named twice counts once
         shown = [each.show() for each in chosen]
         made = make_groups(chosen, shown, [group_of.get(each.id, "") for each in chosen])
