@@ -25,7 +25,10 @@ class ReadyCodeCache(FunctionCache):
             return cast(Any, self)._load_overload(sig, target_context)
 
 
-class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
+_CFunc: Any = _callbacks.CFunc
+
+
+class ReadyCFunc(_CFunc):  # type: ignore[misc]
     def _compile_uncached(self) -> Any:
         with timer.compiling(self.__name__):
             return super()._compile_uncached()
