@@ -25,7 +25,7 @@ from mosaic.learners.dqn_check import check_dqn, ring_bytes
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.fused_replay import hold, make_held, make_ring, settle
 from mosaic.learners.normalise import RunningMoments
-from mosaic.learners.plan import shared
+from mosaic.learners.plan import Plan
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, policy_outputs
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.testing.toys import Alternating, Fading
@@ -41,6 +41,10 @@ ZOO = DqnOptions(
     target_update_interval=10, gradient_steps=128, exploration_fraction=0.16, exploration_final_eps=0.04,
     hidden=(256, 256),
 )  # fmt: skip
+
+
+def one_policy(agents):
+    return Plan(("shared",), (0,) * agents, (True,))
 
 
 def config(env, total=None, seed=0, **more):
@@ -128,7 +132,7 @@ def test_python_and_machine_code_learn_the_same(env):
     for hide in (Plain, lambda vector: vector):
         vector = hide(make_compiled_vector(EnvironmentConfig(env_id=env), 3))
         architecture = q_architecture(vector.shape, SMALL)
-        learner = DqnLearner(vector, shared(vector.shape.agents), architecture, SMALL, 5, 1000)
+        learner = DqnLearner(vector, one_policy(len(vector.shape.agents)), architecture, SMALL, 5, 1000)
         while learner.env_steps < 1000:
             learner.iterate()
         progress = learner.progress()
@@ -275,7 +279,7 @@ def test_pictures_are_ppos():
     facts = EnvFacts(EnvironmentConfig(env_id="toy/Pictures"))
     spec = EnvSpec(facts, ("eye",), {"eye": spaces.Box(0, 255, (64, 64, 3), np.uint8)}, {"eye": spaces.Discrete(2)})
     with pytest.raises(InputError, match=r"DQN cannot see pictures, and eye does\. PPO can: --algo ppo\."):
-        check_dqn(Casting(shared(("eye",)), ("eye",), {}, ()), spec, SMALL)
+        check_dqn(Casting(one_policy(1), ("eye",), {}, ()), spec, SMALL)
 
 
 def test_a_buffer_larger_than_the_machine_is_refused():

@@ -1,7 +1,6 @@
 """random, python: and human."""
 
 import builtins
-import threading
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from mosaic import load_policy, make_env
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.policies.human import HumanPolicyController, TerminalPolicyController, parse_action
+from mosaic.policies.human import TerminalPolicyController, parse_action
 from mosaic.policies.random import RandomPolicyController
 from mosaic.policies.registry import is_reproducible
 
@@ -117,30 +116,6 @@ def test_wrong_code_is_explained(own_code, name, text):
     with pytest.raises(InputError) as caught:
         load_policy(own_code + name, env.spec).begin(env.possible_agents, 0)
     assert text in str(caught.value)
-
-
-def test_a_screen_fills_the_queue_and_illegal_answers_are_refused():
-    controller = HumanPolicyController(spec_of(spaces.Discrete(3), "ab"))
-    turn, answers = turn_for("a", "b", mask=[1, 0, 1]), []
-    thread = threading.Thread(target=lambda: answers.append(controller.act(turn)))
-    thread.start()
-    while controller.waiting is None:
-        threading.Event().wait(0.001)
-    with pytest.raises(InputError, match="'a' may not play 1, which is illegal here"):
-        controller.answer("a", 1)
-    with pytest.raises(InputError, match="'c' is not asked"):
-        controller.answer("c", 1)
-    controller.answer("b", 0)
-    controller.answer("a", 2)
-    thread.join(10)
-    assert answers == [{"a": 2, "b": 0}]
-
-
-def test_closing_releases_the_one_who_waits():
-    controller = HumanPolicyController(spec_of(spaces.Discrete(3)))
-    controller.close()
-    with pytest.raises(InputError, match="was closed"):
-        controller.act(turn_for("a"))
 
 
 def test_the_terminal_asks_until_the_answer_is_legal():

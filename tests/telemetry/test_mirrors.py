@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mosaic.core.errors import MissingExtraError, UnknownNameError
 from mosaic.core.plugins import plugins as installed
 from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.mirrors import mirror, sink_names
+from mosaic.telemetry.mirrors import mirror
 from mosaic.telemetry.names import leaves
 from mosaic.telemetry.reader import read_events, visible
 from mosaic.telemetry.writer import EventWriter
@@ -205,7 +205,7 @@ def test_a_plug_in_gets_what_is_visible_in_any_session(
 
 
 def test_unknown_and_unusable_mirrors_are_explained(tmp_path: Path) -> None:
-    assert {"csv", "listing", "needy", "tensorboard"} <= set(sink_names())
+    assert {"csv", "listing", "needy", "tensorboard"} <= set(installed("mosaic.sinks"))
     with pytest.raises(
         UnknownNameError, match=r"There is no mirror named 'tensorbord'\. Did you mean 'tensorboard'\? Known: csv"
     ):

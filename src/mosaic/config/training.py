@@ -1,4 +1,4 @@
-"""Who trains, with which algorithm, and when it is enough."""
+"""Training section: worker, algorithm, limits and options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TrainingConfig(Section):
 
     worker: Annotated[Reference | None, MosaicPicks] = Field(
         None,
-        description="Plug-in that trains: tabular, native, sb3, rllib, script, …; None lets Mosaic pick for the env.",
+        description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic pick for the env.",
     )
     algorithm: Annotated[Reference | None, MosaicPicks] = Field(
         None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None takes the worker's default."

@@ -1,7 +1,7 @@
-"""How YAML is read and written: plain data after the rules of YAML 1.2.
+"""YAML reader: plain data by the core schema of YAML 1.2, with duplicate keys refused.
 
-PyYAML follows 1.1, where `3e-4` is text, `no` is false, `12:30` is 750 and a date is an object; each of
-these has spoiled somebody's settings. It also lets the second of two equal keys win without a word.
+PyYAML follows 1.1, where `3e-4` is text, `no` is false, `12:30` is 750 and a date is an object. Other readers of 1.2
+still turn dates into objects (see docs/decisions/0023-yaml-and-toml.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-UNFOLDED = 1 << 30  # characters in a line
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -25,11 +24,6 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 def read_yaml(text: str) -> Any:
     """The one document in the text. Raises yaml.YAMLError, or RecursionError where it is nested too deeply."""
     return yaml.load(text, Loader=_Loader)
-
-
-def write_yaml(data: Any) -> str:
-    """Text that `read_yaml` reads as the same data, in the same order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=UNFOLDED)
 
 
 def read_scalar(text: str) -> bool | int | float | str | None:
@@ -72,17 +66,6 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-class _Dumper(yaml.SafeDumper):
-    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it so
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-    def represent_text(self, text: str) -> ScalarNode:
-        """Only double quotes keep every line break of Unicode as it is."""
-        return self.represent_scalar(f"{_TAG}str", text, style=None if text.isprintable() else '"')
-
-
 def _construct(name: str) -> Callable[[_Loader, Node], Any]:
     pattern, read = _READERS[name]
 
@@ -104,11 +87,8 @@ def _refuse(loader: _Loader, node: Node) -> Any:
 
 for _name, (_pattern, _) in _READERS.items():
     _Loader.add_constructor(f"{_TAG}{_name}", _construct(_name))
-    for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_pattern.pattern})\\Z"), None)
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_pattern.pattern})\\Z"), None)
 _Loader.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<\Z"), ["<"])
-_Dumper.add_implicit_resolver(f"{_TAG}merge", re.compile(r"<<\Z"), ["<"])
 for _name in ("str", "seq", "map"):
     _Loader.add_constructor(f"{_TAG}{_name}", getattr(yaml.SafeLoader, f"construct_yaml_{_name}"))
 _Loader.add_constructor(None, _refuse)
-_Dumper.add_representer(str, _Dumper.represent_text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,3 @@ class RunningMoments:
     def from_arrays(cls, prefix: str, arrays: dict[str, NDArray[Any]]) -> RunningMoments:
         mean, var = arrays[f"{prefix}.mean"], arrays[f"{prefix}.var"]
         return cls(mean.astype(float), var.astype(float), float(arrays[f"{prefix}.count"][0]))
-
-
-@dataclass(slots=True)
-class RewardScale:
-    """Rewards divided by the spread of the discounted return, so that values stay near one; per policy."""
-
-    moments: RunningMoments = field(default_factory=lambda: RunningMoments.of_width(1))
-
-    @property
-    def factor(self) -> float:
-        return float(1.0 / np.sqrt(self.moments.var[0] + EPSILON)) if self.moments.count else 1.0

@@ -32,15 +32,3 @@ class Plan:
     def uniform(self, shape: VectorShape) -> bool:
         """Whether one architecture fits all policies."""
         return len(set(shape.widths)) == 1 and len(set(shape.heads)) == 1
-
-
-def shared(agents: Sequence[AgentID], name: str = "shared", *, central: bool = False) -> Plan:
-    return Plan((name,), (0,) * len(agents), (True,), central)
-
-
-def independent(agents: Sequence[AgentID], *, central: bool = False) -> Plan:
-    return Plan(tuple(agents), tuple(range(len(agents))), (True,) * len(agents), central)
-
-
-def against_itself(agents: Sequence[AgentID], name: str = "learner") -> Plan:
-    return Plan((name,), (0,) * len(agents), (True,), self_play=True)

@@ -1,10 +1,9 @@
-"""A person: answers come from a screen, or from the keyboard of a plain terminal."""
+"""Policy `human`: a person who types actions on the terminal."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from queue import Queue
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,51 +20,8 @@ from mosaic.envs.spaces import legal_text, objection
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest
 
 
-class HumanPolicyController:
-    """Waits for the answers that a screen puts into its queue.
-
-    The screen reads `waiting` (the Turn that wants an answer, or None) and calls `answer`; an illegal answer is
-    refused there and then, so that the person can choose again.
-    """
-
-    def __init__(self, spec: EnvSpec) -> None:
-        self._spec = spec
-        self._answers: Queue[Mapping[AgentID, Action] | None] = Queue()
-        self.waiting: Turn | None = None
-
-    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
-        while not self._answers.empty():  # keys pressed after the last episode's end
-            self._answers.get_nowait()
-
-    def act(self, turn: Turn) -> dict[AgentID, Action]:
-        self.waiting = turn
-        try:
-            actions: dict[AgentID, Action] = {}
-            while actions.keys() != turn.observations.keys():
-                answer = self._answers.get()
-                if answer is None:
-                    raise InputError("was closed while it waited for a person")
-                actions.update((a, answer[a]) for a in answer if a in turn.observations)
-            return {agent: actions[agent] for agent in turn.observations}
-        finally:
-            self.waiting = None
-
-    def answer(self, agent: AgentID, action: Action) -> None:
-        """What the person chose; raises if that is not allowed now."""
-        turn = self.waiting
-        if turn is None or agent not in turn.observations:
-            raise InputError(f"'{agent}' is not asked for an action now.")
-        problem = objection(self._spec.action_spaces[agent])(action, turn.action_masks.get(agent))
-        if problem:
-            raise InputError(f"'{agent}' may not play {problem}.")
-        self._answers.put({agent: action})
-
-    def close(self) -> None:
-        self._answers.put(None)
-
-
 class TerminalPolicyController:
-    """Asks on the terminal, again and again until the answer is legal."""
+    """Asks on the terminal until the action is legal."""
 
     def __init__(self, spec: EnvSpec, read: Callable[[str], str] = input, write: Callable[[str], Any] = print) -> None:
         self._spec, self._read, self._write = spec, read, write

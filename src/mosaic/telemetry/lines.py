@@ -27,23 +27,6 @@ class MalformedMetricError(FormatError):
     """A line that begins like a metric and is none."""
 
 
-class MetricLines:
-    """Reads the lines of one program; what is malformed is counted, with the last reason, and changes nothing else."""
-
-    def __init__(self) -> None:
-        self.malformed = 0
-        self.last_error = ""
-
-    def read(self, line: str | bytes) -> dict[str, Any] | None:
-        """An event's fields, ready for `report`; None for any other line."""
-        try:
-            return parse_metric(line)
-        except MalformedMetricError as error:
-            self.malformed += 1
-            self.last_error = str(error)
-            return None
-
-
 def parse_metric(line: str | bytes) -> dict[str, Any] | None:
     """The event's fields in a line `@METRIC {json}`; None where the line is no such line."""
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from mosaic.core.plugins import load_plugin, plugins
+from mosaic.core.plugins import load_plugin
 from mosaic.telemetry.event import MetricEvent
 from mosaic.telemetry.reader import follow, read_events
 from mosaic.telemetry.visibility import is_hidden, resume_points
@@ -54,10 +54,6 @@ def _resumed_meanwhile(run_folder: Path, factories: Sequence[Factory], stop: Eve
                 for sink in sinks:
                     sink.write(event)
     return False
-
-
-def sink_names() -> tuple[str, ...]:
-    return tuple(plugins("mosaic.sinks"))
 
 
 def sink_factory(name: str) -> Factory:
