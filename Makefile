@@ -52,7 +52,7 @@ test-all: setup format lint types imports
 test-generic:
 	$(BIN)/python scripts/generic-cpu.py $(BIN)/python -m pytest -n $(WORKERS) tests/learners tests/models
 
-bench:
+bench: setup
 	$(BIN)/python benchmarks/runner.py
 	$(BIN)/python benchmarks/runs.py
 	$(BIN)/python benchmarks/tabular.py

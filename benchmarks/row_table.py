@@ -67,6 +67,10 @@ def _run(package: str, rows: Rows, name: str, plan: Plan) -> bool:
         return False
     except PeerMissing as reason:
         print(f"{name}: a peer cannot be had here: {reason}", flush=True)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "mosaic":
+            raise
+        print(f"{name}: a peer cannot be had here: {error}. Type: make setup", flush=True)
     print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
     return True
 

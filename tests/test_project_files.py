@@ -1,6 +1,8 @@
 """Files around the code: they agree with the code and with each other."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -45,6 +47,23 @@ def test_sections_of_the_changelog_are_dated():
         assert re.fullmatch(r"(Unreleased|\d+\.\d+\.\d+), \d{4}-\d{2}-\d{2}", heading), heading
     dates = [heading[-10:] for heading in headings]
     assert dates == sorted(dates, reverse=True)
+
+
+def test_what_benchmarks_import_is_installed_by_setup():
+    """Peers that need an environment of their own are run as files; all others share ours, so `make setup` has them."""
+    folder = ROOT / "benchmarks"
+    own_place = {"jax_style.py", "pgx_tictactoe.py", "vmas_spread.py"}
+    imported = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())) if path.name not in own_place else ():
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            imported |= {name.partition(".")[0] for name in names}
+    ours = {"mosaic", *(path.stem for path in [*folder.iterdir(), *folder.glob("*/*.py")])}
+    pinned = set(re.findall(r"^[\w.-]+", (ROOT / "constraints.txt").read_text().lower().replace("_", "-"), re.M))
+    foreign = {name.lower().replace("_", "-") for name in imported - ours - set(sys.stdlib_module_names)}
+    assert "supersuit" in foreign
+    assert sorted(foreign - pinned) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
