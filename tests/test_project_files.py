@@ -40,6 +40,17 @@ def test_ci_runs_make_test_on_every_declared_python():
     assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
 
 
+@pytest.mark.parametrize("name", ["CITATION.cff", ".pre-commit-config.yaml", ".github/ISSUE_TEMPLATE/bug.yml"])
+def test_files_for_other_programs_can_be_read(name):
+    document = yaml.safe_load((ROOT / name).read_text())
+    required = {
+        "CITATION.cff": {"cff-version", "message", "title", "authors"},
+        ".pre-commit-config.yaml": {"repos"},
+        ".github/ISSUE_TEMPLATE/bug.yml": {"name", "description", "body"},
+    }
+    assert required[name] <= document.keys()
+
+
 def test_sections_of_the_changelog_are_dated():
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert headings

@@ -10,7 +10,7 @@ from mosaic import load_policy, make_env
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.policies.human import TerminalPolicyController, parse_action
+from mosaic.policies.human import HumanPolicyController, parse_action
 from mosaic.policies.random import RandomPolicyController
 from mosaic.policies.registry import is_reproducible
 
@@ -120,7 +120,7 @@ def test_wrong_code_is_explained(own_code, name, text):
 
 def test_the_terminal_asks_until_the_answer_is_legal():
     typed, said = iter(["x", "7", "1", "2"]), []
-    controller = TerminalPolicyController(spec_of(spaces.Discrete(3)), lambda prompt: next(typed), said.append)
+    controller = HumanPolicyController(spec_of(spaces.Discrete(3)), lambda prompt: next(typed), said.append)
     assert controller.act(turn_for("a", mask=[1, 0, 1])) == {"a": 2}
     assert said[0] == "'x' is not an action: type one of those named."
     assert said[1] == "That would be 7, outside 0..2."
@@ -136,13 +136,13 @@ def test_named_actions_may_be_typed_by_name_or_number():
         prompts.append(prompt)
         return next(typed)
 
-    controller = TerminalPolicyController(env.spec, read, prompts.append)
+    controller = HumanPolicyController(env.spec, read, prompts.append)
     action = controller.act(turn)["player_0"]
     assert "g1f3" in prompts[0]
     assert env.step({"player_0": action}).infos["player_1"]["fen"].startswith("rnbqkbnr/pppppppp/8/8/4P3")
     leduc = make_env("classic/leduc_holdem_v4")
     turn = leduc.reset(0)
-    controller = TerminalPolicyController(leduc.spec, lambda prompt: "call")
+    controller = HumanPolicyController(leduc.spec, lambda prompt: "call")
     assert controller.act(turn) == {next(iter(turn.observations)): 0}
 
 

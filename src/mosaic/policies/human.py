@@ -20,7 +20,7 @@ from mosaic.envs.spaces import legal_text, objection
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest
 
 
-class TerminalPolicyController:
+class HumanPolicyController:
     """Asks on the terminal until the action is legal."""
 
     def __init__(self, spec: EnvSpec, read: Callable[[str], str] = input, write: Callable[[str], Any] = print) -> None:
@@ -79,7 +79,7 @@ def _make(options: Options, request: PolicyRequest) -> PolicyController:
             f"'{request.reference}' needs somebody at a terminal, and standard input is not one. "
             "Type: mosaic play … in a terminal."
         )
-    return TerminalPolicyController(request.spec)
+    return HumanPolicyController(request.spec)
 
 
 kind = PolicyKind(
