@@ -139,12 +139,12 @@ def imported(source: Source) -> Iterator[str]:
 
 
 def names_used_twice(sources: Sequence[Source]) -> list[str]:
-    """Find class names, private ones too, that several modules define."""
+    """Find public class names that several modules define."""
     homes: dict[str, list[str]] = defaultdict(list)
     for source in sources:
         for node in source.tree.body:
-            if isinstance(node, ast.ClassDef):
-                homes[node.name.lstrip("_")].append(source.name)
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(source.name)
     return [f"{name}: {', '.join(modules)}" for name, modules in sorted(homes.items()) if len(modules) > 1]
 
 
