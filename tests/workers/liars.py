@@ -22,7 +22,8 @@ class Honest:
     """Counts; every method may be made worse."""
 
     def __init__(self, name, **promises):
-        told = {"algorithms": ("count",), "paradigms": ("parameter_sharing",), **promises}
+        stepless = {"environment": "it counts, and steps no env"}
+        told = {"algorithms": ("count",), "paradigms": ("parameter_sharing",), "not_applicable": stepless, **promises}
         self.info = WorkerCapabilities(name=name, version="1", **told)
 
     def options(self, algorithm):
@@ -38,8 +39,11 @@ class Honest:
             if self.info.checkpoints and context.checkpoint_due(10 * count, every_steps=50):
                 self.save(context, count, chance)
             self.hold(context)
-        if self.info.checkpoints:
+        if self.info.checkpoints and self.saves_at_end(context):
             self.save(context, count, chance)
+
+    def saves_at_end(self, context):
+        return context.config.checkpoint.at_end
 
     def begin(self, context, chance):
         if context.resume_from is None:
@@ -50,7 +54,7 @@ class Honest:
         return saved["count"]
 
     def done(self, context, count):
-        return context.done(10 * count)
+        return context.done(10 * count, count, 0.0 if count else None)
 
     def draw(self, chance):
         return chance.random()
@@ -144,6 +148,13 @@ class Mute(Honest):
         return Undescribed
 
 
+class Eager(Honest):
+    """Saves at the end whatever it is told."""
+
+    def saves_at_end(self, context):
+        return True
+
+
 class Backwards(Honest):
     def report(self, context, count, reward):
         super().report(context, max(0, 40 - count), reward)
@@ -170,6 +181,9 @@ WORKERS = {
         Honest("saveless", resume=True),
         Honest("blind", agent_mapping=True),
         Honest("boastful", resources=("runtime", "ray_address")),
+        Honest("unexamined", evaluates=True),
+        Honest("homeless", not_applicable={}),
+        Eager("eager", checkpoints=True),
         Honest("impostor"),
     )
 }

@@ -27,9 +27,12 @@ PROGRAM = [sys.executable, "-c", "print('@METRIC {\"env_steps\": 1}')"]
 
 
 def stage(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **settings):
-    training = {"total_timesteps": steps, **settings.pop("training", {})}
-    config = run_config(worker, params, training=training, checkpoint=SAVES, evaluation={"episodes": 1}, **settings)
-    return Stage(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
+    training, known = {"total_timesteps": steps, **settings.pop("training", {})}, load_worker(worker)
+    if known.info.checkpoints:
+        settings["checkpoint"] = SAVES
+    if known.info.evaluates:
+        settings["evaluation"] = {"episodes": 1}
+    return Stage(known, run_config(worker, params, training=training, **settings), tmp_path, patience_s, 0.5, Random(0))
 
 
 def proofs(made):

@@ -215,7 +215,7 @@ def test_a_learned_table_plays_on_the_reference_env(tmp_path, monkeypatch):
         ),
         (
             {"environment": GAME, "training": {"init": "run:latest"}},
-            "starts every table anew and cannot take over 'run:latest'. Leave --init out",
+            "cannot honour training.init=run:latest: it always starts with new weights.",
         ),
     ],
 )  # fmt: skip

@@ -19,7 +19,8 @@ from mosaic.testing.worker.curve import curve, difference, fallen_counter
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 ENDLESS = (
-    "import itertools, time\nfor n in itertools.count(1): print('@METRIC {\"env_steps\": %d}' % n); time.sleep(0.01)"
+    "import itertools, time\nfor n in itertools.count(1): "
+    "print('@METRIC {\"env_steps\": %d, \"episodes_total\": %d, \"episode_reward_mean\": 0}' % (n, n)); time.sleep(0.01)"
 )
 
 
@@ -40,6 +41,13 @@ def test_toy_keeps_every_promise(tmp_path):
         "options of walk",
         "resources",
         "agent mapping",
+        "settings",
+        "setting checkpoint.every_steps",
+        "setting checkpoint.keep_last",
+        "setting checkpoint.keep_best",
+        "setting training.episodes",
+        "setting training.stop_reward",
+        "setting checkpoint.at_end",
         "a whole run",
         "checkpoints",
         "run: policies",
@@ -66,6 +74,9 @@ def test_script_keeps_every_promise_and_what_it_does_not_promise_is_refused():
         "options of program",
         "resources",
         "agent mapping",
+        "settings",
+        "setting training.episodes",
+        "setting training.stop_reward",
         "a whole run",
         "pause",
         "no checkpoint",

@@ -55,14 +55,14 @@ def change_settings(
     """
     from mosaic.config.loading import dump_run_config
     from mosaic.workers.registry import load_worker, resolve
-    from mosaic.workers.submission import check_resources
+    from mosaic.workers.submission import check_ahead
 
     stored = folder.read_config()
     config = with_changes(stored, resources, settings)
     if record.state is State.FINISHED:
         _check_extended(folder, config)
     if config.training.worker is not None:
-        check_resources(load_worker(config.training.worker), config)
+        check_ahead(load_worker(config.training.worker), config)
     if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
         _refuse_other_shapes(stored, resolve(config))
     with RunLock(folder) as lock:

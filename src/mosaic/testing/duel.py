@@ -25,19 +25,20 @@ def play_two(observation: Any, mask: Mask | None) -> Action:
 
 
 class Duel:
-    """Agents `a`, `b`, … act together for four steps and see the number of the step.
+    """Agents `a`, `b`, … act together for four steps, or as many as asked, and see the number of the step.
 
     An action is 0, 1 or 2 points. A step pays an agent its own points and ten times the points of all others, so that
     its return is known to lie in 80…88 if its one opponent plays 2 all the time, whatever it does itself.
     """
 
-    def __init__(self, agents: int = 2) -> None:
+    def __init__(self, agents: int = 2, steps: int = STEPS) -> None:
+        self._steps = steps
         self.possible_agents: tuple[AgentID, ...] = tuple(ascii_letters[:agents])
         self.observation_spaces: Mapping[AgentID, Space[Any]] = {
-            a: spaces.Discrete(STEPS + 1) for a in self.possible_agents
+            a: spaces.Discrete(steps + 1) for a in self.possible_agents
         }
         self.action_spaces: Mapping[AgentID, Space[Any]] = {a: spaces.Discrete(CHOICES) for a in self.possible_agents}
-        facts = EnvFacts(duel(agents))
+        facts = EnvFacts(duel(agents, steps))
         self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
         self.agents: tuple[AgentID, ...] = ()
         self._t = 0
@@ -56,7 +57,7 @@ class Duel:
         return self._turn({a: float(actions[a]) + OTHERS_PAY * (total - actions[a]) for a in self.agents})
 
     def _turn(self, rewards: Mapping[AgentID, float]) -> Turn:
-        over = self._t == STEPS
+        over = self._t == self._steps
         everybody, self.agents = self.agents, () if over else self.agents
         seen = dict.fromkeys(everybody, self._t)
         ended, lives = dict.fromkeys(everybody, over), dict.fromkeys(everybody, False)
@@ -69,6 +70,7 @@ class Duel:
         pass
 
 
-def duel(agents: int = 2) -> EnvironmentConfig:
+def duel(agents: int = 2, steps: int = STEPS) -> EnvironmentConfig:
     """Such an env, by its configuration."""
-    return EnvironmentConfig(family="python", env_id=f"{__name__}:Duel", options={"agents": agents})
+    options = {"agents": agents} | ({"steps": steps} if steps != STEPS else {})
+    return EnvironmentConfig(family="python", env_id=f"{__name__}:Duel", options=options)

@@ -45,6 +45,14 @@ class WorkerCapabilities(BaseModel):
         False,
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
     )
+    evaluates: bool = Field(False, description="Honours `evaluation`; else runs that set it are refused.")
+    init: bool = Field(False, description="Starts from the weights of training.init; else runs that set it are refused.")
+    refuses: dict[str, str] = Field(
+        {}, description="Further settings that it does not honour, with the reason; runs that set them are refused."
+    )
+    not_applicable: dict[str, str] = Field(
+        {}, description="Settings or sections that mean nothing to it, with the reason; runs that set them are accepted."
+    )
     resources: tuple[ResourceName, ...] = Field(
         (),
         description="Settings of `resources` (and environment.num_envs) that it meets; others are refused.",

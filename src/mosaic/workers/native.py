@@ -81,6 +81,8 @@ class NativeWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
+        evaluates=True,
+        init=True,
         resources=("num_workers", "num_gpus", "runtime", "num_envs"),
         patience_s=60.0,  # the first update may have to be compiled
     )

@@ -63,6 +63,11 @@ class ScriptWorker:
         paradigms=(),
         pause=True,
         resources=("num_workers", "num_gpus", "num_cpus"),  # told to the program, and reserved in the queue of a server
+        refuses={"telemetry.report_every_s": "the program decides when it reports"},
+        not_applicable={
+            "environment": "the program makes its own env; it is told in MOSAIC_ENVIRONMENT",
+            "seed": "the program draws its own random numbers; it is told in MOSAIC_SEED",
+        },
     )
 
     resumes_what_was_saved = True  # not promised for every program: one that announces checkpoints resumes from them
@@ -148,6 +153,7 @@ def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, st
         "MOSAIC_METRICS": "1",
         "CONTROLLER_METRICS": "1",
         "MOSAIC_SEED": str(context.seed),
+        "MOSAIC_ENVIRONMENT": context.config.environment.model_dump_json(),
         "MOSAIC_RUN_FOLDER": str(context.folder.path),
         "MOSAIC_CHECKPOINT_DIR": str(files),
         "MOSAIC_NUM_WORKERS": str(resources.workers),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig
+from mosaic.config.settings import list_settings
 from mosaic.core.errors import InputError
 from mosaic.core.machine import count_gpus
+from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import split_reference
 from mosaic.telemetry.mirrors import sink_factory
 from mosaic.workers.api import ChecksRuns, ResourceName, Worker, WorkerCapabilities
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
+
+
+_MAPPING = ("agents", "policies_to_train", "evaluation.opponents")
 
 
 def check_ahead(worker: Worker, config: RunConfig) -> None:
@@ -22,6 +30,7 @@ def check_ahead(worker: Worker, config: RunConfig) -> None:
     check_resources(worker, config)
     if not worker.info.agent_mapping:
         _refuse_mapping(worker.info, config)
+    _refuse_unhonoured(worker, config)
 
 
 def check_resources(worker: Worker, config: RunConfig) -> None:
@@ -40,6 +49,53 @@ def check_resources(worker: Worker, config: RunConfig) -> None:
                 f"The run asks for {resources.num_gpus:g} GPUs and this machine has {there}. "
                 "Set resources.num_gpus lower."
             )
+
+
+def unhonoured_settings(worker: Worker) -> dict[str, str]:
+    """Settings outside `resources` that the worker does not honour, with the reason."""
+    info, refused = worker.info, dict(worker.info.refuses)
+    if not info.evaluates:
+        refused |= dict.fromkeys(
+            ("evaluation.every_steps", "evaluation.episodes", "evaluation.opponents"), "it does not evaluate policies"
+        )
+    if not info.agent_mapping:
+        refused |= dict.fromkeys(_MAPPING, "it decides itself who acts for whom")
+    if not info.init:
+        refused["training.init"] = "it always starts with new weights"
+    if not info.checkpoints:
+        saves = getattr(worker, "resumes_what_was_saved", False)  # what a program announces is kept as configured
+        names = ("every_steps", "at_end") if saves else ("every_steps", "at_end", "keep_last", "keep_best")
+        why = "the program decides when it saves" if saves else "it does not save checkpoints"
+        refused |= {f"checkpoint.{name}": why for name in names}
+    return refused
+
+
+def _refuse_unhonoured(worker: Worker, config: RunConfig) -> None:
+    """Raise InputError for a setting that is not its default and that the worker does not honour."""
+    refused = unhonoured_settings(worker)
+    for name, value in changed_from_default(config, refused).items():
+        shown = json.dumps(value, default=list) if not isinstance(value, str) else value
+        others = [each for each in plugins("mosaic.workers") if each != worker.info.name and _honours(each, name)]
+        exist = f" Workers that honour it: {', '.join(others)}." if others else ""
+        raise InputError(
+            f"The worker {worker.info.name} cannot honour {name}={shown}: {refused[name]}.{exist} "
+            "Leave it out, or train with another worker. Type: mosaic workers"
+        )
+
+
+def changed_from_default(config: RunConfig, names: Collection[str]) -> dict[str, object]:
+    """Those of the named settings that are not at their default, with their values."""
+    changed: dict[str, object] = {}
+    for name, field in list_settings(RunConfig):
+        value = reduce(getattr, name.split("."), config)
+        if name in names and value != field.get_default(call_default_factory=True):
+            changed[name] = value
+    return changed
+
+
+def _honours(name: str, setting: str) -> bool:
+    worker: Worker = load_plugin("mosaic.workers", name)
+    return setting not in unhonoured_settings(worker)
 
 
 def unmet_resources(info: WorkerCapabilities, config: RunConfig) -> dict[ResourceName, object]:

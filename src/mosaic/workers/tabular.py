@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.compile_time import working_time
-from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.codes import space_code
@@ -102,6 +101,7 @@ class TabularWorker:
         checkpoints=True,
         seeds=True,
         agent_mapping=True,
+        evaluates=True,
         resources=("num_workers", "runtime", "ray_address"),
         notes=(
             (
@@ -122,11 +122,6 @@ class TabularWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         assert isinstance(options, TabularWorkerOptions)
-        if config.training.init is not None:
-            raise InputError(
-                f"The worker tabular starts every table anew and cannot take over '{config.training.init}'. "
-                "Leave --init out, or train with --worker native."
-            )
         check_way(config, options, spec)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:

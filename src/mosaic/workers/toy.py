@@ -49,6 +49,7 @@ class ToyWorker:
         checkpoints=True,
         seeds=True,
         resources=("num_workers", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
+        not_applicable={"environment": "a walk steps no env; only the agents and spaces of the env count"},
     )
     loads_pickles = False  # a walk is JSON: whoever wrote it, it runs no code
 
@@ -64,7 +65,7 @@ class ToyWorker:
             saved = json.loads((context.resume_from.path / "walk.json").read_text())
             iteration, reward = saved["iteration"], saved["reward"]
             random.setstate(_state(saved["random"]))
-        while not context.done(iteration * options.steps_per_iteration, iteration, reward):
+        while not context.done(iteration * options.steps_per_iteration, iteration, reward if iteration else None):
             with context.iteration():
                 never.wait(options.iteration_s)
             iteration += 1

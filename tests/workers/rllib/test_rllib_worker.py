@@ -65,7 +65,7 @@ def test_other_runtimes_are_refused():
 
 
 def test_weights_of_others_are_refused():
-    assert "cannot take over 'run:latest'" in _refused(training={"init": "run:latest"})
+    assert "cannot honour training.init=run:latest" in _refused(training={"init": "run:latest"})
 
 
 def test_what_an_algorithm_cannot_do_is_refused_with_what_can():

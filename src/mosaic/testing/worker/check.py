@@ -15,11 +15,12 @@ from mosaic.testing.worker.forms import check_options
 from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
 from mosaic.testing.worker.resources import check_resources
+from mosaic.testing.worker.settings import check_settings
 from mosaic.testing.worker.stage import Stage
 from mosaic.testing.worker.starts import check_agents, check_paradigms
 from mosaic.testing.worker.stops import check_commands
 from mosaic.testing.worker.survives import check_resume, check_seeds, check_whole
-from mosaic.workers.api import Worker
+from mosaic.workers.api import Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
 
 _SHORT_STEPS = 4000
@@ -54,7 +55,7 @@ def check_worker(
         stage = Stage(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
         with stage.at_home():
             return WorkerReport(
-                name, tuple(_prove(stage, environments or {}, crowd, _named(short or _short(config), name)))
+                name, tuple(_prove(stage, environments or {}, crowd, _named(short or _short(config, known.info), name)))
             )
 
 
@@ -68,6 +69,7 @@ def _prove(
     proofs = check_options(stage.worker)
     proofs += check_resources(stage)
     proofs += check_mapping(stage, short)
+    proofs += check_settings(stage, short)
     whole, first = check_whole(stage)
     proofs += whole
     proofs += check_seeds(stage, first)
@@ -82,9 +84,9 @@ def _named(config: RunConfig, worker: str) -> RunConfig:
     return config.model_copy(update={"training": config.training.model_copy(update={"worker": worker})})
 
 
-def _short(config: RunConfig) -> RunConfig:
+def _short(config: RunConfig, info: WorkerCapabilities) -> RunConfig:
     limits = {"total_timesteps": _SHORT_STEPS, "episodes": None, "stop_reward": None}
-    saves = {"every_steps": _SHORT_STEPS // 4, "keep_last": 10, "at_end": True}
+    saves = {"every_steps": _SHORT_STEPS // 4, "keep_last": 10, "at_end": True} if info.checkpoints else {}
     return config.model_copy(
         update={
             "training": config.training.model_copy(update=limits),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
@@ -13,12 +14,13 @@ from mosaic.testing.worker.promises import Proof
 from mosaic.testing.worker.rehearsal import Rehearsal
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.host import STOPPED
+from mosaic.workers.submission import unhonoured_settings
 
 
 def check_commands(stage: Stage) -> list[Proof]:
     """One run is paused, resumed, saved and stopped; what the worker does not declare must be refused."""
     info = stage.info
-    with stage.rehearse(stage.endless()) as rehearsal:
+    with stage.rehearse(_talkative(stage)) as rehearsal:
         rehearsal.see_training("a long run")
         proofs = [
             _check_pause(stage, rehearsal) if info.pause else _check_refused(rehearsal, "pause", rehearsal.run.pause),
@@ -30,6 +32,12 @@ def check_commands(stage: Stage) -> list[Proof]:
         if not info.resume:
             proofs.append(_check_refused(rehearsal, "resume", rehearsal.run.resume))
     return proofs
+
+
+def _talkative(stage: Stage) -> RunConfig:
+    """Return a run without an end that reports often: one that follows its total alone would report nothing."""
+    every_s = {} if "telemetry.report_every_s" in unhonoured_settings(stage.worker) else {"report_every_s": 0.25}
+    return stage.changed(stage.endless(), {"telemetry": every_s})
 
 
 def _check_pause(stage: Stage, rehearsal: Rehearsal) -> Proof:

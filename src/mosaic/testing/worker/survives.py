@@ -41,7 +41,16 @@ def check_seeds(stage: Stage, first: list[Values]) -> list[Proof]:
             "the same seed gives the same metrics",
             "draw all chance from generators that context.seed seeds, or declare seeds=False",
         )
-    return [Proof("seeds", f"{len(first)} events twice the same")]
+    with stage.rehearse(seed=stage.config.seed + 1) as rehearsal:
+        other = rehearsal.finish("seeds")
+    if difference(first, other) is None:
+        raise rehearsal.broken(
+            "seeds",
+            f"the runs with the seeds {stage.config.seed} and {stage.config.seed + 1} are the same",
+            "another seed gives another run",
+            "seed every generator with context.seed",
+        )
+    return [Proof("seeds", f"{len(first)} events twice the same, others with another seed")]
 
 
 def check_resume(stage: Stage, whole: list[Values]) -> list[Proof]:

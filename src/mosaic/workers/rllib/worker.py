@@ -46,6 +46,7 @@ class RllibWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
+        evaluates=True,
         resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
         patience_s=120.0,  # an iteration may be long, and then Ray is taken down
     )
@@ -110,14 +111,9 @@ class RllibWorker:
 
 
 def _check_runtime(config: RunConfig) -> None:
-    runtime, init = config.resources.runtime, config.training.init
+    runtime = config.resources.runtime
     if runtime not in (None, "ray"):
         raise InputError(f"RLlib runs on Ray, not on the runtime '{runtime}'. Leave --runtime out.")
-    if init is not None:
-        raise InputError(
-            f"The worker rllib starts every network anew and cannot take over '{init}'. "
-            "Leave --init out, or train with --worker native."
-        )
 
 
 def _check_all_legal(config: RunConfig) -> None:

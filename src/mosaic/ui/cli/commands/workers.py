@@ -15,7 +15,7 @@ def workers(json: JsonOption = False) -> None:
     if json:
         print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
         return
-    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu", "agent_mapping")
+    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu", "agent_mapping", "evaluates", "init")
     rows = [
         [
             info.name,

@@ -1,0 +1,250 @@
+"""Whether a worker honours every setting of a run's configuration, refuses it, or declares it not applicable.
+
+Every setting is listed here, so that a new one has to be classified before the contract holds again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mosaic.config.run import RunConfig
+from mosaic.config.settings import list_settings
+from mosaic.config.values import MOST_STEPS
+from mosaic.testing.duel import CONSTANT, duel
+from mosaic.testing.worker.curve import difference
+from mosaic.testing.worker.promises import Proof, WorkerContractError
+from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.stage import Stage
+from mosaic.workers.submission import unhonoured_settings
+
+# Honoured by Mosaic itself, whatever the worker does.
+BY_MOSAIC: dict[str, str] = {
+    "version": "older configurations are upgraded when they are read",
+    "run_id": "the run's folder",
+    "name": "kept in config.json",
+    "tags": "kept in config.json",
+    "environment.family": "a part of the env's id; unknown ones are refused at submission",
+    "environment.env_id": "a part of the env's id; unknown ones are refused at submission",
+    "environment.api_type": "used by the catalog that makes the env",
+    "training.worker": "the plug-in that is started; unknown ones are refused at submission",
+    "training.algorithm": "unknown ones are refused at submission",
+    "training.preset": "written into training.params at submission",
+    "training.params": "read by the worker's options, which refuse unknown names (proof: options)",
+    "resources.max_wall_s": "the supervisor stops the run",
+    "resources.max_memory_mb": "the supervisor stops the run",
+    "telemetry.mirrors": "the host of the worker copies each event; unknown ones are refused at submission",
+    "telemetry.frames": "the context of the worker asks for no pictures",
+}
+
+# Proven by another part of the contract, under this name.
+ELSEWHERE: dict[str, str] = {
+    "policy_configuration": "paradigm",
+    "agents": "agent mapping",
+    "policies_to_train": "agent mapping",
+    "environment.num_envs": "resources",
+    "resources.num_workers": "resources",
+    "resources.num_gpus": "resources",
+    "resources.num_cpus": "resources",
+    "resources.runtime": "resources",
+    "resources.ray_address": "resources",
+    "seed": "seeds",
+    "training.total_timesteps": "a whole run",
+    "telemetry.report_every_s": "a long run",
+}
+
+# A value of each other setting that is not its default: refused, or seen in a run.
+TRIED: dict[str, Any] = {
+    "environment.options": {"agents": 2, "steps": 3},
+    "environment.wrappers": ("time_limit:max_steps=2",),
+    "training.episodes": 3,
+    "training.stop_reward": -1e6,
+    "training.init": "run:settings-of-a-run",
+    "checkpoint.every_steps": 1000,
+    "checkpoint.keep_last": 2,
+    "checkpoint.keep_best": 0,
+    "checkpoint.at_end": False,
+    "evaluation.every_steps": 1000,
+    "evaluation.episodes": 2,
+    "evaluation.opponents": (CONSTANT,),
+}
+
+_REFUSED: dict[str, Any] = {
+    **TRIED,
+    "telemetry.report_every_s": 0.5,
+    "agents": {"b": CONSTANT},
+    "policies_to_train": ["learner"],
+}
+_PROMISE = "a setting is honoured, refused before there is a run, or declared not applicable"
+
+
+def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
+    """`short` is a run of seconds; its env is replaced by one whose episodes show how they were made."""
+    _check_classified(stage)
+    families, environment = stage.info.env_families, duel()
+    if "*" not in families and environment.family not in families:
+        return []  # there is no env of ours that it takes
+    paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
+    config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
+    refused = unhonoured_settings(stage.worker)
+    for name in refused:
+        section, _, key = name.partition(".")
+        asked = {section: {key: _REFUSED[name]} if key else _REFUSED[name]}
+        stage.refusal(config, f"setting {name}", asked, _PROMISE)
+    proofs = [Proof("settings", f"refused: {', '.join(refused) or 'none'}")]
+    return [*proofs, *_check_run(stage, config, refused), *_check_ends(stage, config, refused)]
+
+
+def _check_classified(stage: Stage) -> None:
+    known = {name for name, _ in list_settings(RunConfig)}
+    for name in sorted(known ^ {*BY_MOSAIC, *ELSEWHERE, *TRIED}):
+        raise WorkerContractError(
+            stage.info.name,
+            f"setting {name}",
+            "nothing says who honours it",
+            _PROMISE,
+            "list it in mosaic.testing.worker.settings, and show there that it is honoured",
+        )
+    for name in (*stage.info.refuses, *stage.info.not_applicable):
+        if not any(each == name or each.startswith(f"{name}.") for each in known):
+            raise WorkerContractError(
+                stage.info.name, f"setting {name}", "there is no such setting", _PROMISE, "correct its name"
+            )
+    for name in set(stage.info.refuses) - set(_REFUSED):
+        raise WorkerContractError(
+            stage.info.name,
+            f"setting {name}",
+            f"it is refused, and {BY_MOSAIC.get(name) or ELSEWHERE.get(name)}",
+            _PROMISE,
+            "refuse no setting that Mosaic itself honours",
+        )
+
+
+def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
+    """Check one run with as many settings at once as can be told apart in what it leaves."""
+    steps = config.training.total_timesteps or 4000
+    values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
+    names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
+    asked = {name: values[name] for name in names if name not in refused and name != "checkpoint.at_end"}
+    with stage.rehearse(stage.changed(config, _nested(asked))) as rehearsal:
+        rehearsal.finish("settings")
+        proofs = [
+            Proof(f"setting {name}", seen(_Ask(stage, rehearsal, name, asked[name])))
+            for name, seen in _SEEN.items()
+            if name in asked and not _not_applicable(stage, name)
+        ]
+        if "training.init" not in refused:
+            proofs.append(_check_init(stage, stage.changed(config, _nested(asked)), rehearsal))
+    return proofs
+
+
+def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
+    """Check limits in runs that nothing else ends, and that nothing is saved where nothing is asked for."""
+    proofs, nothing = [], {}
+    if "checkpoint.at_end" not in refused:
+        nothing = {"checkpoint": {"every_steps": MOST_STEPS, "at_end": False}}
+    wrapped = {"environment": {"wrappers": TRIED["environment.wrappers"]}}
+    limits = {"total_timesteps": None, "episodes": TRIED["training.episodes"], "stop_reward": None}
+    with stage.rehearse(stage.changed(config, {"training": limits, **nothing, **wrapped})) as rehearsal:
+        rehearsal.finish("setting training.episodes")
+        ask = _Ask(stage, rehearsal, "environment.wrappers", 2)
+        if not _not_applicable(stage, ask.name):
+            proofs.append(Proof("setting environment.wrappers", _see_lengths(ask)))
+        if nothing and (saved := rehearsal.run.checkpoints()):
+            raise ask.broken("checkpoint.at_end", f"{len(saved)} checkpoints of a run that should save none")
+    limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": TRIED["training.stop_reward"]}
+    with stage.rehearse(stage.changed(config, {"training": limits})) as rehearsal:
+        rehearsal.finish("setting training.stop_reward")
+    ended = [Proof("setting training.episodes", "ended the run"), Proof("setting training.stop_reward", "ended the run")]
+    return [*proofs, *ended, *([Proof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
+
+
+def _check_init(stage: Stage, config: RunConfig, trained: Rehearsal) -> Proof:
+    """A run that starts from trained weights is not the run that led to them."""
+    policy = next(iter(trained.run.checkpoints()[-1].manifest.policies))
+    asked = {"training": {"init": f"run:{trained.run.id}/{policy}"}}
+    with stage.rehearse(stage.changed(config, asked)) as rehearsal:
+        curve = rehearsal.finish("setting training.init")
+    if stage.info.seeds and difference(curve, trained.check_story()) is None:
+        ask = _Ask(stage, rehearsal, "training.init", asked["training"]["init"])
+        raise ask.broken("training.init", "the run is the same as one that starts with new weights")
+    return Proof("setting training.init", "another curve than with new weights")
+
+
+class _Ask:
+    """One setting, its value, and the run that was asked to honour it."""
+
+    def __init__(self, stage: Stage, rehearsal: Rehearsal, name: str, value: Any) -> None:
+        self.stage, self.rehearsal, self.name, self.value = stage, rehearsal, name, value
+
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        return [event for event in self.rehearsal.events() if event["kind"] == kind]
+
+    def broken(self, name: str, found: str) -> WorkerContractError:
+        advice = "honour it, or declare it (evaluates, checkpoints, init, refuses, not_applicable)"
+        return self.rehearsal.broken(f"setting {name}", found, _PROMISE, advice)
+
+
+def _see_lengths(ask: _Ask) -> str:
+    limit = ask.value["steps"] if isinstance(ask.value, Mapping) else ask.value
+    lengths = {event.get("episode_len_mean") for event in ask.events("iteration")} - {None}
+    if lengths != {limit}:
+        raise ask.broken(ask.name, f"episodes of {limit} steps were asked for, and had {lengths or 'no length'}")
+    return f"episodes of {limit} steps"
+
+
+def _see_saves(ask: _Ask) -> str:
+    written = len(ask.events("checkpoint"))
+    if written < 3:
+        raise ask.broken(ask.name, f"checkpoints every {ask.value} env steps were asked for, and {written} written")
+    return f"{written} written, one every {ask.value} env steps at most"
+
+
+def _see_kept(ask: _Ask) -> str:
+    kept = len(ask.rehearsal.run.checkpoints())
+    if kept != TRIED["checkpoint.keep_last"]:
+        raise ask.broken(ask.name, f"{kept} checkpoints are left with keep_last=2 and keep_best=0")
+    return f"{kept} of {len(ask.events('checkpoint'))} left"
+
+
+def _see_evaluations(ask: _Ask) -> str:
+    places = {event["env_steps"] for event in ask.events("evaluation")}
+    if len(places) < 2:
+        raise ask.broken(ask.name, f"evaluations every {ask.value} env steps were asked for, and {len(places)} made")
+    return f"evaluated at {', '.join(map(str, sorted(places)))} env steps"
+
+
+def _see_evaluated(field: str) -> Callable[[_Ask], str]:
+    def see(ask: _Ask) -> str:
+        (wanted,) = ask.value if isinstance(ask.value, tuple) else (ask.value,)
+        told = {event.get(field) for event in ask.events("evaluation")}
+        if told != {wanted}:
+            raise ask.broken(ask.name, f"an evaluation with {field}={wanted} was asked for, and it had {told}")
+        return f"{field}={wanted} in every evaluation"
+
+    return see
+
+
+_SEEN: dict[str, Callable[[_Ask], str]] = {
+    "environment.options": _see_lengths,
+    "checkpoint.every_steps": _see_saves,
+    "checkpoint.keep_last": _see_kept,
+    "checkpoint.keep_best": _see_kept,
+    "evaluation.every_steps": _see_evaluations,
+    "evaluation.episodes": _see_evaluated("episodes"),
+    "evaluation.opponents": _see_evaluated("opponent"),
+}
+
+
+def _not_applicable(stage: Stage, name: str) -> bool:
+    declared = stage.info.not_applicable
+    unsaved = not stage.info.checkpoints and name.startswith("checkpoint.")
+    return unsaved or name in declared or name.partition(".")[0] in declared
+
+
+def _nested(asked: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in asked.items():
+        section, _, key = name.partition(".")
+        nested.setdefault(section, {})[key] = value
+    return nested

@@ -1,0 +1,139 @@
+"""Every setting of a run's configuration is honoured, refused or declared not applicable by every worker."""
+
+import sys
+from random import Random
+
+import liars
+import pytest
+from hosting import run_config
+
+from mosaic.config.run import RunConfig
+from mosaic.config.settings import list_settings
+from mosaic.core.errors import InputError
+from mosaic.core.plugins import plugins
+from mosaic.testing.worker import WorkerContractError, settings
+from mosaic.testing.worker.settings import BY_MOSAIC, ELSEWHERE, TRIED, check_settings
+from mosaic.testing.worker.stage import Stage
+from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.submission import unhonoured_settings
+from mosaic.workers.toy import ToyWorker
+
+NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}
+RLLIB = {
+    "num_env_runners": 0,
+    "fcnet_hiddens": [8],
+    "train_batch_size_per_learner": 200,
+    "minibatch_size": 100,
+    "num_epochs": 2,
+}
+PROGRAM = "for n in range(1, 9): print('@METRIC {\"env_steps\": %d, \"episodes_total\": %d}' % (n, n))"
+COMMAND = {"command": [sys.executable, "-c", PROGRAM]}
+GAME = {"env_id": "classic/tictactoe_v3"}
+
+
+def proofs(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **said):
+    training = {"total_timesteps": steps, **said.pop("training", {})}
+    config = run_config(worker, params, training=training, **said)
+    stage = Stage(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
+    with stage.at_home():
+        found = check_settings(stage, config)
+    return {proof.capability.removeprefix("setting "): proof.seen for proof in found}
+
+
+HONOURED = {"settings", *TRIED} - {"training.init"}
+
+
+def test_every_setting_is_classified_once():
+    parts = [*BY_MOSAIC, *ELSEWHERE, *TRIED]
+    assert sorted(parts) == sorted(name for name, _ in list_settings(RunConfig))
+
+
+def test_a_setting_that_is_not_classified_is_found(tmp_path, monkeypatch):
+    monkeypatch.delitem(settings.BY_MOSAIC, "tags")
+    with pytest.raises(WorkerContractError, match="worker toy, setting tags: nothing says who honours it"):
+        proofs(tmp_path, "toy")
+
+
+@pytest.mark.parametrize("worker", sorted(plugins("mosaic.workers")))
+def test_defaults_are_never_refused(worker):
+    params = COMMAND if worker == "script" else None
+    assert resolve(run_config(worker, params, environment=GAME)).training.worker == worker
+
+
+@pytest.mark.parametrize(
+    ("worker", "section", "asked", "text"),
+    [
+        ("toy", "evaluation", {"every_steps": 500}, "evaluation.every_steps=500: it does not evaluate policies. "
+         "Workers that honour it: native, rllib, tabular. Leave it out"),
+        ("toy", "evaluation", {"episodes": 3}, "evaluation.episodes=3: it does not evaluate policies."),
+        ("toy", "training", {"init": "run:latest"}, "training.init=run:latest: it always starts with new weights. "
+         "Workers that honour it: native. Leave it out"),
+        ("script", "evaluation", {"every_steps": 500}, "evaluation.every_steps=500: it does not evaluate policies."),
+        ("script", "checkpoint", {"every_steps": 500}, "checkpoint.every_steps=500: the program decides when it saves."),
+        ("script", "checkpoint", {"at_end": False}, "checkpoint.at_end=false: the program decides when it saves."),
+        ("script", "telemetry", {"report_every_s": 9.0}, "telemetry.report_every_s=9.0: the program decides"),
+        ("script", "training", {"init": "run:latest"}, "training.init=run:latest: it always starts with new weights."),
+    ],
+)  # fmt: skip
+def test_settings_that_a_worker_does_not_honour_are_refused(worker, section, asked, text):
+    with pytest.raises(InputError) as caught:
+        resolve(run_config(worker, COMMAND if worker == "script" else None, **{section: asked}))
+    assert f"The worker {worker} cannot honour {text}" in str(caught.value)
+
+
+def test_toy(tmp_path):
+    seen = proofs(tmp_path, "toy", {"steps_per_iteration": 50})
+    assert seen.keys() == {"settings", *(name for name in TRIED if name.startswith(("training", "checkpoint")))} - {
+        "training.init"
+    }
+    assert seen["settings"].startswith("refused: evaluation.every_steps, evaluation.episodes, evaluation.opponents")
+
+
+def test_a_program(tmp_path):
+    assert proofs(tmp_path, "script", COMMAND).keys() == {"settings", "training.episodes", "training.stop_reward"}
+
+
+def test_tables(tmp_path):
+    assert proofs(tmp_path, "tabular", {"report_every_steps": 100}).keys() == HONOURED
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_networks(tmp_path):
+    environment = {"env_id": "gym/CartPole-v1", "num_envs": 4}
+    said = {"environment": environment, "training": {"preset": False}}
+    seen = proofs(tmp_path, "native", NETWORK, steps=4000, **said)
+    assert seen.keys() == {*HONOURED, "training.init"}
+    assert seen["settings"] == "refused: none"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_rllib(tmp_path):
+    said = {"training": {"algorithm": "ppo"}, "patience_s": 300}
+    assert proofs(tmp_path, "rllib", RLLIB, steps=2000, **said).keys() == HONOURED
+
+
+def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
+    with pytest.raises(WorkerContractError, match=r"setting evaluation\.every_steps: evaluations every .* and 0 made"):
+        proofs(tmp_path, "unexamined", {"iteration_s": 0.0}, steps=400)
+    with pytest.raises(WorkerContractError, match=r"setting environment\.options: episodes of 3 steps .* no length"):
+        proofs(tmp_path, "homeless", {"iteration_s": 0.0}, steps=400)
+    assert liars.WORKERS["unexamined"].info.evaluates
+
+
+def test_a_worker_that_saves_against_its_orders_is_caught(tmp_path, installed_liars):
+    with pytest.raises(WorkerContractError, match=r"setting checkpoint\.at_end: 1 checkpoints of a run"):
+        proofs(tmp_path, "eager", {"iteration_s": 0.0}, steps=400)
+
+
+def test_misspelt_declarations_are_found(tmp_path, monkeypatch):
+    info = ToyWorker.info.model_copy(update={"not_applicable": {"enviroment": "no such section"}})
+    monkeypatch.setattr(ToyWorker, "info", info)
+    with pytest.raises(WorkerContractError, match="setting enviroment: there is no such setting"):
+        proofs(tmp_path, "toy")
+
+
+def test_what_is_resumed_is_checked_too(tmp_path):
+    assert "evaluation.episodes" in unhonoured_settings(load_worker("toy"))
+    assert unhonoured_settings(load_worker("native")) == {}
