@@ -171,20 +171,48 @@ def test_what_a_checkpoint_names_is_not_run(door: str, net: RunFolder, capsys: p
     assert not sang()
 
 
-def test_an_imported_opponent_is_not_trained_against(net: RunFolder) -> None:
-    asked = {
-        "environment": {"env_id": TICTACTOE},
-        "agents": {"player_2": "run:net"},
-        "policy_configuration": "parameter_sharing",
-        "training": {"worker": "native", "total_timesteps": 256},
-    }
-    try:
-        run = Trainer().submit(asked)
-    except TrustError:
-        pass
-    else:
-        assert run.wait(120.0) is State.FAILED
-        assert "--trust" in run.reason
+NATIVE = {"worker": "native", "total_timesteps": 256}
+OPPONENTS: dict[str, dict[str, Any]] = {
+    "agent": {"agents": {"player_2": "run:net"}, "policy_configuration": "parameter_sharing"},
+    "agent, its policy": {"agents": {"player_2": "run:net@100/shared"}, "policy_configuration": "parameter_sharing"},
+    "agent of a table": {"agents": {"player_2": "run:net"}, "training": {"worker": "tabular", "total_timesteps": 256}},
+    "opponents of self-play": {"training": {**NATIVE, "params": {"opponents": ["random", "run:net@latest"]}}},
+    "opponents of evaluations": {"evaluation": {"opponents": ["run:net"]}},
+}
+
+
+@pytest.mark.parametrize("place", OPPONENTS)
+def test_an_imported_opponent_that_names_code_is_refused_at_submission(place: str, net: RunFolder) -> None:
+    asked = {"environment": {"env_id": TICTACTOE}, "training": NATIVE, **OPPONENTS[place]}
+    with pytest.raises(TrustError, match=rf"facts\.json\.network: python:{MODULE}:make.*it was imported.*--trust"):
+        Trainer().submit(asked)
+    assert [run.id for run in Trainer().runs()] == [net.run_id]
+    assert not sang()
+
+
+def test_a_server_refuses_an_imported_opponent_that_names_code(net: RunFolder, here: Path) -> None:
+    asked = {"environment": {"env_id": TICTACTOE}, "training": NATIVE, **OPPONENTS["agent"]}
+    with app_client(here / "home", allow_programs=True) as client:
+        reply = client.post("/runs", json=asked)
+    assert reply.status_code in (400, 403), reply.text
+    assert "--trust" in reply.json()["error"]
+    assert not sang()
+
+
+def test_a_run_against_an_imported_opponent_is_not_resumed_without_trust(net: RunFolder, monkeypatch: Any) -> None:
+    asked = {"environment": {"env_id": TICTACTOE}, "training": NATIVE, **OPPONENTS["agent"]}
+    with monkeypatch.context() as patched:
+        patched.setenv("MOSAIC_TRUST", "1")
+        run = Trainer().submit(asked, start=False)
+    write_state(run.folder, read_written_state(run.folder).model_copy(update={"state": State.STOPPED}))
+    with pytest.raises(TrustError, match="--trust"):
+        run.resume()
+    assert not sang()
+
+
+def test_weights_of_an_imported_run_that_names_code_may_be_taken_over(net: RunFolder) -> None:
+    asked = {"environment": {"env_id": TICTACTOE}, "training": {**NATIVE, "init": "run:net"}}
+    assert Trainer().submit(asked, start=False).config.training.init == "run:net"
     assert not sang()
 
 

@@ -26,7 +26,7 @@ RLLIB = {
     "minibatch_size": 100,
     "num_epochs": 2,
 }
-PROGRAM = "for n in range(1, 9): print('@METRIC {\"env_steps\": %d, \"episodes_total\": %d}' % (n, n))"
+PROGRAM = 'for n in range(1, 9): print(\'@METRIC {"env_steps": %d, "episodes_total": %d}\' % (n, n))'
 COMMAND = {"command": [sys.executable, "-c", PROGRAM]}
 GAME = {"env_id": "classic/tictactoe_v3"}
 
@@ -60,21 +60,24 @@ def test_defaults_are_never_refused(worker):
     assert resolve(run_config(worker, params, environment=GAME)).training.worker == worker
 
 
+NO_EVALUATION = "it does not evaluate policies. Workers that honour it: native, rllib, tabular. Leave it out"
+NO_INIT = "it always starts with new weights. Workers that honour it: native. Leave it out"
+OWN_SAVES = "the program decides when it saves. Workers that honour it: native, rllib, tabular, toy. Leave it out"
+
+
 @pytest.mark.parametrize(
     ("worker", "section", "asked", "text"),
     [
-        ("toy", "evaluation", {"every_steps": 500}, "evaluation.every_steps=500: it does not evaluate policies. "
-         "Workers that honour it: native, rllib, tabular. Leave it out"),
-        ("toy", "evaluation", {"episodes": 3}, "evaluation.episodes=3: it does not evaluate policies."),
-        ("toy", "training", {"init": "run:latest"}, "training.init=run:latest: it always starts with new weights. "
-         "Workers that honour it: native. Leave it out"),
-        ("script", "evaluation", {"every_steps": 500}, "evaluation.every_steps=500: it does not evaluate policies."),
-        ("script", "checkpoint", {"every_steps": 500}, "checkpoint.every_steps=500: the program decides when it saves."),
-        ("script", "checkpoint", {"at_end": False}, "checkpoint.at_end=false: the program decides when it saves."),
-        ("script", "telemetry", {"report_every_s": 9.0}, "telemetry.report_every_s=9.0: the program decides"),
-        ("script", "training", {"init": "run:latest"}, "training.init=run:latest: it always starts with new weights."),
+        ("toy", "evaluation", {"every_steps": 500}, f"evaluation.every_steps=500: {NO_EVALUATION}"),
+        ("toy", "evaluation", {"episodes": 3}, f"evaluation.episodes=3: {NO_EVALUATION}"),
+        ("toy", "training", {"init": "run:latest"}, f"training.init=run:latest: {NO_INIT}"),
+        ("script", "evaluation", {"every_steps": 500}, f"evaluation.every_steps=500: {NO_EVALUATION}"),
+        ("script", "checkpoint", {"every_steps": 500}, f"checkpoint.every_steps=500: {OWN_SAVES}"),
+        ("script", "checkpoint", {"at_end": False}, f"checkpoint.at_end=false: {OWN_SAVES}"),
+        ("script", "telemetry", {"report_every_s": 9.0}, "telemetry.report_every_s=9.0: the program decides when"),
+        ("script", "training", {"init": "run:latest"}, f"training.init=run:latest: {NO_INIT}"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_a_worker_does_not_honour_are_refused(worker, section, asked, text):
     with pytest.raises(InputError) as caught:
         resolve(run_config(worker, COMMAND if worker == "script" else None, **{section: asked}))

@@ -20,7 +20,8 @@ from mosaic.testing.worker.curve import curve, difference, fallen_counter
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 ENDLESS = (
     "import itertools, time\nfor n in itertools.count(1): "
-    "print('@METRIC {\"env_steps\": %d, \"episodes_total\": %d, \"episode_reward_mean\": 0}' % (n, n)); time.sleep(0.01)"
+    'print(\'@METRIC {"env_steps": %d, "episodes_total": %d, "episode_reward_mean": 0}\' % (n, n)); '
+    "time.sleep(0.01)"
 )
 
 
@@ -41,13 +42,6 @@ def test_toy_keeps_every_promise(tmp_path):
         "options of walk",
         "resources",
         "agent mapping",
-        "settings",
-        "setting checkpoint.every_steps",
-        "setting checkpoint.keep_last",
-        "setting checkpoint.keep_best",
-        "setting training.episodes",
-        "setting training.stop_reward",
-        "setting checkpoint.at_end",
         "a whole run",
         "checkpoints",
         "run: policies",
@@ -60,6 +54,13 @@ def test_toy_keeps_every_promise(tmp_path):
         "paradigm independent",
         "paradigm self_play",
         "5 agents",
+        "settings",
+        "setting checkpoint.every_steps",
+        "setting checkpoint.keep_last",
+        "setting checkpoint.keep_best",
+        "setting training.episodes",
+        "setting training.stop_reward",
+        "setting checkpoint.at_end",
     )
     resume = next(proof.seen for proof in report.proofs if proof.capability == "resume")
     assert resume.endswith("same curve")
@@ -74,15 +75,15 @@ def test_script_keeps_every_promise_and_what_it_does_not_promise_is_refused():
         "options of program",
         "resources",
         "agent mapping",
-        "settings",
-        "setting training.episodes",
-        "setting training.stop_reward",
         "a whole run",
         "pause",
         "no checkpoint",
         "stop",
         "no resume",
         "5 agents",
+        "settings",
+        "setting training.episodes",
+        "setting training.stop_reward",
     )
 
 

@@ -31,6 +31,11 @@ def programs_of_policies(policies: Mapping[str, str], home: Path | None = None) 
     return [f"agents.{agent}: {policy}" for agent, policy in policies.items() if _names_program(policy, home)]
 
 
+def code_in_document(document: Any, place: str) -> list[str]:
+    """«facts.json.network: python:net:make», one text for each `python:` reference in nested values."""
+    return [f"{where}: {text}" for where, text in _texts(document, place) if _CODE.match(text)]
+
+
 def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:
     yield from _environment(config.environment)
     for place, reference in _references(config):

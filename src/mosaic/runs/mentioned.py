@@ -1,4 +1,4 @@
-"""Are the runs there that a configuration speaks of? One that waits in a queue should not learn it hours later."""
+"""Runs that a configuration mentions: whether they exist and may be used, known before the run waits in a queue."""
 
 from __future__ import annotations
 
@@ -7,28 +7,39 @@ from collections.abc import Iterator
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import unknown
 from mosaic.core.reference import parse_options, split_reference
-from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
 from mosaic.store.home import Store
 from mosaic.store.run_policy import RunPolicyOptions, parse_init, parse_run_reference
+from mosaic.store.trust import require_trust_to_play
 
 
-def check_mentioned_runs(config: RunConfig, store: Store) -> None:
-    """Raises InputError for one that is not there. One that has saved nothing yet may still do so in time."""
+def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None = None) -> None:
+    """Raise InputError for a run that is not there, and for a policy that needs code of a run that is not trusted.
+
+    A run that has saved nothing yet may still do so in time.
+    """
     for reference in _references(config):
         kind, text = split_reference(reference)
         if kind == "run":
-            run, _, policy = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
-            _check_run(run, policy, store)
+            asked = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
+            saved = _find(*asked, store)
+            if saved is not None:
+                policy = asked[2]
+                require_trust_to_play(saved, saved.manifest.policies if policy is None else (policy,), trust)
     if config.training.init is not None and split_reference(config.training.init)[0] == "run":
-        run, _, policy, _ = parse_init(config.training.init)
-        _check_run(run, policy, store)
+        run, which, policy, _ = parse_init(config.training.init)
+        _find(run, which, policy, store)  # its weights are read, and no code that it names
 
 
-def _check_run(run: str, policy: str | None, store: Store) -> None:
+def _find(run: str, which: Which, policy: str | None, store: Store) -> Checkpoint | None:
     folder = store.resolve(run)
-    saved = find_checkpoint(folder, missing_ok=True) if policy is not None else None
-    if saved is not None and policy not in saved.manifest.policies:
-        raise unknown(f"policy of run '{run}'", str(policy), saved.manifest.policies)
+    last = max((each.env_steps for each in list_checkpoints(folder)), default=-1)
+    if last < 0 or (isinstance(which, int) and which > last):
+        return None
+    saved = find_checkpoint(folder, which)
+    if policy is not None and policy not in saved.manifest.policies:
+        raise unknown(f"policy of run '{run}'", policy, saved.manifest.policies)
+    return saved
 
 
 def _references(config: RunConfig) -> Iterator[str]:

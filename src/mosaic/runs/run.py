@@ -323,10 +323,12 @@ class Run:
         return getattr(worker, "resumes_what_was_saved", False) and bool(find_checkpoint(self.folder, missing_ok=True))
 
     def _check_resumable(self, trust: bool) -> None:
+        from mosaic.runs.mentioned import check_mentioned_runs
         from mosaic.store.checkpoints import find_checkpoint
         from mosaic.workers.registry import load_worker
 
         require_trust_to_run(self.folder, trust)
+        check_mentioned_runs(self.config, self._store, trust=trust or None)
         name = self.config.training.worker
         if name is None:
             return

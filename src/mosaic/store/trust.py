@@ -6,17 +6,19 @@ stranger may have written every byte of it, and none of the code it names runs b
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import parse_run_config
-from mosaic.config.programs import named_programs, programs_of_environment
+from mosaic.config.programs import code_in_document, named_programs, programs_of_environment
 from mosaic.core.code import REFUSED, code_refused
 from mosaic.core.errors import TrustError
+from mosaic.core.plugins import load_plugin
 from mosaic.store.checkpoint_record import Checkpoint
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.home import Store
@@ -25,6 +27,7 @@ from mosaic.store.seal import RUNS, is_sealed, run_digest
 from mosaic.store.state import read_written_state
 
 VARIABLE = "MOSAIC_TRUST"  # how `--trust` reaches the processes that load policies
+_LARGEST_FACTS = 1 << 26  # bytes of a JSON file that is searched
 _ADVICE = f"add --trust (or set {VARIABLE}=1)"
 
 
@@ -89,6 +92,38 @@ def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) ->
         f"The checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps holds pickles, which run code when "
         f"they are loaded, and {_why(run)}. If you trust whoever made it, {advice}."
     )
+
+
+def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], trust: bool | None = None) -> None:
+    """Raise TrustError before a run is created whose worker would be refused these policies of a foreign checkpoint.
+
+    What the search misses is refused by `loading` when the worker loads the policy.
+    """
+    if (trust_given() if trust is None else trust) or checkpoint.trusted(Store(checkpoint.run.home)):
+        return
+    manifest, forms = checkpoint.manifest, []
+    for name in policies:
+        entry = manifest.policies[name]
+        worker = load_plugin("mosaic.workers", entry.worker or manifest.worker)
+        if getattr(worker, "loads_pickles", True):
+            require_trust(checkpoint, trust=False)
+        forms += [form for file in entry.files for form in _code_in_file(checkpoint.path / file)]
+    if not manifest.spaces and manifest.environment:  # the env is made to ask for its spaces
+        forms += programs_of_environment(EnvironmentConfig.model_validate(manifest.environment))
+    if forms:
+        raise TrustError(
+            f"The checkpoint of run '{checkpoint.run.run_id}' at {checkpoint.env_steps} env steps names code "
+            f"({'; '.join(dict.fromkeys(forms))}), and {_why(checkpoint.run)}. If you trust its origin, {_ADVICE}."
+        )
+
+
+def _code_in_file(path: Path) -> list[str]:
+    if path.suffix != ".json" or path.stat().st_size > _LARGEST_FACTS:
+        return []
+    try:
+        return code_in_document(json.loads(path.read_bytes()), path.name)
+    except ValueError:  # not JSON: the worker that reads it says so
+        return []
 
 
 @contextmanager

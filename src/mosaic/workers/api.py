@@ -46,12 +46,12 @@ class WorkerCapabilities(BaseModel):
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
     )
     evaluates: bool = Field(False, description="Honours `evaluation`; else runs that set it are refused.")
-    init: bool = Field(False, description="Starts from the weights of training.init; else runs that set it are refused.")
+    init: bool = Field(False, description="Starts from what training.init names; else runs that set it are refused.")
     refuses: dict[str, str] = Field(
         {}, description="Further settings that it does not honour, with the reason; runs that set them are refused."
     )
     not_applicable: dict[str, str] = Field(
-        {}, description="Settings or sections that mean nothing to it, with the reason; runs that set them are accepted."
+        {}, description="Settings or sections that mean nothing to it, with the reason; runs may set them."
     )
     resources: tuple[ResourceName, ...] = Field(
         (),

@@ -29,6 +29,7 @@ class Listener:
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._malformed, self._understood = 0, 0
         self._last_error = ""
+        self._warned: set[str] = set()
         self._score = Score()
 
     def hear(self, stream: Stream, chunk: bytes) -> None:
@@ -89,11 +90,20 @@ class Listener:
             self._context.checkpoint(
                 files.copy, env_steps=announced.env_steps, policies=files.policies, reward=announced.reward
             )
+            for warning in files.warnings:
+                self._warn(warning)
         except (UnusableCheckpointError, StorageError) as error:
             log(f"not saved: {error}")
             self._context.report(kind="alert", message=f"A checkpoint of the program was not saved: {error}")
             return False
         return True
+
+    def _warn(self, warning: str) -> None:
+        """Log and alert, once: a program saves many times."""
+        if warning not in self._warned:
+            self._warned.add(warning)
+            log(warning)
+            self._context.report(kind="alert", message=warning)
 
 
 class Score:

@@ -175,8 +175,12 @@ class NativeWorker:
                 learner.iterate()
             camera.glance()
             iteration += 1
-            reward = learner.progress().return_mean
-            due = is_due(before, learner.env_steps, pace) or context.done(learner.env_steps, 0, reward)
+            progress = learner.progress()
+            reward, over = (
+                progress.return_mean,
+                context.done(learner.env_steps, progress.episodes, progress.return_mean),
+            )
+            due = over or is_due(before, learner.env_steps, pace)
             if due or context.report_due():
                 now = working_time()
                 trigger = {} if due else {"trigger": "clock"}

@@ -62,6 +62,7 @@ class ScriptWorker:
         algorithms=("program",),
         paradigms=(),
         pause=True,
+        samples=True,
         resources=("num_workers", "num_gpus", "num_cpus"),  # told to the program, and reserved in the queue of a server
         refuses={"telemetry.report_every_s": "the program decides when it reports"},
         not_applicable={

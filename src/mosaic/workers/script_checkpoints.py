@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ from mosaic.core.reference import explain
 from mosaic.store.checkpoints import PolicyEntry
 
 MARK = "@CHECKPOINT"
+_STATISTICS = re.compile(r"vec_?norm.*\.(pkl|pickle)$", re.I)  # vecnormalize.pkl, model_vecnormalize_1000_steps.pkl, …
 PLAYABLE = (".onnx", ".safetensors", ".zip")  # the forms of a policy; .zip: what Stable-Baselines3 saves
 
 
@@ -27,6 +29,9 @@ class PolicyFile(BaseModel):
 
     file: str = Field(description="Its file, relative to $MOSAIC_CHECKPOINT_DIR.")
     agents: tuple[str, ...] = Field(("*",), description="Patterns of the agents that it acts for.")
+    stochastic: bool = Field(
+        False, description="It gives probabilities: where moves are simultaneous or hidden, actions are drawn."
+    )
 
 
 class Announcement(BaseModel):
@@ -37,12 +42,14 @@ class Announcement(BaseModel):
     env_steps: int = Field(ge=0, description="Env steps at which it was written.")
     reward: float | None = Field(None, allow_inf_nan=False, description="By which the best checkpoint is found.")
     policy: str | None = Field(None, description="File of the one policy, acting for every agent.")
+    stochastic: bool = Field(False, description="The one policy gives probabilities; see `policies`.")
     policies: dict[str, PolicyFile] = Field(default_factory=dict, description="Policies by name, where there are more.")
     files: tuple[str, ...] = Field((), description="Further files or folders that the program needs to resume.")
 
     @property
     def entries(self) -> dict[str, PolicyFile]:
-        return {**({"policy": PolicyFile(file=self.policy)} if self.policy else {}), **self.policies}
+        one = {"policy": PolicyFile(file=self.policy, stochastic=self.stochastic)} if self.policy else {}
+        return {**one, **self.policies}
 
 
 def read_announcement(text: str) -> Announcement | None:
@@ -73,7 +80,24 @@ class ProgramFiles:
                     f"The policy '{name}' is in '{each.file}'. A policy is a file that ends in {', '.join(PLAYABLE)}; "
                     'what only the program itself can read belongs into "files".'
                 )
-        self.policies = {name: PolicyEntry(files=(each.file,), agents=each.agents) for name, each in entries.items()}
+        self.policies = {name: self._entry(each) for name, each in entries.items()}
+        self.warnings = tuple(dict.fromkeys(filter(None, (self._normalised(each.file) for each in entries.values()))))
+
+    def _entry(self, each: PolicyFile) -> PolicyEntry:
+        """The statistics of VecNormalize belong to a policy, announced or not: `run:` must see that there are some."""
+        beside = statistics_beside(self._folder / each.file)
+        statistics = () if beside is None else (str(PurePosixPath(each.file).with_name(beside)),)
+        self._names += [name for name in statistics if name not in self._names]
+        return PolicyEntry(files=(each.file, *statistics), agents=each.agents, stochastic=each.stochastic)
+
+    def _normalised(self, file: str) -> str:
+        beside = statistics_beside(self._folder / file)
+        if beside is None:
+            return ""
+        return (
+            f"'{file}' was saved beside {beside}, the statistics of VecNormalize. They are a pickle and are never "
+            "loaded, so that run: refuses this policy. Save it as ONNX with the normalisation in its graph."
+        )
 
     def copy(self, target: Path) -> None:
         for name in self._names:
@@ -88,6 +112,13 @@ class ProgramFiles:
             raise UnusableCheckpointError(f"'{name}' is not a name below $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
         if not path.exists():
             raise UnusableCheckpointError(f"There is no '{name}' in $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
+
+
+def statistics_beside(path: Path) -> str | None:
+    """Return the name of the file with the statistics of VecNormalize in the folder of a zip, by its name alone."""
+    if path.suffix != ".zip":
+        return None
+    return min((each.name for each in path.parent.iterdir() if _STATISTICS.search(each.name)), default=None)
 
 
 def _plain_files(path: Path) -> Iterator[Path]:

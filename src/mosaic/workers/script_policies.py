@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.rows import ActionCode, RowCode, action_code, row_code
 from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.workers.script_checkpoints import statistics_beside
 
 if TYPE_CHECKING:
     from mosaic.models.architecture import Activation
@@ -36,7 +38,7 @@ def load_saved_policy(path: Path, request: PolicyRequest) -> PolicyController:
 
             return _network(load_weights(path), request)
         case ".zip":
-            return _network(read_sb3(path, request), request)
+            return _sb3_player(path, request)
         case ".onnx":
             return OnnxPolicyController(path, request)
     raise InputError(f"'{request.reference}' is in {path.name}, which is not .onnx, .safetensors or .zip.")
@@ -56,6 +58,33 @@ def _network(saved: SavedNetwork, request: PolicyRequest) -> PolicyController:
     )
 
 
+def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
+    """DQN draws as it explored, or by its values where a temperature is given; PPO and A2C draw by probabilities."""
+    from mosaic.policies.exploring import EpsilonGreedyController
+
+    saved, facts = read_sb3(path, request)
+    sampling = request.sampling
+    if sampling is None or sampling.temperature is not None or "exploration_rate" not in facts:
+        return _network(saved, request)
+    best = _network(saved, replace(request, sampling=None))
+    return EpsilonGreedyController(best, request.spec, float(facts["exploration_rate"]))
+
+
+def _refuse_normalised(path: Path, facts: dict[str, Any], request: PolicyRequest) -> None:
+    """Raise InputError for a model that was trained on observations scaled by statistics which are not in the zip."""
+    beside = statistics_beside(path)
+    if beside is None and facts.get("_last_original_obs") is None:  # Stable-Baselines3 keeps it for VecNormalize only
+        return
+    where = f"beside it is {beside}" if beside else "it keeps the original of a normalised observation"
+    raise InputError(
+        f"'{request.reference}': {path.name} was trained with VecNormalize ({where}), whose statistics are a pickle "
+        "and are never loaded; without them it would see other observations than in training. Save the policy as ONNX with "
+        "the normalisation in its graph, or as .safetensors with shift and scale. If only rewards were normalised "
+        "(norm_obs=False), keep the statistics in a folder below, and set model._last_original_obs = None before "
+        "model.save()."
+    )
+
+
 def _codes(request: PolicyRequest, width: int) -> tuple[dict[AgentID, RowCode], dict[AgentID, ActionCode]]:
     spec = request.spec
     codes = {agent: row_code(spec.observation_spaces[agent]) for agent in spec.possible_agents}
@@ -66,8 +95,8 @@ def _codes(request: PolicyRequest, width: int) -> tuple[dict[AgentID, RowCode], 
     return rows, {agent: action_code(spec.action_spaces[agent]) for agent in rows}
 
 
-def read_sb3(path: Path, request: PolicyRequest) -> SavedNetwork:
-    """Read the policy of a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, the rest from JSON."""
+def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str, Any]]:
+    """Read a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, the facts about them from JSON."""
     import torch
 
     try:
@@ -81,7 +110,8 @@ def read_sb3(path: Path, request: PolicyRequest) -> SavedNetwork:
         raise FormatError(f"{path} is not a model of Stable-Baselines3: {error}.") from error
     except Exception as error:  # pickle.UnpicklingError: what weights_only refuses
         raise FormatError(f"{path}: policy.pth holds more than weights, and is not loaded: {error}.") from error
-    return _sb3_network(path, {name: tensor.numpy() for name, tensor in state.items()}, facts, request)
+    _refuse_normalised(path, facts, request)
+    return _sb3_network(path, {name: tensor.numpy() for name, tensor in state.items()}, facts, request), facts
 
 
 def _sb3_network(
@@ -122,7 +152,13 @@ def _sb3_network(
     for number, (weight, bias) in enumerate(layers):
         places[f"policy.{number}.weight"].of(flat)[:] = state[weight].T
         places[f"policy.{number}.bias"].of(flat)[:] = state[bias]
-    if "log_std" in places and "log_std" in state:
+    if "log_std" in places and (facts.get("use_sde") or "log_std" not in state):
+        if request.sampling is not None:
+            raise InputError(
+                f"'{request.reference}': {path.name} explores with state-dependent noise (use_sde), which cannot be "
+                "drawn here. Leave sample and temperature out."
+            )
+    elif "log_std" in places:
         places["log_std"].of(flat)[:] = state["log_std"]
     return SavedNetwork(architecture, flat, {})
 
@@ -167,13 +203,19 @@ class OnnxPolicyController:
             raise MissingExtraError(
                 f"'{request.reference}' is an ONNX file, which needs onnxruntime: pip install 'mosaic-rl[onnx]'"
             ) from error
-        if request.sampling is not None and request.sampling.temperature is not None:
-            raise InputError(f"'{request.reference}': an ONNX policy has no temperature. Leave temperature= out.")
         self._session = runtime.InferenceSession(_read_onnx(path), providers=["CPUExecutionProvider"])
         self._input = self._session.get_inputs()[0].name
         width = self._session.get_inputs()[0].shape[-1]
         self._rows, self._actions = _codes(request, int(width))
-        self._sample, self._random = request.sampling is not None, np.random.default_rng(request.seed)
+        sampling = request.sampling
+        for agent in request.agents if sampling is not None else ():
+            if agent in self._actions and self._actions[agent].head.kind == "gaussian":
+                raise InputError(
+                    f"'{request.reference}': the ONNX policy gives the action of {agent} itself, and no probabilities "
+                    "to draw from. Leave sample and temperature out."
+                )
+        self._temperature = None if sampling is None else sampling.temperature or 1.0
+        self._random = np.random.default_rng(request.seed)
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -200,7 +242,7 @@ class OnnxPolicyController:
         return action.action(np.array([self._choose(part) for part in parts], np.float32))
 
     def _choose(self, logits: NDArray[np.float32]) -> int:
-        if not self._sample:
+        if self._temperature is None:
             return int(logits.argmax())
-        odds = np.exp(logits - logits.max())
+        odds = np.exp((logits - logits.max()).astype(np.float64) / self._temperature)
         return int(self._random.choice(len(odds), p=odds / odds.sum()))

@@ -69,7 +69,6 @@ def _prove(
     proofs = check_options(stage.worker)
     proofs += check_resources(stage)
     proofs += check_mapping(stage, short)
-    proofs += check_settings(stage, short)
     whole, first = check_whole(stage)
     proofs += whole
     proofs += check_seeds(stage, first)
@@ -77,6 +76,7 @@ def _prove(
     proofs += check_commands(stage)
     proofs += check_paradigms(stage, short, environments)
     proofs += check_agents(stage, short, crowd)
+    proofs += check_settings(stage, short)
     return proofs
 
 

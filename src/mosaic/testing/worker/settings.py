@@ -155,7 +155,7 @@ def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> 
     limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": TRIED["training.stop_reward"]}
     with stage.rehearse(stage.changed(config, {"training": limits})) as rehearsal:
         rehearsal.finish("setting training.stop_reward")
-    ended = [Proof("setting training.episodes", "ended the run"), Proof("setting training.stop_reward", "ended the run")]
+    ended = [Proof(f"setting training.{limit}", "ended the run") for limit in ("episodes", "stop_reward")]
     return [*proofs, *ended, *([Proof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
 
 

@@ -15,7 +15,8 @@ def workers(json: JsonOption = False) -> None:
     if json:
         print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
         return
-    abilities = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu", "agent_mapping", "evaluates", "init")
+    train = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu")
+    abilities = (*train, "agent_mapping", "evaluates", "init")
     rows = [
         [
             info.name,
