@@ -11,11 +11,11 @@ from mosaic.config.run import RunConfig
 from mosaic.config.settings import list_settings
 from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
+from mosaic.runs.trainer import Trainer
 from mosaic.testing.worker import WorkerContractError, settings
 from mosaic.testing.worker.settings import BY_MOSAIC, ELSEWHERE, TRIED, check_settings
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.registry import load_worker, resolve
-from mosaic.workers.submission import unhonoured_settings
 from mosaic.workers.toy import ToyWorker
 
 NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}
@@ -137,6 +137,12 @@ def test_misspelt_declarations_are_found(tmp_path, monkeypatch):
         proofs(tmp_path, "toy")
 
 
-def test_what_is_resumed_is_checked_too(tmp_path):
-    assert "evaluation.episodes" in unhonoured_settings(load_worker("toy"))
-    assert unhonoured_settings(load_worker("native")) == {}
+@pytest.mark.parametrize("folder", [".", "elsewhere"])
+def test_settings_of_a_resumed_run_are_checked_too(tmp_path, monkeypatch, folder):
+    run = Trainer(tmp_path / "home").submit(run_config("toy", training={"total_timesteps": 100}))
+    assert run.wait(60) == "finished"
+    (tmp_path / folder).mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / folder)
+    with pytest.raises(InputError, match=r"The worker toy cannot honour evaluation\.every_steps=5"):
+        run.resume(settings=["training.total_timesteps=500", "evaluation.every_steps=5"])
+    assert run.config.evaluation.every_steps is None

@@ -78,8 +78,8 @@ def _refuse_normalised(path: Path, facts: dict[str, Any], request: PolicyRequest
     where = f"beside it is {beside}" if beside else "it keeps the original of a normalised observation"
     raise InputError(
         f"'{request.reference}': {path.name} was trained with VecNormalize ({where}), whose statistics are a pickle "
-        "and are never loaded; without them it would see other observations than in training. Save the policy as ONNX with "
-        "the normalisation in its graph, or as .safetensors with shift and scale. If only rewards were normalised "
+        "and are never loaded; without them it would see other observations than in training. Save the policy as ONNX "
+        "with the normalisation in its graph, or as .safetensors with shift and scale. If only rewards were normalised "
         "(norm_obs=False), keep the statistics in a folder below, and set model._last_original_obs = None before "
         "model.save()."
     )

@@ -21,7 +21,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.trust import require_trust_to_go_on
-from mosaic.workers.completing import with_limit
+from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
@@ -30,7 +30,7 @@ from mosaic.workers.rllib.metrics import Progress, fields, split
 from mosaic.workers.rllib.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.packing import Node
 from mosaic.workers.rllib.quiet import keep_quiet
-from mosaic.workers.rllib.resources import Asked, Machine, asked_for, place, this_machine
+from mosaic.workers.rllib.resources import Asked, Machine, Placement, asked_for, place, settled, this_machine
 from mosaic.workers.rllib.saving import load_state, save_state
 from mosaic.workers.rllib.setup import Setup
 
@@ -85,8 +85,26 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
         load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
     asked = asked_for(config.resources, options, apart=apart)
-    machine = _join(config, asked, start_ray)
-    return Setup(config, options, spec, masked, casting, place(asked, machine), context.folder.path)
+    placement = place(asked, _join(config, asked, start_ray))
+    if config.resources.ray_address is not None:
+        _store_placement(context, placement)
+        config, options = context.config, context.options
+        assert isinstance(options, RllibOptions)
+    return Setup(config, options, spec, masked, casting, placement, context.folder.path)
+
+
+def _store_placement(context: WorkerContext, placement: Placement) -> None:
+    """Write what the cluster had room for into the run's configuration: every later attempt asks for the same.
+
+    The supervisor of this process holds the run's lock, so nobody else writes it.
+    """
+    config, options = context.config, context.options
+    assert isinstance(options, RllibOptions)
+    resources, chosen = settled(config.resources, options, placement)
+    decided = with_options(config.model_copy(update={"resources": resources}), chosen)
+    if decided != config:
+        context.folder.write_config(decided)
+    context.config, context.options = decided, chosen
 
 
 def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:

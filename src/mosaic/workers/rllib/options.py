@@ -345,6 +345,14 @@ _REPLAY = {
 _ITERATION = "min_sample_timesteps_per_iteration"
 
 
+def snapshot_interval(options: RllibOptions, total_timesteps: int | None) -> int | None:
+    """Return the env steps between two snapshots of self-play; None where only a win rate decides."""
+    from mosaic.learners.equipment import usual_snapshot_steps
+
+    asked = options.snapshot_every_steps is not None or options.snapshot_win_rate is not None
+    return options.snapshot_every_steps if asked else usual_snapshot_steps(total_timesteps)
+
+
 def model_settings(options: RllibOptions) -> dict[str, Any]:
     """As RLlib's `DefaultModelConfig` names them."""
     return options.model_dump(mode="json", include=set(ModelOptions.model_fields))

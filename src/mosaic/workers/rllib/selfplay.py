@@ -15,14 +15,13 @@ from mosaic.core.seeding import child_key
 from mosaic.learners.league import League, Snapshot
 from mosaic.workers.rllib.episodes import EpisodeRecord, records_of
 from mosaic.workers.rllib.league_seats import Seating, Seats, checksum, take_seats
+from mosaic.workers.rllib.options import snapshot_interval
 from mosaic.workers.rllib.setup import Setup
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
 PLACES = 4  # snapshots that play at the same time: each is one more network to ask at every step
-_SNAPSHOTS_IN_A_RUN = 20
-_DEFAULT_TIMESTEPS = 1_000_000
 _GAMES_FOR_A_RATE = 20  # before them a win rate says nothing
 _NOTHING = np.zeros(0, np.float32)  # snapshots see through RLlib's connectors, which have the scaling
 
@@ -39,10 +38,8 @@ class LeagueKeeper:
         self._learner = casting.plan.names[0]
         self._agents, self._share = casting.learners, options.selfplay_share
         self._win_above = setup.spec.facts.win_above
-        self._rate, self._every = options.snapshot_win_rate, options.snapshot_every_steps
-        if self._rate is None and self._every is None:
-            total = setup.config.training.total_timesteps or _DEFAULT_TIMESTEPS
-            self._every = max(1, total // _SNAPSHOTS_IN_A_RUN)
+        self._rate = options.snapshot_win_rate
+        self._every = snapshot_interval(options, setup.config.training.total_timesteps)
         self._seed = child_key(setup.config.seed, "league")
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._references: dict[str, Any] = {}  # of weights that env runners may ask for

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.completing import with_limit
-from mosaic.workers.rllib.options import ASYNCHRONOUS, OPTIONS, RllibOptions
+from mosaic.workers.rllib.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
 
 if TYPE_CHECKING:  # what brings numba or ray along is imported when a run begins
     from mosaic.config.run import RunConfig
@@ -88,11 +88,15 @@ class RllibWorker:
             _check_all_legal(config)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
-        """Decide limit, env runners and learners. What a cluster has room for is known once it is joined."""
+        """Decide limit, snapshots, env runners and learners. What a cluster has room for is decided on joining it."""
+        from mosaic.learners.casting import read_casting
         from mosaic.workers.rllib.resources import asked_for, place, settled, this_machine
 
         assert isinstance(options, RllibOptions)
         config = with_limit(config)
+        if read_casting(config, spec).plan.self_play:
+            every = snapshot_interval(options, config.training.total_timesteps)
+            options = options.model_copy(update={"snapshot_every_steps": every})
         if config.resources.ray_address is not None:
             return config, options
         asked = asked_for(config.resources, options, apart=config.training.algorithm in ASYNCHRONOUS)
