@@ -86,6 +86,16 @@ def test_what_was_learned_is_saved_before_the_last_evaluation_which_a_stop_cuts_
 
 @pytest.mark.slow
 @pytest.mark.chosen
+def test_a_run_that_ends_by_its_episodes_reports_the_last_iteration(home):
+    limits = {"total_timesteps": None, "episodes": 3}
+    run = finished(home, config(CARTPOLE, training=limits, evaluation={"episodes": 1}))
+    assert last_event(run)["episodes_total"] >= 3
+    assert last_event(run)["episode_reward_mean"] > 0
+    assert run.summary().env_steps == run.checkpoints()[-1].env_steps
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_self_play_reports_ratings_and_plays_through_run(home):
     from mosaic import evaluate
 
