@@ -178,7 +178,7 @@ class ClimbWorker:
                 table, best = tried, reward
             context.report(
                 kind="iteration", env_steps=env_steps, agent_steps=env_steps, episodes_total=episodes,
-                episode_reward_mean=best,
+                episode_reward_mean=best, episode_len_mean=steps,
             )  # fmt: skip
             if context.checkpoint_due(env_steps):
                 save()

@@ -81,7 +81,7 @@ _PROMISE = "a setting is honoured, refused before there is a run, or declared no
 def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
     """`short` is a run of seconds; its env is replaced by one whose episodes show how they were made."""
     _check_classified(stage)
-    families, environment = stage.info.env_families, duel()
+    families, environment = stage.info.env_families, duel(_agents(stage))
     if "*" not in families and environment.family not in families:
         return []  # there is no env of ours that it takes
     paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
@@ -93,6 +93,10 @@ def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
         stage.refusal(config, f"setting {name}", asked, _PROMISE)
     proofs = [Proof("settings", f"refused: {', '.join(refused) or 'none'}")]
     return [*proofs, *_check_run(stage, config, refused), *_check_ends(stage, config, refused)]
+
+
+def _agents(stage: Stage) -> int:
+    return min(2, stage.info.max_agents or 2)
 
 
 def _check_classified(stage: Stage) -> None:
@@ -125,7 +129,9 @@ def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> l
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
     names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
-    asked = {name: values[name] for name in names if name not in refused and name != "checkpoint.at_end"}
+    values["environment.options"] = {"agents": _agents(stage), "steps": 3}
+    unasked = {"checkpoint.at_end", *refused, *(("evaluation.opponents",) if _agents(stage) == 1 else ())}
+    asked = {name: values[name] for name in names if name not in unasked}
     with stage.rehearse(stage.changed(config, _nested(asked))) as rehearsal:
         rehearsal.finish("settings")
         proofs = [
@@ -189,7 +195,8 @@ def _see_lengths(ask: _Ask) -> str:
     limit = ask.value["steps"] if isinstance(ask.value, Mapping) else ask.value
     lengths = {event.get("episode_len_mean") for event in ask.events("iteration")} - {None}
     if lengths != {limit}:
-        raise ask.broken(ask.name, f"episodes of {limit} steps were asked for, and had {lengths or 'no length'}")
+        seen = f"had {lengths}" if lengths else "no event tells their length (episode_len_mean)"
+        raise ask.broken(ask.name, f"episodes of {limit} steps were asked for, and {seen}")
     return f"episodes of {limit} steps"
 
 
