@@ -1,6 +1,7 @@
 """The commands of the foundation, and what they say when something is wrong."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -238,3 +239,16 @@ def test_the_demo_trains_proves_and_plays(mosaic):
     assert [row[3] for row in rows[:2]] == ["500", "500"]
     assert all(int(row[5]) > 100 for row in rows)
     assert "mosaic play classic/tictactoe_v3" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize("words", [["workers"], ["workers", "--json"], ["schema", "run"]])
+def test_a_reader_that_leaves_early_is_not_an_error(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "mosaic", *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -198,6 +198,13 @@ def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic):
     found = json.loads(mosaic("runs", "compare", "first", "--json").out)
     assert [len(row["runs"]) for row in found["groups"]] == [2]
     assert len(json.loads(mosaic("runs", "compare", "first-1", "--json").out)["runs"]) == 1
+    mosaic(*toy, "--name", "second", "--set", "telemetry.report_every_s=0.5")
+    shown = mosaic("runs", "compare", "first", "second").out
+    assert "first − second" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["setting", "first", "second"] in lines
+    assert ["telemetry.report_every_s", "2.0", "0.5"] in lines
+    assert not any(line[:1] == ["seed"] for line in lines)
     mosaic(*toy, "--name", "first")
     refused = mosaic("runs", "compare", "first")
     assert refused.code == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,10 +20,17 @@ _COLUMNS = ("x", "mean", "iqm", "low", "high")
 class Group(NamedTuple):
     """Runs of one env that differ in nothing but their seed."""
 
-    name: str
+    name: str  # its id
     env: str
     runs: list[PlacedRun]
     scores: list[float]  # of the runs that reported one
+    config: Mapping[str, Any]  # of its first run
+
+    @property
+    def label(self) -> str:
+        """Return the --name that it was trained with; its id where it has none."""
+        name = str(self.config.get("name") or "")
+        return (_without_number(name) if len(self.runs) > 1 else name) or self.name
 
     def document(self) -> dict[str, Any]:
         from mosaic.evaluation.statistics import estimate_iqm, finite_mean
@@ -31,6 +38,7 @@ class Group(NamedTuple):
         found = estimate_iqm(self.scores)
         return {
             "group": self.name,
+            "label": self.label,
             "env": self.env,
             "metric": METRIC,
             "runs": [run.id for run in self.runs],
@@ -62,11 +70,13 @@ def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
 
 def _groups_named(name: str, groups: dict[str, list[RunRow]]) -> list[str]:
     """Return the ids of groups whose runs are called NAME-1, NAME-2, …"""
-    return [
-        group
-        for group, rows in groups.items()
-        if all(row.name.rpartition("-")[0] == name and row.name.rpartition("-")[2].isdigit() for row in rows)
-    ]
+    return [group for group, rows in groups.items() if all(_without_number(row.name) == name for row in rows)]
+
+
+def _without_number(name: str) -> str:
+    """Return NAME of NAME-1, as the runs of a seed group are called; "" for other names."""
+    start, _, number = name.rpartition("-")
+    return start if number.isdigit() else ""
 
 
 def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
@@ -76,7 +86,7 @@ def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups
     found: dict[tuple[str, str], Group] = {}
     for run, shown, group in zip(runs, details, groups, strict=True):
         key = (group, settings_key(shown.config))
-        put = found.setdefault(key, Group(group, env_key(shown.config), [], []))
+        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config))
         put.runs.append(run)
         score = (shown.last_metric or {}).get(METRIC)
         if score is not None:
@@ -121,18 +131,28 @@ def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, li
     return {name: [_number(v) for v in getattr(found, name)] for name in _COLUMNS}
 
 
+def group_labels(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return what each group is called on the screen, by id: its label if no other one has the same."""
+    labels = [each["label"] for each in groups]
+    return {
+        each["group"]: each["label"] if labels.count(each["label"]) == 1 else f"{each['label']} ({each['group']})"
+        for each in groups
+    }
+
+
 def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> None:
     from mosaic.ui.cli.screen import interval, note, out, print_table
 
+    labels = group_labels(groups)
     envs = list(dict.fromkeys(each["env"] for each in groups))
     for env in envs:
         here = [each for each in groups if each["env"] == env]
-        rows = [[each["group"], len(each["scores"]), interval(each["iqm"], each["iqm_ci95"])] for each in here]
+        rows = [[labels[each["group"]], len(each["scores"]), interval(each["iqm"], each["iqm_ci95"])] for each in here]
         columns = ["group", "seeds", "interquartile mean (95 %)"]
         print_table(f"{env}: last {METRIC}", columns, rows, columns[1:])
         compared = [
             [
-                f"{pair['first']} − {pair['second']}",
+                f"{labels[pair['first']]} − {labels[pair['second']]}",
                 interval(pair["difference"], pair["difference_ci95"]),
                 interval(pair["probability_of_improvement"], pair["probability_of_improvement_ci95"], digits=2),
             ]
@@ -143,20 +163,20 @@ def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]
             columns = ["groups", "difference (95 %)", "P(first > second)"]
             print_table(f"{env}: differences", columns, compared, columns[1:], whole=0)
         for each in here:
-            _draw(each, out.width)
+            _draw(each, labels[each["group"]], out.width)
     if len(envs) > 1:
         note(f"{len(envs)} different envs: their rewards are not compared with each other.")
     if any(len(each["scores"]) < 2 for each in groups):
         note("A group of one run has no interval: train with --seeds 5 or more.")
 
 
-def _draw(group: dict[str, Any], width: int) -> None:
+def _draw(group: dict[str, Any], label: str, width: int) -> None:
     from mosaic.ui.cli.chart import chart
     from mosaic.ui.cli.screen import out
 
     curve = group["curve"]
     if any(value is not None for value in curve["mean"]):
-        out.print(f"{group['group']}, mean over {len(group['runs'])} runs:")
+        out.print(f"{label}, mean over {len(group['runs'])} runs:")
         out.print("\n".join(chart(curve["x"], curve["mean"], min(width, 100), 12)))
 
 

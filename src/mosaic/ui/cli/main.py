@@ -34,9 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
             code = app(args=words, standalone_mode=False, prog_name="mosaic")
     except MosaicError as error:
-        if debug:
+        if _reader_has_gone(error):
+            code = _leave_quietly()
+        elif debug:
             raise
-        code = _complain(str(error), error.exit_code, as_json)
+        else:
+            code = _complain(str(error), error.exit_code, as_json)
     except ModuleNotFoundError as error:
         if debug:
             raise
@@ -45,9 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _complain(_usage_text(error), 2, as_json)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `mosaic envs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except BrokenPipeError:
+        code = _leave_quietly()
     except OSError as error:
         if debug:
             raise
@@ -60,6 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if code == 130 and not as_json:
         print("\nStopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _reader_has_gone(error: MosaicError) -> bool:
+    """Say whether Click or Rich wanted to exit because nothing reads our output, as in `mosaic envs | head`."""
+    ended = error.__cause__
+    return isinstance(ended, SystemExit) and isinstance(ended.__context__, BrokenPipeError)
+
+
+def _leave_quietly() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer
+    return 0
 
 
 def _mention_compiling() -> None:

@@ -93,7 +93,7 @@ def time_words(config: RunConfig, pace: Pace | None, seeds: int) -> str:
     if pace is None:
         return "not known: no such run has ended here yet"
     steps = config.training.total_timesteps
-    speed = f"{pace.steps_per_s:,.0f} env steps/s, as {pace.name}"
+    speed = f"{count(pace.steps_per_s)} env steps/s, as {pace.name}"
     return f"about {duration(pace.takes_s(steps))}{' each' if seeds > 1 else ''} at {speed}" if steps else speed
 
 

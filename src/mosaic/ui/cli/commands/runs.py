@@ -102,9 +102,9 @@ def compare(
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
     from mosaic.ui.cli.differences import differences
-    from mosaic.ui.cli.groups import compare_groups, make_groups, runs_asked_for, show_groups
+    from mosaic.ui.cli.groups import compare_groups, group_labels, make_groups, runs_asked_for, show_groups
     from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import print_json, print_table
+    from mosaic.ui.cli.screen import note, print_json, print_table
 
     with place(server) as runs:
         rows_here = runs.runs()
@@ -131,10 +131,24 @@ def compare(
             {"runs": results, "differences": differing, "groups": together, "comparisons": pairs, "group": curve}
         )
         return
-    print_table("Results", list(results[0]), [["–" if v is None else v for v in row.values()] for row in results])
+    rows = [[row["run_id"], row["state"], *map(_figure, list(row.values())[2:])] for row in results]
+    print_table("Results", list(results[0]), rows, list(results[0])[2:])
+    labels = group_labels(together)
+    if len(made) < len(shown):  # one column for the runs of a group: they differ in their seeds alone
+        differing = differences([group.config for group in made])
+        differing.pop("seed", None)
+        heads = list(labels.values())
+    else:
+        heads = [details.run_id for details in shown]
     rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
-    print_table("Settings that differ", ["setting", *(details.run_id for details in shown)], rows)
+    print_table("Settings that differ", ["setting", *heads], rows)
     show_groups(together, pairs)
+    if any(details.config.get("policy_configuration") == "self_play" for details in shown):
+        note("In self-play the reward does not measure strength. Let them play: mosaic tournament ENV run:A run:B")
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 @app.command()
