@@ -131,7 +131,7 @@ def compare(
             {"runs": results, "differences": differing, "groups": together, "comparisons": pairs, "group": curve}
         )
         return
-    rows = [[row["run_id"], row["state"], *map(_figure, list(row.values())[2:])] for row in results]
+    rows = [[row["run_id"], row["state"], *(_figure(row[name]) for name in list(row)[2:])] for row in results]
     print_table("Results", list(results[0]), rows, list(results[0])[2:])
     labels = group_labels(together)
     if len(made) < len(shown):  # one column for the runs of a group: they differ in their seeds alone
@@ -147,7 +147,7 @@ def compare(
         note("In self-play the reward does not measure strength. Let them play: mosaic tournament ENV run:A run:B")
 
 
-def _figure(value: float | None) -> str:
+def _figure(value: Any) -> str:
     return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
