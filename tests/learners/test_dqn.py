@@ -13,12 +13,11 @@ from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.gymnasium import AGENT
 from mosaic.envs.python_vector import PythonVector
 from mosaic.envs.rows import action_code, row_code
 from mosaic.envs.vector import VectorArrays
-from mosaic.learners.casting import Casting, read_casting
+from mosaic.learners.casting import read_casting
 from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_assembly import assemble_dqn, q_architecture
 from mosaic.learners.dqn_check import check_dqn, ring_bytes
@@ -275,26 +274,22 @@ def test_what_only_ppo_can_do_is_said(env, more, text):
         assemble_dqn(config(env, **more), SMALL)
 
 
-def test_pictures_are_ppos():
-    facts = EnvFacts(EnvironmentConfig(env_id="toy/Pictures"))
-    spec = EnvSpec(facts, ("eye",), {"eye": spaces.Box(0, 255, (64, 64, 3), np.uint8)}, {"eye": spaces.Discrete(2)})
-    with pytest.raises(InputError, match=r"DQN cannot see pictures, and eye does\. PPO can: --algo ppo\."):
-        check_dqn(Casting(one_policy(1), ("eye",), {}, ()), spec, SMALL)
-
-
 def test_a_buffer_larger_than_the_machine_is_refused():
     huge = SMALL.model_copy(update={"buffer_size": 10**12})
     with closing(make_env(EnvironmentConfig(**LAKE))) as env:
         casting = read_casting(config(LAKE), env.spec)
-        with pytest.raises(InputError, match=r"takes 144000.0 GB here, .* Set buffer_size to \d+ or less"):
+        with pytest.raises(InputError, match=r"takes 148,000.0 GB, .* Set buffer_size to \d+ or less"):
             NativeWorker().check(config(LAKE), huge, env.spec)
-        check_dqn(casting, env.spec, SMALL)
+        check_dqn(config(LAKE), casting, env.spec, SMALL)
+        check_dqn(config(LAKE, total=10_000), casting, env.spec, huge)  # it never holds more than the run makes
 
 
-def test_the_size_of_a_buffer_is_known_before_it_is_made():
-    vector = make_compiled_vector(EnvironmentConfig(env_id=CARTPOLE), 1)
-    *arrays, _ = make_ring(vector.shape, 7)
-    assert ring_bytes(vector.shape.width, 7) == sum(array.nbytes for array in arrays)
+@pytest.mark.parametrize("env", [CARTPOLE, "mosaic/tictactoe"])
+def test_the_size_of_a_buffer_is_known_before_it_is_made(env):
+    shape = make_compiled_vector(EnvironmentConfig(env_id=env), 1).shape
+    *arrays, _ = make_ring(shape, 7)
+    masks = shape.mask_width if shape.masked else 0
+    assert ring_bytes(shape.width, 7, mask_width=masks) == sum(array.nbytes for array in arrays)
 
 
 def test_a_layer_without_width_is_refused():

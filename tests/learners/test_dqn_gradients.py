@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from mosaic.envs.rows import ActionHead
 from mosaic.envs.vector import VectorShape, vector_arrays
 from mosaic.learners.adam import make_optimiser
-from mosaic.learners.dqn import first_q_weights, make_hyper
+from mosaic.learners.dqn import make_hyper
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.fused_dqn import LOSS, Q_VALUE, ROWS, STATS, aim, decide, exploration_rate, follow, gradient
+from mosaic.learners.fused_dqn_engine import first_q_weights
 from mosaic.learners.fused_replay import make_ring
 from mosaic.models.architecture import Architecture
 from mosaic.models.chance import random_streams

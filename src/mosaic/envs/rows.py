@@ -11,14 +11,14 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.turn import Action, Observation
 
 Row: TypeAlias = NDArray[np.float32]
 PictureLayout: TypeAlias = Literal["grey", "channels first", "channels last"]
 SMALLEST_PICTURE = 8  # pixels; boards of games are smaller or not of bytes
 MOST_COLOURS = 4
-_BRIGHTEST = 255
+BRIGHTEST = np.float32(255)  # the number that a row holds as 1
 _EXACT_LIMIT = 2**24  # float32 counts no further without gaps
 
 
@@ -158,7 +158,7 @@ def picture_layout(space: spaces.Box) -> PictureLayout | None:
         return None
     shape = space.shape
     if len(shape) == 2:
-        full = int(space.low.min()) == 0 and int(space.high.max()) == _BRIGHTEST
+        full = int(space.low.min()) == 0 and int(space.high.max()) == BRIGHTEST
         return "grey" if full and min(shape) >= SMALLEST_PICTURE else None
     if len(shape) != 3:
         return None
@@ -187,7 +187,21 @@ def _write_raveled(observation: Observation, out: Row) -> None:
 
 
 def _write_picture(observation: Observation, out: Row) -> None:
-    np.divide(np.ravel(observation), np.float32(_BRIGHTEST), out=out)
+    pixels = np.ravel(observation)
+    np.divide(pixels if pixels.dtype == np.uint8 else _as_bytes(pixels), BRIGHTEST, out=out)
+
+
+def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return numbers that an env gave in another type as bytes; raise where they are not what its space says."""
+    with np.errstate(invalid="ignore"):
+        made = pixels.astype(np.uint8)
+    if not (made == pixels).all():
+        raise MosaicError(
+            f"The env's space says that its pictures are whole numbers of uint8 from 0 to 255, and it showed "
+            f"{pixels.dtype} from {pixels.min():g} to {pixels.max():g}. Make it return uint8, or declare a Box of the "
+            "type and range that it shows."
+        )
+    return made
 
 
 def _write_turned(observation: Observation, out: Row) -> None:

@@ -15,7 +15,7 @@ from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
-from mosaic.learners.equipment import EngineName, cuda_is_available, equip, usual_torch_threads
+from mosaic.learners.equipment import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
 from mosaic.learners.fused_lane import FusedLane
 from mosaic.learners.fused_policy import FusedEngine
 from mosaic.learners.fused_update import make_hyper
@@ -30,6 +30,7 @@ from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
+from mosaic.models.packed_rows import RowPacking, row_packing
 from mosaic.models.threads import set_product_threads
 
 
@@ -44,6 +45,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     plan = casting.plan
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
     opponents = opponents_of(options, casting, spec)
+    check_rollout_memory(config, options, casting, spec, opponents)  # it was free at submission, perhaps elsewhere
     engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
     played = played_by_env(opponents, seats, envs, casting.learners)
     if threads > 1:  # a minibatch is shared out, so that as many steps are made as one thread would make
@@ -65,7 +67,17 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         else:
             lanes.append(
                 _played_lane(
-                    vector, casting, architectures, options, opponents, seats, engine, steps, config.seed, seed
+                    vector,
+                    casting,
+                    architectures,
+                    options,
+                    opponents,
+                    seats,
+                    engine,
+                    steps,
+                    config.seed,
+                    seed,
+                    row_packing([*rows.values()]),
                 )
             )
     learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps, opponents)
@@ -169,6 +181,7 @@ def _played_lane(
     steps: int,
     run_seed: int,
     seed: int,
+    packing: RowPacking | None,
 ) -> PlayedLane:
     def make(policy: int, engine_seed: int) -> Trains:
         if engine == "fused":
@@ -201,6 +214,7 @@ def _played_lane(
         selfplay_envs=_selfplay_envs(options, vector.shape.envs),
         guests=seats,
         normalise=options.normalize_observations,
+        packing=packing,
     )
 
 

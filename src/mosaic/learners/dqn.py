@@ -1,7 +1,8 @@
 """DQN: act greedily but for some chance, remember, and learn from what is remembered.
 
 One policy, alone or shared by all agents. What follows a decision is learned by the Huber loss against a target net
-that lags behind; see fused_dqn.py for the mathematics and fused_replay.py for what is remembered.
+that lags behind; see fused_dqn.py for the mathematics, torch_dqn.py for pictures and fused_replay.py for what is
+remembered.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,25 +18,46 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector import VectorArrays, VectorEnv
+from mosaic.envs.vector import VectorArrays, VectorEnv, VectorShape
 from mosaic.learners import fused_dqn as places
-from mosaic.learners.adam import make_optimiser
+from mosaic.learners.dqn_check import buffer_rows
 from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.fused_dqn import Dqn, DqnHyper, advance, exploration_rate, keep, learn, look
-from mosaic.learners.fused_replay import make_held, make_ring
+from mosaic.learners.fused_dqn import DqnHyper, exploration_rate
+from mosaic.learners.fused_dqn_engine import FusedDqnEngine
 from mosaic.learners.learner import Progress
 from mosaic.learners.normalise import RunningMoments
 from mosaic.learners.plan import Plan
-from mosaic.learners.seats import make_seats
+from mosaic.learners.seats import Seats, make_seats
 from mosaic.learners.tally import WINDOW, Tally, make_tally
-from mosaic.learners.track import make_track
+from mosaic.learners.track import Track, make_track
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
-from mosaic.models.fused import build_model, make_scratch
-from mosaic.models.layout import count_weights, tensors
+from mosaic.models.packed_rows import RowPacking
 
 OPEN_END_STEPS = 1_000_000  # what exploration_fraction is a share of where nobody knows how long a run will be
 _CHUNK_STEPS, _CHUNK_UPDATES = 1024, 128  # so that a chunk takes some tens of milliseconds at most
+_CHUNK_TORCH_UPDATES = 8  # a convolution takes longer
+
+
+class DqnEngine(Protocol):
+    """A Q-net that decides, remembers and learns."""
+
+    act: NDArray[np.float32]  # [slots, 1] the decisions of the present step
+    steps: NDArray[np.int64]  # [2] steps of the vector in all attempts, env steps of this attempt
+    stats: NDArray[np.float64]  # sums over the updates
+
+    def look(self, env: VectorArrays, tally: Tally, before: int) -> None: ...  # decides for every slot
+
+    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None: ...  # after the step
+
+    def learn(self) -> None: ...  # whatever is due
+
+    def weights(self) -> NDArray[np.float32]: ...  # flat; a copy
+
+    def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None: ...
+
+    def training_state(self) -> dict[str, NDArray[Any]]: ...  # of target and optimiser
+
+    def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None: ...
 
 
 class DqnLearner:
@@ -51,6 +73,7 @@ class DqnLearner:
         options: DqnOptions,
         seed: int,
         total_env_steps: int | None = None,
+        packing: RowPacking | None = None,
     ) -> None:
         self.vector, self.plan, self.options = vector, plan, options
         self.total_env_steps = total_env_steps
@@ -60,27 +83,10 @@ class DqnLearner:
         shape = vector.shape
         self._hyper = make_hyper(options, shape.envs, total_env_steps, learns=plan.trained[0])
         per_step = self._hyper.gradient_steps / self._hyper.train_freq
-        self._chunk = max(1, min(_CHUNK_STEPS // shape.envs, int(_CHUNK_UPDATES / max(per_step, 1e-9))))
-        model = build_model(architecture)
-        weights = first_q_weights(architecture, child_seed(seed, "weights", 0))
-        batch = options.batch_size
-        self._dqn = Dqn(
-            optimiser=make_optimiser(weights),
-            target=weights.copy(),
-            model=model,
-            ring=make_ring(shape, options.buffer_size),
-            held=make_held(shape),
-            scratch=make_scratch(model, max(batch, shape.slots)),
-            act=np.zeros((shape.slots, shape.parts), np.float32),
-            rng=random_streams(child_seed(seed, "actions"), shape.slots),
-            dice=random_streams(child_seed(seed, "batches"), 1),
-            idx=np.zeros(batch, np.int64),
-            goals=np.zeros(batch, np.float32),
-            chosen=np.zeros(batch, np.int64),
-            steps=np.zeros(2, np.int64),
-            stats=np.zeros(places.STATS),
-            clock=np.zeros(3, np.int64),
-        )
+        updates = _CHUNK_UPDATES if architecture.plain else _CHUNK_TORCH_UPDATES
+        self._chunk = max(1, min(_CHUNK_STEPS // shape.envs, int(updates / max(per_step, 1e-9))))
+        size = buffer_rows(options.buffer_size, shape.envs, len(shape.agents), total_env_steps)
+        self.engine = _engine(architecture, shape, self._hyper, options.batch_size, size, seed, packing)
         self._arrays = VectorArrays(
             vector.obs, vector.mask, vector.who, vector.active, vector.rew, vector.term, vector.trunc, vector.fin
         )
@@ -94,7 +100,7 @@ class DqnLearner:
 
     @property
     def env_steps(self) -> int:
-        return self.env_steps_before + int(self._dqn.steps[places.ENV_STEPS])
+        return self.env_steps_before + int(self.engine.steps[places.ENV_STEPS])
 
     @property
     def tally(self) -> Tally:
@@ -109,67 +115,43 @@ class DqnLearner:
         count = self._chunk
         if self.total_env_steps is not None and self.env_steps < self.total_env_steps:
             count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
-        self._dqn.stats[:] = 0
-        if isinstance(self.vector, CompiledVector):
-            self._advance_compiled(self.vector, count)
+        self.engine.stats[:] = 0
+        if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
+            where = self._track, self._seats, self._tally, self.env_steps_before
+            self._seconds += self.engine.advance(self.vector, self._arrays, *where, count)
+            self.vector.rew[:] = self._track.reward[0]  # as after a step of its own
         else:
             self._advance_played(self.vector, count)
-        self._losses |= _explain(self._dqn.stats)
+        self._losses |= _explain(self.engine.stats)
         self._losses["exploration_rate"] = self.epsilon
 
-    def _advance_compiled(self, vector: CompiledVector, count: int) -> None:
-        started = perf_counter()
-        kernel, clock = vector.kernel, self._dqn.clock
-        clock[:] = 0
-        advance(
-            kernel.step,
-            kernel.facts,
-            vector.state,
-            vector.ints,
-            vector.rng,
-            self._arrays,
-            self._dqn,
-            self._hyper,
-            self._track,
-            self._seats,
-            self._tally,
-            self.env_steps_before,
-            count,
-        )
-        vector.rew[:] = self._track.reward[0]  # as after a step of its own
-        self._seconds += clock / max(1, int(clock.sum())) * (perf_counter() - started)
-
     def _advance_played(self, vector: VectorEnv, count: int) -> None:
-        dqn, hyper, env, track = self._dqn, self._hyper, self._arrays, self._track
+        engine, env, track = self.engine, self._arrays, self._track
         for _ in range(count):
             begun = perf_counter()
-            look(dqn, hyper, env, self._tally, self.env_steps_before)
+            engine.look(env, self._tally, self.env_steps_before)
             decided = perf_counter()
-            vector.step(dqn.act)
+            vector.step(engine.act)
             stepped = perf_counter()
             track.reward[0] = vector.rew
-            keep(dqn, hyper, env, track, self._seats, self._tally)
+            engine.keep(env, track, self._seats, self._tally)
             kept = perf_counter()
-            learn(dqn, hyper)
+            engine.learn()
             self._seconds += stepped - decided, decided - begun + kept - stepped, perf_counter() - kept
             if self._glance is not None and self._glance():
                 return
 
     def weights(self, policy: int) -> NDArray[np.float32]:
-        return self._dqn.optimiser.weights.copy()
+        return self.engine.weights()
 
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
         """Into the net and its target."""
         if seen is not None:
             raise InputError("That policy was trained on normalised observations, and DQN sees them as they are.")
-        self._dqn.optimiser.weights[:] = flat
-        self._dqn.target[:] = flat
+        self.engine.load(flat, flat)
 
     def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:
-        optimiser = self._dqn.optimiser
-        optimiser.first[:] = state["optimiser.first"]
-        optimiser.second[:] = state["optimiser.second"]
-        optimiser.count[:] = state["optimiser.count"]
+        self.engine.load_optimiser(state)
 
     def scaler(self, policy: int) -> None:
         """Observations are seen as they are."""
@@ -192,22 +174,16 @@ class DqnLearner:
 
     def training_state(self) -> dict[str, NDArray[Any]]:
         """All that a new attempt needs besides the weights, but for the buffer: it is large, and soon full again."""
-        name, optimiser = self.plan.names[0], self._dqn.optimiser
-        return {
-            f"{name}/target": self._dqn.target.copy(),
-            f"{name}/optimiser.first": optimiser.first.copy(),
-            f"{name}/optimiser.second": optimiser.second.copy(),
-            f"{name}/optimiser.count": optimiser.count.copy(),
-            f"{name}/calls": self._dqn.steps[places.CALLS : places.CALLS + 1].copy(),
-        }
+        name = self.plan.names[0]
+        kept = {f"{name}/{key}": value for key, value in self.engine.training_state().items()}
+        return {**kept, f"{name}/calls": self.engine.steps[places.CALLS : places.CALLS + 1].copy()}
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
         """The buffer begins empty: `learning_starts` steps are played as eps has it now before learning goes on."""
         name = self.plan.names[0]
-        self._dqn.optimiser.weights[:] = weights[0]
-        self._dqn.target[:] = state[f"{name}/target"]
+        self.engine.load(weights[0], state[f"{name}/target"])
         self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
-        self._dqn.steps[places.CALLS] = state[f"{name}/calls"][0]
+        self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
 
     def split(self) -> tuple[float, float, float]:
         """Seconds in env, inference and learning since the last reading."""
@@ -219,18 +195,21 @@ class DqnLearner:
         self.vector.close()
 
 
-def first_q_weights(architecture: Architecture, seed: int) -> NDArray[np.float32]:
-    """torch's way to begin a linear layer, which SB3's DQN keeps; zeros for the value that is not used."""
-    random = np.random.default_rng(seed)
-    layout = tensors(architecture)
-    flat = np.zeros(count_weights(architecture), np.float32)
-    for matrix, bias in zip(layout[::2], layout[1::2], strict=True):
-        bound = 1 / math.sqrt(matrix.shape[0])
-        for tensor in (matrix, bias):
-            tensor.of(flat)[:] = random.uniform(-bound, bound, tensor.shape)
-    for tensor in layout[-2:]:
-        tensor.of(flat)[..., -1] = 0
-    return flat
+def _engine(
+    architecture: Architecture,
+    shape: VectorShape,
+    hyper: DqnHyper,
+    batch: int,
+    size: int,
+    seed: int,
+    packing: RowPacking | None,
+) -> DqnEngine:
+    """Compiled wherever it can be: it is an order of magnitude faster on small nets."""
+    if architecture.plain:
+        return FusedDqnEngine(architecture, shape, hyper, batch, size, seed)
+    from mosaic.learners.torch_dqn import TorchDqnEngine
+
+    return TorchDqnEngine(architecture, shape, hyper, batch, size, seed, packing)
 
 
 def make_hyper(options: DqnOptions, envs: int, total_env_steps: int | None, *, learns: bool) -> DqnHyper:

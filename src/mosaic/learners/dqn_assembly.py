@@ -5,15 +5,18 @@ from __future__ import annotations
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
+from mosaic.envs.rows import RowPart, row_code
 from mosaic.envs.vector import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
 from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_check import ENVS, check_dqn
 from mosaic.learners.dqn_options import DqnOptions
+from mosaic.learners.equipment import EngineName, usual_torch_threads
 from mosaic.learners.learner import Assembled
 from mosaic.learners.resources import meet_resources
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
+from mosaic.models.packed_rows import row_packing
 from mosaic.models.threads import set_product_threads
 
 
@@ -25,21 +28,33 @@ def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     env.close()
     casting = read_casting(config, spec)
     options = meet_resources(options, config, casting, spec)
-    check_dqn(casting, spec, options)
+    check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps elsewhere
+    code = row_code(spec.observation_spaces[casting.learners[0]])
+    packing = row_packing([code])
     envs = config.environment.num_envs or ENVS
     vector, world = _vector(config, casting, options, envs)
     try:
-        architecture = q_architecture(vector.shape, options)
-        learner = DqnLearner(vector, casting.plan, architecture, options, config.seed, config.training.total_timesteps)
+        architecture = q_architecture(vector.shape, options, code.parts if packing else ())
+        if not architecture.plain:
+            _set_torch_threads(options.torch_threads or usual_torch_threads(code.width))
+        total = config.training.total_timesteps
+        learner = DqnLearner(vector, casting.plan, architecture, options, config.seed, total, packing)
     except BaseException:
         vector.close()
         raise
-    said = f"fused engine, {envs} × {config.environment.id} ({world}), room for {options.buffer_size} decisions"
-    return Assembled(learner, casting, spec, (architecture,), "fused", said)
+    engine: EngineName = "fused" if architecture.plain else "torch"
+    said = f"{engine} engine, {envs} × {config.environment.id} ({world}), room for {options.buffer_size} decisions"
+    return Assembled(learner, casting, spec, (architecture,), engine, said)
 
 
-def q_architecture(shape: VectorShape, options: DqnOptions) -> Architecture:
-    return Architecture(shape.width, shape.heads[0], options.hidden, options.activation, shared=True)
+def q_architecture(shape: VectorShape, options: DqnOptions, parts: tuple[RowPart, ...] = ()) -> Architecture:
+    return Architecture(shape.width, shape.heads[0], options.hidden, options.activation, shared=True, parts=parts)
+
+
+def _set_torch_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def _vector(config: RunConfig, casting: Casting, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:

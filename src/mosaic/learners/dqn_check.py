@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import psutil
+from importlib.util import find_spec
 
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.memory import check_memory, free_memory
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.dqn_options import DqnOptions
+from mosaic.learners.equipment import usual_torch_threads
+from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
 
 ENVS = 1  # SB3's; with more, fewer updates are made for every env step
-_GIGABYTE = 1e9
 
 
-def check_dqn(casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+def check_dqn(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
     """Raises InputError where only PPO will do, or a machine with more memory."""
     plan = casting.plan
     if plan.self_play or plan.central:
@@ -33,31 +35,49 @@ def check_dqn(casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
                 f"DQN picks one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
                 "PPO can do that: --algo ppo."
             )
-        if any(part.picture for part in row_code(spec.observation_spaces[agent]).parts):
-            raise InputError(f"DQN cannot see pictures, and {agent} does. PPO can: --algo ppo.")
-    first = casting.learners[0]
-    _check_memory(row_code(spec.observation_spaces[first]).width, options.buffer_size)
+    if sees_pictures(casting, spec) and find_spec("torch") is None:
+        raise MissingExtraError("DQN needs torch to see pictures: pip install 'mosaic-rl[torch]'")
+    check_buffer_memory(config, casting, spec, options)
 
 
-def settle_dqn(config: RunConfig) -> RunConfig:
-    """Return the configuration with the number of envs filled in."""
-    environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
-    return config.model_copy(update={"environment": environment})
+def sees_pictures(casting: Casting, spec: EnvSpec) -> bool:
+    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    return any(part.picture for code in codes for part in code.parts)
 
 
-def ring_bytes(width: int, size: int) -> int:
-    """What `make_ring` takes for so many decisions of so many numbers each, masks apart.
+def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+    """Raise InputError where the replay buffer takes more than is free.
 
-    Only an env that has begun can tell whether it has masks; they are the smaller part.
+    Masks are counted as if there were some: only an env that has begun can tell.
     """
-    return size * (2 * 4 * width + 8 + 4 + 4)
+    first = casting.learners[0]
+    code = row_code(spec.observation_spaces[first])
+    envs, total = config.environment.num_envs or ENVS, config.training.total_timesteps
+    size = buffer_rows(options.buffer_size, envs, len(casting.learners), total)
+    each = ring_bytes(code.width, 1, row_packing([code]), action_code(spec.action_spaces[first]).head.width)
+    fitting = free_memory() // (2 * each)
+    check_memory(
+        f"A buffer of {size:,} decisions takes",
+        size * each,
+        f"Set buffer_size to {max(1, fitting)} or less: --set training.params.buffer_size={max(1, fitting)}",
+        limit_mb=config.resources.max_memory_mb,
+    )
 
 
-def _check_memory(width: int, size: int) -> None:
-    needed = ring_bytes(width, size)
-    free = int(psutil.virtual_memory().available)
-    if needed > free:
-        raise InputError(
-            f"A buffer of {size} decisions takes {needed / _GIGABYTE:.1f} GB here, and {free / _GIGABYTE:.1f} GB are "
-            f"free on this machine. Set buffer_size to {size * free // needed // 2} or less."
-        )
+def settle_dqn(config: RunConfig, options: DqnOptions, casting: Casting, spec: EnvSpec) -> tuple[RunConfig, DqnOptions]:
+    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
+    if sees_pictures(casting, spec) and options.torch_threads is None:
+        width = row_code(spec.observation_spaces[casting.learners[0]]).width
+        options = options.model_copy(update={"torch_threads": usual_torch_threads(width)})
+    return config.model_copy(update={"environment": environment}), options
+
+
+def buffer_rows(buffer_size: int, envs: int, agents: int, total_env_steps: int | None) -> int:
+    """Return how many decisions the buffer must hold: no more than a run of known length makes."""
+    return buffer_size if total_env_steps is None else min(buffer_size, (total_env_steps + envs) * agents)
+
+
+def ring_bytes(width: int, size: int, packing: RowPacking | None = None, mask_width: int = 0) -> int:
+    """Return what `make_ring` takes for so many decisions of so many numbers each."""
+    return size * (2 * row_bytes(width, packing) + mask_width + 8 + 4 + 4)

@@ -40,6 +40,13 @@ class DqnOptions(Section):
         (64, 64), min_length=1, max_length=8, description="Widths of the hidden layers."
     )
     activation: Activation = Field("relu", description="Between the layers.")
+    torch_threads: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="Threads of torch's operations, which see pictures; they decide the last bits of a sum. None: 1, 4 "
+        "for large pictures.",
+    )
     env_processes: int = Field(
         0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: in this process."
     )

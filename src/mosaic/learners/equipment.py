@@ -11,21 +11,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import psutil
-
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.code import load_code
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.memory import check_memory
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of
 from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.rollout import rollout_bytes
+from mosaic.models.packed_rows import row_packing
 
 EngineName: TypeAlias = Literal["fused", "torch"]
 DEFAULT_ENVS = 8
-_GIGABYTE = 1e9
 _LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
 _LARGE_ROW_THREADS = 4
 _SNAPSHOTS_IN_A_RUN = 20
@@ -102,7 +102,8 @@ def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: En
     if engine == "torch":
         _check_torch(options, why)
     if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
-        _check_memory(equip(config, options, casting, spec, opponents), casting, spec)
+        equip(config, options, casting, spec, opponents)
+    check_rollout_memory(config, options, casting, spec, opponents)
     return opponents
 
 
@@ -140,19 +141,28 @@ def _check_torch(options: PpoOptions, why: str) -> None:
             load_code(code)
 
 
-def _check_memory(equipment: Equipment, casting: Casting, spec: EnvSpec) -> None:
+def check_rollout_memory(
+    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+) -> None:
     """Of what is seen in a rollout: with pictures it soon is more than a machine has."""
-    envs, steps = equipment.envs, equipment.steps
-    agents = 1 if spec.facts.turn_based else len(casting.learners)
-    width = max(row_code(spec.observation_spaces[agent]).width for agent in casting.learners)
-    needed = 4 * width * agents * envs * steps
-    free = int(psutil.virtual_memory().available)
-    if needed > free:
-        raise InputError(
-            f"The observations of {steps} steps of {envs} envs take {needed / _GIGABYTE:.1f} GB, and "
-            f"{free / _GIGABYTE:.1f} GB are free on this machine. Set n_steps or environment.num_envs lower, or "
-            "make what they see smaller."
-        )
+    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    envs, agents, central = _envs(config, options, casting, opponents), len(codes), casting.plan.central
+    needed = rollout_bytes(
+        options.n_steps,
+        envs if spec.facts.turn_based else envs * agents,
+        agents,
+        max(code.width for code in codes),
+        None if options.normalize_observations else row_packing(codes),
+        central=central,
+        batch_size=options.batch_size,
+    )
+    check_memory(
+        f"A rollout of {options.n_steps:,} steps of {envs:,} envs takes",
+        needed,
+        "Set n_steps, batch_size or environment.num_envs lower, or make what they see smaller (a wrapper)"
+        + (", or leave out --policies shared_value_function, whose critic sees all agents." if central else "."),
+        limit_mb=config.resources.max_memory_mb,
+    )
 
 
 def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *, compiled: bool) -> None:

@@ -6,13 +6,14 @@ meanwhile belongs to it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.compiled import njit
 from mosaic.envs.vector import VectorArrays, VectorShape
+from mosaic.models.packed_rows import RowPacking
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -20,7 +21,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 class Ring(NamedTuple):
     """The newest decisions; the oldest is written over."""
 
-    obs: NDArray[np.float32]  # [N, D]
+    obs: NDArray[np.float32]  # [N, D]; bytes of packed rows where pictures are seen
     act: NDArray[np.int64]  # [N]
     reward: NDArray[np.float32]  # [N]
     next_obs: NDArray[np.float32]  # [N, D] what the agent saw next; anything where nothing follows
@@ -38,27 +39,33 @@ class Held(NamedTuple):
     waits: NDArray[np.uint8]  # [E*A] 1: there is one
 
 
-def make_ring(shape: VectorShape, size: int) -> Ring:
-    """Pages that are never written take no memory."""
+def make_ring(shape: VectorShape, size: int, packing: RowPacking | None = None) -> Ring:
+    """Pages that are never written take no memory. `packing`: observations are kept as packed rows of bytes."""
     return Ring(
-        obs=np.zeros((size, shape.width), np.float32),
+        obs=_observations(size, shape, packing),
         act=np.zeros(size, np.int64),
         reward=np.zeros(size, np.float32),
-        next_obs=np.zeros((size, shape.width), np.float32),
+        next_obs=_observations(size, shape, packing),
         next_mask=np.zeros((size if shape.masked else 0, shape.mask_width), np.uint8),
         follows=np.zeros(size, np.float32),
         written=np.zeros(1, np.int64),
     )
 
 
-def make_held(shape: VectorShape) -> Held:
+def make_held(shape: VectorShape, packing: RowPacking | None = None) -> Held:
     rows = shape.rows
     return Held(
-        np.zeros((rows, shape.width), np.float32),
+        _observations(rows, shape, packing),
         np.zeros(rows, np.int64),
         np.zeros(rows, np.float32),
         np.zeros(rows, np.uint8),
     )
+
+
+def _observations(rows: int, shape: VectorShape, packing: RowPacking | None) -> NDArray[Any]:
+    if packing is None:
+        return np.zeros((rows, shape.width), np.float32)
+    return np.zeros((rows, packing.size), np.uint8)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

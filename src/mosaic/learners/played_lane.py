@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector import VectorEnv
 from mosaic.learners.fused_desk import join_observations
-from mosaic.learners.fused_update import Batch, make_batch
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.lane import Moments, Rates
 from mosaic.learners.league import Snapshot
 from mosaic.learners.opponents import Guest
 from mosaic.learners.plan import Plan
+from mosaic.learners.rollout import Rollout, make_rollout
 from mosaic.learners.seats import make_seats
 from mosaic.learners.tally import book, make_tally
 from mosaic.learners.track import make_track
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import Engine, LearnSettings, Resumes
+from mosaic.models.packed_rows import PackedRows, RowPacking, Rows
 
 _LIMIT = np.float32(10)
 _NOBODY = -1
@@ -57,6 +58,7 @@ class PlayedLane:
         selfplay_envs: int = 0,
         guests: Sequence[Guest] = (),
         normalise: bool = False,
+        packing: RowPacking | None = None,
     ) -> None:
         self.vector, self.plan = vector, plan
         shape = vector.shape
@@ -69,9 +71,9 @@ class PlayedLane:
         self._widths = [architecture.observation for architecture in architectures] + [shape.width] * places
         self._masks = [architecture.head.width for architecture in architectures] + [shape.mask_width] * places
         central = max(architecture.critic_observation for architecture in architectures)
-        mask_width = shape.mask_width if shape.masked else 0
         rows = n_steps * shape.slots
-        self._batch = make_batch(rows, shape.width, shape.parts, mask_width, central)
+        # normalised pictures are not bytes any more
+        self._batch = make_rollout(shape, n_steps, central, None if normalise else packing)
         self._track = make_track(shape, n_steps)
         self._first = np.ones(rows, np.uint8)
         self._owner = np.zeros(rows, np.int64)  # the (env, agent) whose decision a row is
@@ -151,7 +153,7 @@ class PlayedLane:
         if self._simple and vector.active.all():
             batch.obs[low:high] = vector.obs
             self._engines[0].act(
-                batch.obs[low:high],
+                vector.obs,
                 self._no_critic,
                 batch.mask[low:high] if batch.mask.shape[0] else self._no_mask,
                 owner,
@@ -166,29 +168,37 @@ class PlayedLane:
             return
         brain = np.where(vector.active > 0, self.seats.brain[self._env_of_slot, vector.who], _NOBODY)
         track.brain[time] = brain
-        batch.obs[low:high] = self._shown(vector.obs, brain, count=True)
+        shown = self._shown(vector.obs, brain, count=True)
+        batch.obs[low:high] = shown
+        joined = self._joined(shown)
         if batch.critic_obs.shape[1]:
-            join_observations(batch.obs[low:high], len(vector.shape.agents), batch.critic_obs[low:high])
+            batch.critic_obs[low:high] = joined
         for policy in np.unique(brain[brain >= 0]):
-            self._decide_for(int(policy), np.flatnonzero(brain == policy), time, owner, first)
+            self._decide_for(int(policy), np.flatnonzero(brain == policy), time, shown, joined, owner, first)
         acting = vector.active > 0
         self.tally.decisions[0] += int(acting.sum())
         self._fresh[owner[acting]] = 0
 
     def _decide_for(
-        self, policy: int, slots: NDArray[np.int64], time: int, owner: NDArray[np.int64], first: NDArray[np.uint8]
+        self,
+        policy: int,
+        slots: NDArray[np.int64],
+        time: int,
+        shown: NDArray[np.float32],
+        joined: NDArray[np.float32],
+        owner: NDArray[np.int64],
+        first: NDArray[np.uint8],
     ) -> None:
         batch, engine = self._batch, self._engines[policy]
         rows = time * self.vector.shape.slots + slots
         count = len(rows)
         act = np.zeros((count, batch.act.shape[1]), np.float32)
         logp, value = np.zeros(count, np.float32), np.zeros(count, np.float32)
-        obs = np.ascontiguousarray(batch.obs[rows, : self._widths[policy]])
+        obs = np.ascontiguousarray(shown[slots, : self._widths[policy]])
         mask = self._no_mask
         if batch.mask.shape[0]:
             mask = np.ascontiguousarray(batch.mask[rows, : self._masks[policy]])
-        critic = batch.critic_obs[rows] if batch.critic_obs.shape[1] else self._no_critic[:count]
-        engine.act(obs, critic, mask, owner[slots], first[slots], act, logp, value)
+        engine.act(obs, joined[slots], mask, owner[slots], first[slots], act, logp, value)
         if policy >= self._learners and self.seats.slip[policy - self._learners] > 0:
             self._slip(policy, mask, act)
         batch.act[rows], batch.logp[rows] = act, logp
@@ -294,12 +304,14 @@ class PlayedLane:
         self._seconds[2] += perf_counter() - started
         return losses
 
-    def _fitting(self, policy: int) -> Batch:
+    def _fitting(self, policy: int) -> Rollout:
         """The batch, cut to what this policy sees and does."""
         batch = self._batch
         if self._widths[policy] == batch.obs.shape[1] and self._masks[policy] == max(1, batch.mask.shape[1]):
             return batch
-        obs = np.ascontiguousarray(batch.obs[:, : self._widths[policy]])
+        obs: Rows = batch.obs  # an engine that reads packed rows takes what it sees itself
+        if not isinstance(obs, PackedRows):
+            obs = np.ascontiguousarray(obs[:, : self._widths[policy]])
         mask = np.ascontiguousarray(batch.mask[:, : self._masks[policy]]) if batch.mask.shape[0] else batch.mask
         return batch._replace(obs=obs, mask=mask)
 

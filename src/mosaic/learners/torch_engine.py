@@ -15,11 +15,14 @@ from torch import Tensor, nn
 from mosaic.core.code import load_code
 from mosaic.core.errors import InputError
 from mosaic.learners.sequences import Sequences, line_up, minibatches, sequences_per_minibatch
+from mosaic.learners.torch_adam import adam_state, load_adam_state
 from mosaic.learners.torch_loss import Loss, Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
+from mosaic.models.packed_rows import PackedRows, Rows
 from mosaic.models.torch_heads import draw, likeliest
 from mosaic.models.torch_net import Answer, flat_weights, load_flat, make_network, scale_of, state_size, tensor_names
+from mosaic.models.torch_rows import PackedTensor
 
 ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, Answer], Tensor]
 ADAM_EPSILON = 1e-5  # as the fused engine; torch's own 1e-8 lets the first steps run away
@@ -39,6 +42,22 @@ class TorchOptions:
 
 
 DEFAULTS = TorchOptions()
+
+
+class _Rollout(NamedTuple):
+    """A rollout on the device; pictures are bytes until a minibatch takes them."""
+
+    obs: Tensor | PackedTensor
+    critic_obs: Tensor | PackedTensor
+    mask: Tensor | None
+    act: Tensor
+    logp: Tensor
+    val: Tensor
+    adv: Tensor
+    ret: Tensor
+
+    def rows(self, index: Tensor) -> Minibatch:
+        return Minibatch(*(None if field is None else field[index] for field in self))  # type: ignore[arg-type]
 
 
 class _Piece(NamedTuple):
@@ -87,28 +106,10 @@ class TorchEngine:
 
     def training_state(self) -> dict[str, Floats]:
         """Adam's moments, in the order of the flat weights, and how many steps it has taken."""
-        first, second, count = [], [], 0.0
-        for parameter in self._parameters():
-            state = self._optimiser.state.get(parameter, {})
-            first.append(_array(state.get("exp_avg", torch.zeros_like(parameter))).ravel())
-            second.append(_array(state.get("exp_avg_sq", torch.zeros_like(parameter))).ravel())
-            count = float(state.get("step", count))
-        return {
-            "optimiser.first": np.concatenate(first),
-            "optimiser.second": np.concatenate(second),
-            "optimiser.count": np.array([count], np.float32),
-        }
+        return adam_state(self._optimiser, self._parameters())
 
     def load_training_state(self, state: dict[str, Floats]) -> None:
-        start = 0
-        for parameter in self._parameters():
-            end = start + parameter.numel()
-            self._optimiser.state[parameter] = {
-                "step": torch.tensor(float(state["optimiser.count"][0])),
-                "exp_avg": self._tensor(state["optimiser.first"][start:end].copy()).reshape(parameter.shape),
-                "exp_avg_sq": self._tensor(state["optimiser.second"][start:end].copy()).reshape(parameter.shape),
-            }
-            start = end
+        load_adam_state(self._optimiser, self._parameters(), state)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         parameters = dict(self._network.named_parameters())
@@ -205,7 +206,7 @@ class TorchEngine:
             group["lr"] = lr
         rows = self._on_device(batch)
         sequences = line_up(sequence, idx) if self._remembers else None
-        begun = self._tensor(first).to(rows.obs.dtype) if self._remembers else rows.logp
+        begun = self._tensor(first).to(rows.logp.dtype) if self._remembers else rows.logp
         steps: list[Tensor] = []
         for _ in range(settings.n_epochs):
             if sequences is None:
@@ -219,13 +220,13 @@ class TorchEngine:
                 steps.append(self._improve(piece, loss, settings.max_grad_norm))
         return _report(steps)
 
-    def _loose_rows(self, rows: Minibatch, idx: Ints, size: int) -> Iterator[_Piece]:
+    def _loose_rows(self, rows: _Rollout, idx: Ints, size: int) -> Iterator[_Piece]:
         for chosen in minibatches(self._shuffle.permutation(idx), size):
             piece = rows.rows(self._tensor(chosen))
             yield _Piece(piece, Answer(*self._ask(piece.obs, piece.critic_obs)))
 
     def _whole_sequences(
-        self, rows: Minibatch, first: Tensor, sequences: Sequences, batch_size: int
+        self, rows: _Rollout, first: Tensor, sequences: Sequences, batch_size: int
     ) -> Iterator[_Piece]:
         """Each sequence is lived through again from the memory with which its rollout began."""
         size = sequences_per_minibatch(sequences, batch_size)
@@ -252,16 +253,24 @@ class TorchEngine:
         self._optimiser.step()
         return torch.stack([part.detach() for part in (*loss, norm, extra)])
 
-    def _on_device(self, batch: Experience) -> Minibatch:
-        return Minibatch(
-            self._seen(batch.obs),
-            self._critic_seen(batch.critic_obs, len(batch.obs)),
+    def _on_device(self, batch: Experience) -> _Rollout:
+        return _Rollout(
+            self._kept(batch.obs, self.architecture.observation),
+            self._kept(batch.critic_obs, self.architecture.critic_observation),
             self._mask(batch.mask),
             self._tensor(batch.act[:, : self.architecture.head.parts]),
             *(self._tensor(field) for field in (batch.logp, batch.val, batch.adv, batch.ret)),
         )
 
     # -- numpy ⇄ device
+
+    def _kept(self, rows: Rows, width: int) -> Tensor | PackedTensor:
+        """The first columns of rows, to be indexed many times."""
+        if width == 0:
+            return torch.zeros(len(rows), 0, device=self._device)
+        if isinstance(rows, PackedRows):
+            return PackedTensor(rows.first(width), self._device)
+        return self._tensor(rows[:, :width])
 
     def _seen(self, obs: Floats) -> Tensor:
         return self._tensor(obs[:, : self.architecture.observation])

@@ -14,7 +14,7 @@ from mosaic.models.torch_net import Answer
 
 
 class Minibatch(NamedTuple):
-    """Rows of experience on the device; `mask` is None where everything is legal."""
+    """Some rows of experience on the device; `mask` is None where everything is legal."""
 
     obs: Tensor
     critic_obs: Tensor
@@ -24,9 +24,6 @@ class Minibatch(NamedTuple):
     val: Tensor
     adv: Tensor
     ret: Tensor
-
-    def rows(self, index: Tensor) -> Minibatch:
-        return Minibatch(*(None if field is None else field[index] for field in self))  # type: ignore[arg-type]
 
 
 class Loss(NamedTuple):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.models.architecture import Architecture
+from mosaic.models.packed_rows import Rows
 
 Floats: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -35,12 +36,15 @@ class LearnSettings:
 
 
 class Experience(Protocol):
-    """Rows of decisions, flat over time and slots; `mask` has no rows where everything is legal."""
+    """Rows of decisions, flat over time and slots; `mask` has no rows where everything is legal.
+
+    Observations are packed where they hold pictures; only engines that can see pictures get such rows.
+    """
 
     @property
-    def obs(self) -> Floats: ...
+    def obs(self) -> Rows: ...
     @property
-    def critic_obs(self) -> Floats: ...
+    def critic_obs(self) -> Rows: ...
     @property
     def mask(self) -> Bytes: ...
     @property

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from mosaic.core.errors import InputError
 from mosaic.learners.tabular.kernels import Progress
+from mosaic.learners.tabular.saving import read_table
 from mosaic.learners.tabular.twin_training import FILE, Statistics, TwinTraining, save_tensors
 from mosaic.runtimes.merging import merge
 
@@ -124,7 +124,7 @@ class ParallelTraining:
         save_tensors(folder, self.tensors())
 
     def restore(self, folder: Path, env_steps: int) -> None:
-        tensors = load_file(folder / FILE)
+        tensors = read_table(folder / FILE)
         if len(tensors["counts"]) != len(self._learners):
             raise InputError(
                 f"The checkpoint was written by {len(tensors['counts'])} learners; resume it with "

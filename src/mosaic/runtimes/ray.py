@@ -28,6 +28,7 @@ import psutil
 
 from mosaic.core.environ import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.memory import free_memory
 from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
 
 Record = dict[str, Any]  # JSON: {"temp_dir": str | None, "address": str | None, "processes": [{"pid", "start_time"}]}
@@ -281,7 +282,7 @@ def _init(**options: Any) -> Any:
 
 def _store(temp_dir: Path) -> dict[str, Any]:
     """The object store lives in shared memory, in a file where that is too small (containers often give 64 MB)."""
-    size = object_store_bytes(psutil.virtual_memory().available)
+    size = object_store_bytes(free_memory())
     roomy = _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free >= size
     return {"object_store_memory": size} | ({} if roomy else {"_plasma_directory": str(temp_dir)})
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.learners.tabular import kernels
 from mosaic.learners.tabular.mdp_training import open_training
+from mosaic.learners.tabular.saving import read_table
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import (
     FILE,
@@ -135,7 +135,7 @@ class SpreadTraining(ABC):
         save_tensors(folder, self.tensors())
 
     def restore(self, folder: Path, env_steps: int) -> None:
-        tensors = load_file(folder / FILE)
+        tensors = read_table(folder / FILE)
         if len(tensors["counts"]) != len(self._progress):
             raise InputError(
                 f"The checkpoint was written by {len(tensors['counts'])} learners; resume it with "

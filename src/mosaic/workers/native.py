@@ -29,7 +29,7 @@ from mosaic.workers.camera import Camera
 from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
-from mosaic.workers.native_init import TRAINING, start_from, weights_file
+from mosaic.workers.native_init import TRAINING, check_training, load_training, start_from, weights_file
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.config.run import RunConfig
@@ -106,7 +106,7 @@ class NativeWorker:
         if isinstance(options, PpoOptions):
             others += check_ppo(config, options, casting, spec).foreign
         if isinstance(options, DqnOptions):
-            check_dqn(casting, spec, options)
+            check_dqn(config, casting, spec, options)
             if options.env_processes:
                 envs, twin = config.environment.num_envs or ENVS, not casting.played and has_twin(config.environment)
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
@@ -127,7 +127,7 @@ class NativeWorker:
             options = meet_resources(options, config, casting, spec)
             return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))
         assert isinstance(options, DqnOptions)
-        return settle_dqn(config), meet_resources(options, config, casting, spec)
+        return settle_dqn(config, meet_resources(options, config, casting, spec), casting, spec)
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.native_scene import NativeScene
@@ -235,19 +235,21 @@ def _controller(folder: Path, file: str, request: PolicyRequest) -> PolicyContro
     scaler = _scaler(saved)
     facts = json.loads((folder / FACTS).read_text())
     network, epsilon = facts["network"], facts.get("epsilon")  # of DQN: how it explores
-    temperature = None if sampling is None else sampling.temperature or 1.0
+    explores = epsilon is not None and sampling is not None and sampling.temperature is None
+    temperature = None if sampling is None or explores else sampling.temperature or 1.0
+    made: PolicyController
     if saved.architecture.plain and not network:
-        explores = epsilon is not None and sampling is not None and sampling.temperature is None
-        drawn = temperature is not None and not explores
-        plain = NetworkPolicyController(
+        drawn = temperature is not None
+        made = NetworkPolicyController(
             saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature or 1.0
         )
-        return EpsilonGreedyController(plain, spec, epsilon) if explores else plain
-    from mosaic.learners.torch_engine import TorchEngine, TorchOptions
+    else:
+        from mosaic.learners.torch_engine import TorchEngine, TorchOptions
 
-    engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
-    engine.load(saved.flat)
-    return EnginePolicyController(engine, rows, actions, scaler, temperature)
+        engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
+        engine.load(saved.flat)
+        made = EnginePolicyController(engine, rows, actions, scaler, temperature)
+    return EpsilonGreedyController(made, spec, epsilon) if explores else made
 
 
 def _evaluate(context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
@@ -361,6 +363,7 @@ def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: 
     def save(folder: Path) -> None:
         _save_policies(folder, context, assembled)
         state = {key: np.ascontiguousarray(value) for key, value in learner.training_state().items()}
+        check_training(state, f"After {progress.env_steps:,} env steps")
         save_file(state, folder / TRAINING)
         (folder / COUNTERS).write_text(json.dumps(counters))
 
@@ -384,8 +387,6 @@ def _save(context: WorkerContext, assembled: Assembled, iteration: int, reward: 
 
 def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     """Goes on where the checkpoint was written; the envs begin new episodes. Answers the iterations before."""
-    from safetensors.numpy import load_file
-
     from mosaic.models.weights_file import load_weights
 
     learner = assembled.learner
@@ -394,7 +395,7 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     learner.env_steps_before = int(counters["env_steps"])
     learner.agent_steps_before = int(counters["agent_steps"])
     learner.episodes_before = int(counters["episodes"])
-    learner.load_training_state(weights, load_file(checkpoint.path / TRAINING))
+    learner.load_training_state(weights, load_training(checkpoint.path / TRAINING))
     return int(counters["iteration"])
 
 

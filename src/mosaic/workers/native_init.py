@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.store.checkpoints import Checkpoint, find_checkpoint
 from mosaic.store.home import Store
 from mosaic.store.run_policy import parse_init
@@ -21,13 +23,11 @@ _OPTIMISER = ("optimiser.first", "optimiser.second", "optimiser.count")
 
 def start_from(reference: str, assembled: Assembled) -> None:
     """Load the weights, and with `optimizer=true` the optimizer, of networks with the same shape."""
-    from safetensors.numpy import load_file
-
     from mosaic.models.weights_file import load_weights
 
     run, which, policy, with_optimiser = parse_init(reference)
     checkpoint = find_checkpoint(Store().resolve(run), which)
-    state = load_file(checkpoint.path / TRAINING)
+    state = load_training(checkpoint.path / TRAINING)
     learner = assembled.learner
     for number, name in enumerate(learner.plan.names):
         source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))
@@ -40,6 +40,33 @@ def start_from(reference: str, assembled: Assembled) -> None:
         learner.load(number, saved.flat, _moments(reference, source, state, learner.scaler(number)))
         if with_optimiser:
             learner.load_optimiser(number, {key: state[f"{source}/{key}"] for key in _OPTIMISER})
+
+
+def load_training(path: Path) -> dict[str, NDArray[Any]]:
+    """Read what a checkpoint holds besides weights: optimizers, scalers, opponents and envs."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}: this checkpoint can be played, but not trained further.")
+    try:
+        state = load_file(path)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    check_training(state, str(path))
+    return state
+
+
+def check_training(state: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Raise where an optimizer, a scaler or an opponent is not finite: one update would make the weights NaN.
+
+    The envs' own numbers, whose names begin with `lane.`, may be anything.
+    """
+    from mosaic.models.weights_file import check_finite
+
+    for name, array in state.items():
+        if "/" in name or not name.startswith("lane."):
+            check_finite(array, f"{where}: the numbers of '{name}'")
 
 
 def weights_file(checkpoint: Checkpoint, policy: str) -> str:

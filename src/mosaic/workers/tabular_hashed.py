@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
@@ -70,8 +69,9 @@ def hashed_controller(
     from mosaic.envs.compiled.connect_four import key_of, read_position
     from mosaic.learners.tabular.hashed import find_sorted
     from mosaic.learners.tabular.hashed_training import FILE
+    from mosaic.learners.tabular.saving import read_table
 
-    tensors = load_file(folder / FILE)
+    tensors = read_table(folder / FILE)
     keys = tensors["keys"]
     values = np.concatenate([tensors["values"], tensors["new_row"]])
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from mosaic.core.complaints import shown
 from mosaic.core.errors import InputError
+from mosaic.core.memory import free_memory
 from mosaic.envs.env import Env
 
 Outcome: TypeAlias = tuple[float, int, float, bool]  # probability, next state, reward, terminated
@@ -198,4 +198,4 @@ def refuse_size(states: int, actions: int, outcomes: int, memory_limit: int | No
 
 
 def _half_of_free_memory() -> int:
-    return int(psutil.virtual_memory().available) // 2
+    return free_memory() // 2

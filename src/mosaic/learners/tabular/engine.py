@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
+from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.chance import WORD
 from mosaic.learners.tabular.experience import NOWHERE, Legal
 from mosaic.learners.tabular.settings import Algorithm, TabularOptions
@@ -131,9 +132,7 @@ def table_bytes(states: int, actions: int, layers: int, options: TabularOptions)
 
 
 def _refuse_too_large(states: int, actions: int, layers: int, options: TabularOptions) -> None:
-    import psutil
-
-    needed, free = table_bytes(states, actions, layers, options), int(psutil.virtual_memory().available)
+    needed, free = table_bytes(states, actions, layers, options), free_memory()
     if needed > free:
         raise InputError(
             f"A table of {states:,} states × {actions:,} actions needs {needed:,} bytes; {free:,} are free here. "

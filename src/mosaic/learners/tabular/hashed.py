@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import psutil
 from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
+from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.chance_compiled import draw
 
 EMPTY = np.uint64(0)  # the one key that no state may have
@@ -135,7 +135,7 @@ class HashedTable:
         """`beside`: places of the old table, which is there until all is copied."""
         needed = self._bytes(places)
         if self.memory_limit is None:
-            room, bound = int(psutil.virtual_memory().available), "are free here"
+            room, bound = free_memory(), "are free here"
         else:
             room, bound = self.memory_limit - self._bytes(beside), "are left by the limit"
         if needed <= room:

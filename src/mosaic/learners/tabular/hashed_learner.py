@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
+from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.engine import Snapshot, first_snapshot, open_engine, table_bytes
 from mosaic.learners.tabular.learner import TabularLearner
@@ -112,7 +112,7 @@ class HashedLearner(TabularLearner):
         needed = table_bytes(rows, self.actions, layers, self.options) + rows * BYTES_PER_KEY
         now = table_bytes(self.states, self.actions, layers, self.options) + self.states * BYTES_PER_KEY
         if self.memory_limit is None:
-            room, bound = int(psutil.virtual_memory().available), "are free here"
+            room, bound = free_memory(), "are free here"
         else:
             room, bound = self.memory_limit - now, "are left by the limit"
         if needed > room:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.connect_four import COLUMNS
@@ -15,6 +15,7 @@ from mosaic.learners.tabular import kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.hashed import HashedTable
 from mosaic.learners.tabular.hashed_kernels import connect_four_moves, train_connect_four
+from mosaic.learners.tabular.saving import read_table
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import Statistics, knobs_of, take_statistics
 
@@ -89,7 +90,7 @@ class HashedTraining:
         save_file(self.tensors(), folder / FILE)
 
     def restore(self, folder: Path, env_steps: int) -> None:
-        tensors = load_file(folder / FILE)
+        tensors = read_table(folder / FILE)
         if not np.array_equal(tensors["new_row"], self.table.new_row()):
             raise InputError(
                 f"The saved table began at {tensors['new_row'].flat[0]}, but this run's initial_value is "

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.played_training import FILE as LEARNER
-from mosaic.learners.tabular.saving import check_table
+from mosaic.learners.tabular.saving import read_table
 from mosaic.learners.tabular.twin_training import FILE as TABLE
 from mosaic.learners.tabular.two_tables import TENSORS
 
@@ -23,7 +22,6 @@ def on_twin(folder: Path) -> bool:
 def read_values(folder: Path, policy: str = "") -> NDArray[Any]:
     """[state, action]; `policy` names a seat where each has its own table."""
     if on_twin(folder):
-        values = load_file(folder / TABLE)[TENSORS.get(policy, "values")]
-        check_table(values, folder / TABLE)
+        values = read_table(folder / TABLE)[TENSORS.get(policy, "values")]
         return values
     return TabularLearner.load(folder / LEARNER).values

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
 FORMAT = "mosaic-tabular-1"
+VALUES = ("values", "new_row")  # how the names of tensors begin that hold values of actions
 
 
 def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
@@ -43,9 +44,30 @@ def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
 
 
 def check_table(values: NDArray[Any] | None, path: Path) -> None:
-    """Raise for a table that holds NaN: a policy that has it plays nonsense without a word."""
-    if values is not None and np.isnan(values).any():
-        raise FormatError(f"{path}: {int(np.isnan(values).sum()):,} values of the table are NaN: it plays nonsense.")
+    """Raise for a table that holds NaN or infinity: a policy that has it plays nonsense without a word."""
+    if values is not None and not np.isfinite(values).all():
+        count = int(values.size - np.isfinite(values).sum())
+        raise FormatError(
+            f"{path}: {count:,} of {values.size:,} values of the table are NaN or infinite. Use another checkpoint, or "
+            "train again."
+        )
+
+
+def read_table(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a saved table, whose values are finite. What statistics hold may be infinite."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    for name, array in tensors.items():
+        if name.startswith(VALUES):
+            check_table(array, path)
+    return tensors
 
 
 def load(path: Path) -> TabularLearner:

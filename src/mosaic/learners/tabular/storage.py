@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-import psutil
-
 from mosaic.core.errors import InputError
+from mosaic.core.memory import free_memory
 from mosaic.envs.codes import MOST_STATES, SpaceCode
 from mosaic.envs.codes.code import count_text
 from mosaic.learners.tabular.engine import table_bytes
@@ -30,7 +29,7 @@ def choose_storage(
         return "hashed"
     layers = tables * (2 if algorithm == "double_q_learning" else 1)
     needed = table_bytes(states.size, actions.size, layers, options)
-    free = int(psutil.virtual_memory().available) if memory_limit is None else memory_limit
+    free = free_memory() if memory_limit is None else memory_limit
     if states.size <= MOST_STATES and needed <= free:
         return "dense"
     if asked is None:

@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular import kernels, packed_kernels
 from mosaic.learners.tabular.chance import stream
+from mosaic.learners.tabular.saving import read_table
 from mosaic.learners.tabular.settings import TabularOptions
 
 FILE = "table.safetensors"
@@ -154,7 +155,7 @@ class TwinTraining:
         save_tensors(folder, self.tensors())
 
     def restore(self, folder: Path, env_steps: int) -> None:
-        self.load(load_file(folder / FILE))
+        self.load(read_table(folder / FILE))
 
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         for name, array in self.tensors().items():
