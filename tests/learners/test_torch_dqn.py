@@ -73,7 +73,7 @@ def test_one_update_of_both_engines_leads_to_the_same_weights(masked, double, ma
     before = fused.weights()
     # The compiled engine draws its batch itself: it gets one whose every row is the same.
     for engine in (fused, torched):
-        for array in engine.ring[:-1]:
+        for array in filter(len, engine.ring[:-1]):  # there is no mask where everything is legal
             array[:] = array[7]
         engine.steps[:] = 4, 10_000
         engine.learn()
