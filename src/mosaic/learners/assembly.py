@@ -181,7 +181,7 @@ def _played_lane(
     steps: int,
     run_seed: int,
     seed: int,
-    packing: RowPacking | None,
+    packing: RowPacking | None = None,
 ) -> PlayedLane:
     def make(policy: int, engine_seed: int) -> Trains:
         if engine == "fused":
