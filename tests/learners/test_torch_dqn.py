@@ -21,7 +21,7 @@ from mosaic.learners.dqn_check import ring_bytes
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.fused_dqn_engine import FusedDqnEngine
 from mosaic.learners.fused_replay import make_ring
-from mosaic.learners.plan import shared
+from mosaic.learners.plan import Plan
 from mosaic.learners.torch_dqn import TorchDqnEngine
 from mosaic.models.packed_rows import row_packing
 
@@ -144,7 +144,8 @@ def test_the_size_of_a_buffer_of_pictures_is_known_before_it_is_made():
 def test_masks_are_honoured_in_random_and_greedy_moves():
     vector = make_compiled_vector(EnvironmentConfig(env_id="mosaic/tictactoe"), 4)
     options = EYE.model_copy(update={"exploration_final_eps": 0.2})
-    learner = DqnLearner(vector, shared(vector.shape.agents), q_architecture(vector.shape, options), options, 5, 1500)
+    plan = Plan(("shared",), (0,) * len(vector.shape.agents), (True,))
+    learner = DqnLearner(vector, plan, q_architecture(vector.shape, options), options, 5, 1500)
     learner.engine = TorchDqnEngine(
         q_architecture(vector.shape, options), vector.shape, learner._hyper, 32, 1500, 5, None
     )
