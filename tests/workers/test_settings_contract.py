@@ -31,7 +31,7 @@ COMMAND = {"command": [sys.executable, "-c", PROGRAM]}
 GAME = {"env_id": "classic/tictactoe_v3"}
 
 
-def proofs(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **said):
+def proofs(tmp_path, worker, params=None, steps=2000, patience_s=300.0, **said):
     training = {"total_timesteps": steps, **said.pop("training", {})}
     config = run_config(worker, params, training=training, **said)
     stage = Stage(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
@@ -102,6 +102,7 @@ def test_tables(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.chosen
+@pytest.mark.timeout(900)
 def test_networks(tmp_path):
     environment = {"env_id": "gym/CartPole-v1", "num_envs": 4}
     said = {"environment": environment, "training": {"preset": False}}
@@ -113,8 +114,7 @@ def test_networks(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_rllib(tmp_path):
-    said = {"training": {"algorithm": "ppo"}, "patience_s": 300}
-    assert proofs(tmp_path, "rllib", RLLIB, steps=2000, **said).keys() == HONOURED
+    assert proofs(tmp_path, "rllib", RLLIB, steps=2000, training={"algorithm": "ppo"}).keys() == HONOURED
 
 
 def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
