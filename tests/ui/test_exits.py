@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.exits import ProcessExitError, exits_refused
+from mosaic.evaluation.evaluate import evaluate
 
 POLICY = """
 import os, sys
@@ -31,6 +33,14 @@ def test_a_policy_that_exits_fails_the_evaluation(mosaic, tmp_path: Path, call: 
     assert answer.out == ""
     assert f"policy 'python:{name}:act'" in said
     assert "tried to end the process" in said
+
+
+@pytest.mark.parametrize("call", ["sys.exit(0)", "raise SystemExit"])
+def test_a_policy_that_exits_fails_an_evaluation_from_python(tmp_path: Path, call: str) -> None:
+    """`os._exit` is not tried here: unguarded, it would end the tests with success."""
+    (tmp_path / "quits_in_python.py").write_text(POLICY.format(call=call))
+    with pytest.raises(MosaicError, match="tried to end the process"):
+        evaluate("classic/tictactoe_v3", {"*": f"python:{tmp_path}/quits_in_python.py:act"}, episodes=1)
 
 
 def test_a_module_that_exits_is_named(mosaic, tmp_path: Path) -> None:

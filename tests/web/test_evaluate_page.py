@@ -26,6 +26,7 @@ from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.evaluate_results import chosen_episodes
 from mosaic.ui.web.evaluate_words import (
     Score,
+    agents_table,
     evaluation_verdict,
     examine_command,
     first_seat,
@@ -268,6 +269,27 @@ def test_a_tournament_in_the_browser(tab: Tab) -> None:
     expect(page.locator(".e-matrix .c")).to_have_count(6, timeout=PATIENCE_MS)
     page.get_by_label("Watch episode 0", exact=True).click()
     page.wait_for_url(re.compile(r"/replay\?replay="))
+    tab.check()
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_long_names_leave_room_for_every_column(tab: Tab) -> None:
+    row = {"return_mean": -0.55, "return_ci95": [-0.7, -0.39], "wins": 15, "draws": 15, "losses": 70}
+    policy = "run:20260131-120000-tictactoe-abcd"
+    result = {"policies": {policy: {**row, "agents": ["player_1"]}}, "agents": {"player_1": {**row, "policy": policy}}}
+    page = tab.open("/evaluate")
+    for what in ("agents", "policies"):
+        overflow = page.evaluate(
+            """(table) => {
+              const box = Object.assign(document.createElement("div"), { innerHTML: table });
+              box.style.width = "636px";
+              document.querySelector(".m-page").append(box);
+              return box.scrollWidth - box.clientWidth;
+            }""",
+            agents_table(result, what),
+        )
+        assert overflow <= 0
     tab.check()
 
 

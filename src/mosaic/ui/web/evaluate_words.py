@@ -187,15 +187,16 @@ def agents_table(result: Mapping[str, Any], what: str) -> str:
             "".join(f'<td class="num">{row[key]}</td>' for key in ("wins", "draws", "losses")) if competitive else ""
         )
         body += (
-            f'<tr><td><span class="stack" style="gap:0"><b class="strong clip wide">{escape(name)}</b>'
+            '<tr><td><span class="stack" style="gap:0">'
+            f'<b class="strong clip wide" title="{escape(name)}">{escape(name)}</b>'
             f'<span class="faint small clip wide mono" title="{escape(second)}">{escape(second)}</span></span></td>'
-            f'<td class="hide-phone" style="width:30%">{forest}</td>'
+            f'<td class="hide-phone e-span">{forest}</td>'
             f'<td class="num strong">{interval(row)}</td>{outcomes}</tr>'
         )
     won = '<th class="num">Won</th><th class="num">Drawn</th><th class="num">Lost</th>' if competitive else ""
     first = "Agent" if what == "agents" else "Policy"
     return (
-        f'<table class="m-table"><thead><tr><th>{first}</th><th class="hide-phone"><span class="row between">'
+        f'<table class="m-table e-agents"><thead><tr><th>{first}</th><th class="hide-phone"><span class="row between">'
         f"<span>{number(low)}</span><span>{number(high)}</span></span></th>"
         f'<th class="num">Return</th>{won}</tr></thead><tbody>{body}</tbody></table>'
     )
