@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 
 from run_cases import eventually
 
+from mosaic.config.run import RunConfig
+from mosaic.core.boot import boot_id
 from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_processes, look, marked
+from mosaic.runs.recovery import end_leftovers
+from mosaic.store.home import Store
+from mosaic.store.state import Attempt, Process, read_state
 
 FAMILY = """
 import os, sys, time
@@ -52,6 +59,28 @@ def test_a_process_is_known_by_its_number_and_its_start() -> None:
     assert row is not None
     assert row.parent == os.getppid()
     assert row.memory_mb > 1
+
+
+def test_a_process_of_an_earlier_boot_is_never_taken_for_one_of_this(tmp_path: Path) -> None:
+    """Numbers and start times begin again: after a reboot another process may have both."""
+    run = Store(tmp_path).create(RunConfig.model_validate({"environment": {"env_id": "gym/CartPole-v1"}}))
+    other = start("import time; print(flush=True); time.sleep(60)")
+    try:
+        row = look(other.pid)
+        assert row is not None
+        today = Process(pid=row.pid, start_time=row.start_time, boot=boot_id())
+        assert is_alive(today)
+        assert is_alive(today.model_copy(update={"boot": ""})), "as older versions recorded it"
+        before = today.model_copy(update={"boot": "00000000-0000-0000-0000-000000000000"})
+        assert not is_alive(before)
+        record = read_state(run).model_copy(update={"attempts": (Attempt(number=1, supervisor=before, worker=before),)})
+        end_leftovers(run, record)
+        assert other.poll() is None
+        end_leftovers(run, record.model_copy(update={"attempts": (Attempt(number=1, worker=today),)}), grace_s=0.0)
+        assert other.wait(10) == -signal.SIGKILL
+    finally:
+        other.kill()
+        other.communicate()
 
 
 def test_zombies_are_gone() -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.processes import look
 from mosaic.runtimes import ray as ray_runtime
 from mosaic.runtimes.ray import clean_up, object_store_bytes, ray_session, short_temp_dir
 
@@ -133,6 +135,18 @@ def test_a_recorded_number_that_means_another_process_now_is_left_alone(tmp_path
         assert other.poll() is None
         other.kill()
     assert not directory.exists()
+
+
+def test_a_process_recorded_in_an_earlier_boot_is_left_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "mosaic-ray-test"
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        row = look(other.pid)
+        assert row is not None
+        record = {"temp_dir": str(directory), "processes": [{"pid": row.pid, "start_time": row.start_time}]}
+        clean_up({**record, "boot": "00000000-0000-0000-0000-000000000000"})
+        assert other.poll() is None
+        clean_up({**record, "boot": boot_id()})
+        assert other.wait(10) == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -123,6 +123,8 @@ def _open(calls: Calls, file: Any, mode: str) -> VirtualFile:
     if not path.startswith("/proc/"):
         return calls.io_open(file, mode)
     calls.kernel.call("proc")
+    if path == "/proc/sys/kernel/random/boot_id":
+        return ProcFile(f"boot-{calls.kernel.boots}\n".encode(), mode)
     _, _, number, what = path.split("/")
     process = calls.kernel.processes.get(int(number))
     if process is None:

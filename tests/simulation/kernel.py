@@ -98,6 +98,7 @@ class Kernel:
         self.boots = 0
         self.processes: dict[int, Process] = {}
         self._next_pid, self._next_fd = 100, FIRST_FD
+        self.boots = 1
         self.tasks: list[Task] = []
         self.current: Task | None = None
         self.trace: list[str] = []

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
 from mosaic.server.dispatch import Dispatcher
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.home import Store
-from mosaic.store.state import ENDED, State
+from mosaic.store.state import ENDED, RunState, State
 from mosaic.workers.toy import ToyOptions, ToyWorker
 
 if TYPE_CHECKING:
@@ -112,8 +112,18 @@ def _advance(world: World, run: Run) -> bool:
             run.stop(1.0)
         case State.FAILED | State.LOST | State.STOPPED if record.attempts:
             plan.fault = ""
-            run.resume()
+            _resume(world, run, record)
     return record.state is State.FINISHED or (record.state is State.STOPPED and not record.attempts)
+
+
+def _resume(world: World, run: Run, seen: RunState) -> None:
+    """Resume, unless the queue was faster, which starts failed runs again: then there is nothing left to do."""
+    try:
+        run.resume()
+    except InputError as error:
+        if run.record() == seen:
+            raise
+        world.kernel.say(f"refused: {type(error).__name__}: {error}")
 
 
 class SimulatedWorker(ToyWorker):

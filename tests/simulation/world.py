@@ -178,6 +178,7 @@ class World:
         kernel.disk.lose_power()
         before_s = kernel.now_s
         kernel.now_s, kernel._next_pid = 1000.0, 100
+        kernel.boots += 1
         kernel.wall_offset_s += before_s - kernel.now_s + 30.0
         self.rows = self.rng.choice([self.rows, None])
         for run_id, ledger in self.ledgers.items():

@@ -1,5 +1,6 @@
 """What is played now and is no run: found while it lasts, gone afterwards, also when its process was killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -108,3 +109,14 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "live").write_text("")
     with pytest.raises(StorageError, match=r"Nobody can watch this: '.*live.*' could not be made: Not a directory\."):
         begin_show(tmp_path, "play", ENV, {})
+
+
+def test_one_of_an_earlier_boot_is_over_whatever_process_has_its_number_now(tmp_path):
+    show = begin_show(tmp_path, "play", ENV, {}, "play-1")
+    about = json.loads((show.path / "about.json").read_bytes())
+    (show.path / "about.json").write_text(json.dumps({**about, "boot": "00000000-0000-0000-0000-000000000000"}))
+    assert not show.is_on()
+    (show.path / "about.json").write_text(json.dumps({name: about[name] for name in about if name != "boot"}))
+    assert show.is_on(), "as older versions recorded it"
+    sweep_shows(tmp_path)
+    show.end()

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from mosaic.core.boot import is_current
 from mosaic.store.run_ids import MARK as MARK
 
 _PROC = Path("/proc")
@@ -30,6 +31,8 @@ class Identified(Protocol):
     def pid(self) -> int: ...
     @property
     def start_time(self) -> float: ...  # seconds since boot: no change of the clock moves it
+    @property
+    def boot(self) -> str: ...  # which boot; empty: this one, or unknown in a record of an older version
 
 
 P = TypeVar("P", bound=Identified)
@@ -43,6 +46,7 @@ class Row:
     start_time: float
     parent: int = field(compare=False)
     memory_mb: float = field(compare=False)  # resident
+    boot: str = field(default="", compare=False)
 
 
 def look(pid: int) -> Row | None:
@@ -64,7 +68,7 @@ def look(pid: int) -> Row | None:
 
 def is_alive(process: Identified) -> bool:
     row = look(process.pid)
-    return row is not None and row.start_time == process.start_time
+    return row is not None and row.start_time == process.start_time and is_current(process.boot)
 
 
 def list_processes() -> dict[int, Row]:

@@ -50,7 +50,7 @@ def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:
     found = marked(run_id)
     for process in known:
         row = look(process.pid)
-        if row is not None and row.start_time == process.start_time and row.pid != os.getpid():
+        if row is not None and is_alive(process) and row.pid != os.getpid():
             found |= {row, *below(row.pid)}
     return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import assert_never
 
+from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.background import LOG
 from mosaic.runs.chores import Chores, FolderGoneError
@@ -283,4 +284,4 @@ class Supervision:
 
 def _identity(pid: int) -> Process | None:
     row = look(pid)
-    return Process(pid=row.pid, start_time=row.start_time) if row else None
+    return Process(pid=row.pid, start_time=row.start_time, boot=boot_id()) if row else None

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mosaic.core.boot import boot_id
 from mosaic.runs.background import LOG, adopt_orphans, detach
 from mosaic.runs.control import open_control
 from mosaic.runs.processes import look
@@ -54,7 +55,7 @@ def _start_first(folder: RunFolder, record: dict[str, Any]) -> WorkerProcess:
     me = look(os.getpid())
     assert me is not None
     now = time.time()
-    supervisor = {"pid": me.pid, "start_time": me.start_time}
+    supervisor = {"pid": me.pid, "start_time": me.start_time, "boot": boot_id()}
     attempt = {"number": 1, "supervisor": supervisor, "started": now}
     begun = {**record, "state": "starting", "updated": now, "attempts": [attempt]}
     Reserve(folder).take()

@@ -26,12 +26,13 @@ from typing import Any
 
 import psutil
 
+from mosaic.core.boot import boot_id, is_current
 from mosaic.core.environ import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.memory import free_memory
 from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
 
-Record = dict[str, Any]  # JSON: {"temp_dir": str | None, "address": str | None, "processes": [{"pid", "start_time"}]}
+Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" with pid and start_time, "boot"
 
 AUTO = "auto"  # the cluster that runs on this machine
 _PREFIX = "mosaic-ray-"
@@ -97,7 +98,8 @@ def clean_up(record: Mapping[str, Any]) -> None:
     directory = Path(record["temp_dir"])
     if not directory.is_absolute() or not directory.name.startswith(_PREFIX) or directory.is_symlink():
         raise MosaicError(f"'{directory}' is not a directory that Mosaic made for Ray. Nothing was removed.")
-    known = [Process(int(row["pid"]), float(row["start_time"])) for row in record.get("processes", ())]
+    recorded = record.get("processes", ()) if is_current(record.get("boot", "")) else ()
+    known = [Process(int(row["pid"]), float(row["start_time"])) for row in recorded]
     rounds = 0
     while left := processes_of(directory, known):  # what is killed may just have started something
         rounds += 1
@@ -139,7 +141,7 @@ def _embedded(cpus: int, tell: Callable[[Record], None], prints: bool) -> Iterat
             try:
                 address = _start(cpus, temp_dir, prints)
                 started = [process._asdict() for process in sorted(processes_of(temp_dir))]
-                record = {"temp_dir": str(temp_dir), "address": address, "processes": started}
+                record = {"temp_dir": str(temp_dir), "address": address, "processes": started, "boot": boot_id()}
                 tell(record)
                 yield RaySession(address, cpus, temp_dir)
             finally:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mosaic.core.boot import boot_id, is_current
 from mosaic.core.errors import InputError, unknown
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
@@ -35,6 +36,7 @@ class About:
     began: float  # in seconds since 1970
     pid: int  # whose end is the show's
     started: int  # of that process, in ticks since boot: a later one with the same number is another
+    boot: str = ""  # see mosaic.core.boot
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Show:
 
     def is_on(self) -> bool:
         about = self.about()
-        return about is not None and _is_alive(about.pid, about.started)
+        return about is not None and is_current(about.boot) and _is_alive(about.pid, about.started)
 
     def ask(self) -> None:
         """For pictures; whoever plays notices within a fraction of a second."""
@@ -72,7 +74,7 @@ class Show:
 def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None) -> Show:
     """Appears whole; whoever begins one ends it. What dead ones have left is cleared away first."""
     folder, pid = home / _FOLDER, os.getpid()
-    about = About(kind, env, dict(policies), time.time(), pid, started_at(pid) or 0)
+    about = About(kind, env, dict(policies), time.time(), pid, started_at(pid) or 0, boot_id())
     show = Show(folder / (show_id or f"{kind}-{secrets.token_hex(2)}"))
     new = folder / _passing_name()
     try:

@@ -35,10 +35,11 @@ class _Record(BaseModel):
 
 
 class Process(_Record):
-    """A process id alone may belong to somebody else by now; with its start time it does not."""
+    """A process id alone may belong to another process by now; with its start time and boot it does not."""
 
     pid: int
     start_time: float
+    boot: str = ""  # see mosaic.core.boot; empty in records of older versions
 
 
 class Attempt(_Record):
