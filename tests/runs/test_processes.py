@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import pytest
 from run_cases import eventually
 
 from mosaic.config.run import RunConfig
@@ -123,6 +124,28 @@ def test_the_mark_finds_what_ran_away_and_spares_everybody_else() -> None:
         (spared,) = identities(f"{run_id}-other")
         assert end_all(lambda: {spared} if is_alive(spared) else set(), monotonic() + 20) == []
         assert eventually(lambda: not marked(f"{run_id}-other"))
+
+
+def test_what_is_found_first_when_the_time_is_over_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the end of the first processes takes all the time, and one of them has just started another."""
+    first, second = (start("import time; print(flush=True); time.sleep(60)") for _ in range(2))
+    rows = [look(process.pid) for process in (first, second)]
+
+    def find() -> set[Row]:
+        return {next(row for row in rows if row is not None and is_alive(row))} if any(map(_alive, rows)) else set()
+
+    monkeypatch.setattr("mosaic.runs.processes.monotonic", lambda: 0.0 if _alive(rows[0]) else 100.0)
+    try:
+        end_all(find, 10.0)
+        assert [first.wait(10), second.wait(10)] == [-signal.SIGKILL] * 2
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.communicate()
+
+
+def _alive(row: Row | None) -> bool:
+    return row is not None and is_alive(row)
 
 
 def test_whoever_asks_is_spared() -> None:
