@@ -40,6 +40,15 @@ time.sleep(600)
 """
 
 
+HEADLESS = """
+import ctypes, os, subprocess, threading, time
+child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit, of this thread alone
+"""
+
+
 def start(program: str, *arguments: str, run_id: str = "") -> subprocess.Popen[str]:
     environment = {**os.environ, MARK: run_id} if run_id else None
     return subprocess.Popen(
@@ -91,6 +100,21 @@ def test_zombies_are_gone() -> None:
         assert look(child.pid) is None
         assert child.pid not in list_processes()
         assert process is None or not is_alive(process)
+
+
+def test_children_of_a_process_whose_first_thread_ended_are_found() -> None:
+    """As while a process with many threads dies: it is a zombie by then, and still their parent."""
+    with start(HEADLESS) as headless:
+        assert headless.stdout is not None
+        child = look(int(headless.stdout.readline()))
+        try:
+            assert child is not None
+            assert eventually(lambda: look(headless.pid) is None)
+            assert child in below(os.getpid())
+        finally:
+            headless.kill()
+            if child is not None:
+                os.kill(child.pid, signal.SIGKILL)
 
 
 def test_a_whole_family_is_found_and_ended() -> None:

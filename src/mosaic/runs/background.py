@@ -79,23 +79,26 @@ def _guard(supervisor: int) -> None:
     if os.WIFSIGNALED(status):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         deadline_s = monotonic() + ORPHANS_END_WITHIN_S
-        while below(os.getpid()) and monotonic() < deadline_s:
-            _reap(0.1)
-        while below(os.getpid()):  # however long it takes: nothing else would end what is left
+        while _reap(0.1) and monotonic() < deadline_s:
+            pass
+        while _reap(0.1):  # however long it takes: nothing else would end what is left
             end_all(lambda: below(os.getpid()), monotonic() + _KILL_WITHIN_S)
-            _reap(0.1)
     os._exit(0)
 
 
-def _reap(wait_s: float) -> None:
-    """Take the exit codes of children that have ended, and leave the others some time."""
+def _reap(wait_s: float) -> bool:
+    """Take the exit codes of children that have ended; wait a while for the others and return whether there are any.
+
+    The kernel is asked, not /proc: while a process with many threads dies, its children are nowhere to be seen there.
+    """
     while True:
         try:
             if not os.waitpid(-1, os.WNOHANG)[0]:
                 break
         except ChildProcessError:
-            return
+            return False
     signal.sigtimedwait([signal.SIGCHLD], wait_s)
+    return True
 
 
 def _leave(answer: int, log: Path) -> None:

@@ -51,19 +51,24 @@ class Row:
 
 def look(pid: int) -> Row | None:
     """None where no such process is alive."""
+    row, alive = _look(pid) or (None, False)
+    return row if alive else None
+
+
+def _look(pid: int) -> tuple[Row, bool] | None:
+    """Return a process and whether it is alive; None where its number is free."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except _GONE:
         return None
     fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
-    if fields[0] in "ZX":
-        return None
-    return Row(
+    row = Row(
         pid,
         start_time=int(fields[19]) / _TICKS_PER_S,
         parent=int(fields[1]),
         memory_mb=int(fields[21]) * _PAGE_MB,
     )
+    return row, fields[0] not in "ZX"
 
 
 def is_alive(process: Identified) -> bool:
@@ -72,21 +77,29 @@ def is_alive(process: Identified) -> bool:
 
 
 def list_processes() -> dict[int, Row]:
-    rows = (look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
-    return {row.pid: row for row in rows if row is not None}
+    return {row.pid: row for row, alive in _list() if alive}
+
+
+def _list() -> Iterator[tuple[Row, bool]]:
+    looked = (_look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    return (found for found in looked if found is not None)
 
 
 def below(pid: int) -> set[Row]:
-    """Everything that descends from a process, itself not included."""
-    children: dict[int, list[Row]] = {}
-    for row in list_processes().values():
-        children.setdefault(row.parent, []).append(row)
+    """Everything alive that descends from a process, itself not included.
+
+    Also through zombies: a process whose first thread ended keeps its children until the last thread has.
+    """
+    children: dict[int, list[tuple[Row, bool]]] = {}
+    for row, alive in _list():
+        children.setdefault(row.parent, []).append((row, alive))
     return set(_descend(children, pid))
 
 
-def _descend(children: dict[int, list[Row]], pid: int) -> Iterator[Row]:
-    for row in children.get(pid, ()):
-        yield row
+def _descend(children: dict[int, list[tuple[Row, bool]]], pid: int) -> Iterator[Row]:
+    for row, alive in children.get(pid, ()):
+        if alive:
+            yield row
         yield from _descend(children, row.pid)
 
 
