@@ -21,6 +21,11 @@ class Inbox:
         """Why the worker should stop, or None."""
         return self._stop
 
+    def wait_for_stop(self, timeout_s: float) -> bool:
+        """Return whether a stop is asked for within the time; for a thread that passes it on."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stop is not None, timeout_s)
+
     def checkpoint_asked(self) -> bool:
         """Whether somebody wants a checkpoint now; asking again says no."""
         with self._changed:

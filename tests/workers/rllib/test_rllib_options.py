@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {  # values that are not the default and that RLlib acce
     "num_learners": 2,
     "replay_buffer_type": "EpisodeReplayBuffer",
     "rollout_fragment_length": 25,
+    "sample_timeout_s": 30.0,
     "target_entropy": -3.5,
     "train_batch_size_per_learner": 675,
     "training_intensity": 4.0,
@@ -126,6 +127,7 @@ OURS = {  # where RLlib's default is another, and why
     "observation_filter",  # a connector on the new stack
     "train_batch_size_per_learner",  # a property that falls back to train_batch_size: compared below
     "rollout_fragment_length",
+    "sample_timeout_s",  # after 60 s samples of a slow env would be thrown away, again and again
     "timeout_s_sampler_manager",  # 0 is a loop that never rests, on a core that a runner could use
 }
 

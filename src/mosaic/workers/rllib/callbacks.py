@@ -13,6 +13,7 @@ from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.frames import RunnerCamera, returns_of, shows_frames, this_host
 from mosaic.workers.rllib.quiet import keep_quiet
+from mosaic.workers.rllib.sampling import RunnerCounters
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -27,6 +28,7 @@ class CallbackFacts(TypedDict):
     host: str  # where the driver is, and with it whoever looks
     policies: dict[AgentID, str]  # of the agents that learn, in their order
     frames: bool
+    session: str  # under which counters are published
 
 
 @runtime_checkable
@@ -37,9 +39,11 @@ class PlaysOthers(Protocol):
     def played_returns(self) -> Mapping[AgentID, float]: ...
 
 
-def callback_facts(folder: Path, policies: Mapping[AgentID, str], *, frames: bool) -> CallbackFacts:
+def callback_facts(folder: Path, policies: Mapping[AgentID, str], *, frames: bool, session: str = "") -> CallbackFacts:
     """As the driver knows them."""
-    return CallbackFacts(folder=str(folder), host=this_host(), policies=dict(policies), frames=frames)
+    return CallbackFacts(
+        folder=str(folder), host=this_host(), policies=dict(policies), frames=frames, session=session or str(folder)
+    )
 
 
 class MosaicCallback(RLlibCallback):
@@ -51,6 +55,7 @@ class MosaicCallback(RLlibCallback):
         self._facts = facts
         self._agents = tuple(facts["policies"])
         self._camera: RunnerCamera | None = None
+        self._counters = RunnerCounters(facts["session"])
 
     def on_environment_created(self, *, env_runner: Any, **also: Any) -> None:
         folder = Path(self._facts["folder"])
@@ -59,6 +64,7 @@ class MosaicCallback(RLlibCallback):
 
     def on_episode_step(self, *, env_index: int, metrics_logger: Any = None, **also: Any) -> None:
         """Once for each env, after all of them were stepped: the first one speaks for all."""
+        self._counters.step()
         camera = self._camera
         if camera is None:
             return
@@ -87,6 +93,7 @@ class MosaicCallback(RLlibCallback):
             inner.played_returns if isinstance(inner, PlaysOthers) else {},
         )
         metrics_logger.log_value(EPISODES, record, reduce="item_series")
+        self._counters.end_episode(record)
         if self._camera is not None:
             self._camera.episodes += 1
 

@@ -15,6 +15,7 @@ from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.balanced import learner_class
+from mosaic.workers.rllib.batches import IN_STEP
 from mosaic.workers.rllib.callbacks import MosaicCallback, callback_facts
 from mosaic.workers.rllib.env import make_seats
 from mosaic.workers.rllib.failures import telling
@@ -24,6 +25,7 @@ from mosaic.workers.rllib.modules import module_spec
 from mosaic.workers.rllib.options import ReplayOptions, replay_settings, training_settings
 from mosaic.workers.rllib.replay import balanced_buffer
 from mosaic.workers.rllib.runner_choice import runner_class
+from mosaic.workers.rllib.sampling import IterationLimit, StepLimit, stoppable
 from mosaic.workers.rllib.setup import Setup
 from mosaic.workers.rllib.sharing import modules_together
 
@@ -52,10 +54,10 @@ def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
     _cast(config, setup, mapping)
     config.reporting(
         min_time_s_per_iteration=0,
-        min_sample_timesteps_per_iteration=options.min_sample_timesteps_per_iteration,
+        min_sample_timesteps_per_iteration=IterationLimit(options.min_sample_timesteps_per_iteration, setup.session),
         metrics_num_episodes_for_smoothing=EPISODES_AVERAGED,
     )
-    facts = callback_facts(setup.folder, setup.policy_of, frames=setup.config.telemetry.frames)
+    facts = callback_facts(setup.folder, setup.policy_of, frames=setup.config.telemetry.frames, session=setup.session)
     config.callbacks(partial(MosaicCallback, facts=facts))  # type: ignore[arg-type]  # any callable will do
     config.debugging(seed=setup.config.seed, log_level="WARN")
     config.fault_tolerance(
@@ -119,7 +121,7 @@ def _gather(config: AlgorithmConfig, setup: Setup) -> None:
         explore=options.explore,
     )
     usual: type[Any] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
-    config.env_runners(env_runner_cls=telling(runner_class(setup) or usual))
+    config.env_runners(env_runner_cls=telling(stoppable(runner_class(setup) or usual)))
     if options.observation_filter == "MeanStdFilter":
         config.env_runners(env_to_module_connector=partial(_filter, multi_agent=not setup.single))
 
@@ -139,6 +141,9 @@ def _learn(config: AlgorithmConfig, setup: Setup) -> None:
         learner_class=learner_class(setup),
         **aggregation,
     )
+    if setup.algorithm in IN_STEP:
+        batch = "train_batch_size_per_learner"
+        settings[batch] = StepLimit(settings[batch], setup.session)
     if setup.algorithm == "a2c":
         settings |= {"num_epochs": 1, "minibatch_size": None, "use_kl_loss": False, "kl_coeff": 0.0}
     if isinstance(options, ReplayOptions):

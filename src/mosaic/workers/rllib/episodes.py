@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from mosaic.core.episode import outcomes
 from mosaic.core.ids import AgentID
@@ -27,6 +27,17 @@ class Tally(TypedDict):
     won: int
     drawn: int
     lost: int
+
+
+class Sampled(NamedTuple):
+    """What env runners did since the end of the last iteration."""
+
+    env_steps: int
+    episodes: int
+    records: list[EpisodeRecord]
+
+
+NOTHING_SAMPLED = Sampled(0, 0, [])
 
 
 def records_of(result: Mapping[str, Any]) -> list[EpisodeRecord]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +26,8 @@ from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners, is_due
 from mosaic.workers.ray_record import StartRay, ray_of_run
-from mosaic.workers.rllib.episodes import alerts_of, records_of
-from mosaic.workers.rllib.metrics import Progress, fields, split
+from mosaic.workers.rllib.episodes import NOTHING_SAMPLED, alerts_of, records_of
+from mosaic.workers.rllib.metrics import Progress, fields, sampled_fields, split
 from mosaic.workers.rllib.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.packing import Node
 from mosaic.workers.rllib.quiet import keep_quiet
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mosaic.workers.rllib.selfplay import LeagueKeeper
 
 _REPORTS = 200
+_LOOK_EVERY_S = 0.5  # whether training ended, in the thread that waits for a stop
 _BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
 
 
@@ -70,7 +72,7 @@ def train(context: WorkerContext) -> None:
         setup = prepare(context, start_ray)
         for line in setup.placement.said:
             context.report(kind="alert", message=line)
-        with built(setup, context) as training:
+        with built(setup, context) as training, _passing_on_stops(context, setup.session):
             iterate(context, training)
 
 
@@ -90,7 +92,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
         _store_placement(context, placement)
         config, options = context.config, context.options
         assert isinstance(options, RllibOptions)
-    return Setup(config, options, spec, masked, casting, placement, context.folder.path)
+    return Setup(config, options, spec, masked, casting, placement, context.folder.path, attempt=context.attempt)
 
 
 def _store_placement(context: WorkerContext, placement: Placement) -> None:
@@ -155,12 +157,47 @@ def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
         algo.stop()  # type: ignore[no-untyped-call]
 
 
+@contextmanager
+def _passing_on_stops(context: WorkerContext, session: str) -> Iterator[None]:
+    """Tell env runners of a stop while the main thread waits for their samples."""
+    from mosaic.workers.rllib.sampling import forget, request_stop
+
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            if context.inbox.wait_for_stop(_LOOK_EVERY_S):
+                request_stop(session)
+                return
+
+    thread = threading.Thread(target=watch, name="stops", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        forget(session)
+
+
 def iterate(context: WorkerContext, training: Training) -> None:
+    from mosaic.workers.rllib.sampling import SamplingView, begin_iteration, end_iteration
+
     options, progress = training.setup.options, training.progress
     total = context.config.training.total_timesteps or DEFAULT_TIMESTEPS
     pace = options.report_every_steps or max(1, total // _REPORTS)
     reported, since, spent = progress.env_steps, working_time(), dict[str, float]()
     evaluated_at: int | None = None
+    session = training.setup.session
+    view = SamplingView(session)
+
+    def measure() -> Mapping[str, Any]:
+        if training.setup.algorithm not in ASYNCHRONOUS:
+            return sampled_fields(progress, view.current(), training.learned)
+        end_iteration(session)  # samples count when the learner fetches them, as the result of an iteration tells
+        return sampled_fields(progress, NOTHING_SAMPLED, training.learned)
+
+    context.measure_with(measure)
     silent = True  # whoever waited for Ray wants to see that something happens
 
     def save() -> None:
@@ -171,10 +208,13 @@ def iterate(context: WorkerContext, training: Training) -> None:
         context.inbox.wait_while_paused(save)
         if context.inbox.stop_asked():
             break
-        before = progress.env_steps
+        before, episodes = progress.env_steps, progress.episodes
+        begin_iteration(session)
         with context.iteration():
             result = training.algo.train()  # type: ignore[no-untyped-call]
-        progress.add(result, records_of(result))
+        with context.inbox.reporting:  # a report by the clock takes the counters before or after, never between
+            progress.add(result, records_of(result))
+            view.complete(progress.env_steps - before, progress.episodes - episodes)
         for part, seconds in split(result, training.setup.envs_per_runner).items():
             spent[part] = spent.get(part, 0.0) + seconds
         keeper = training.keeper

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.workers.rllib.episodes import EpisodeRecord, returns_by_agent, returns_by_policy
+from mosaic.workers.rllib.episodes import EpisodeRecord, Sampled, returns_by_agent, returns_by_policy
 
 NO_EPISODE = "no episode yet"
 _RECENT = 100
@@ -85,6 +85,18 @@ def fields(
         **_health(result),
     }
     return found
+
+
+def sampled_fields(progress: Progress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
+    """For a report within an iteration: counters and returns, with what env runners did since its begin."""
+    recent = [*progress.recent, *sampled.records][-_RECENT:]
+    by_policy = returns_by_policy(recent)
+    seen = [value for policy in modules for value in by_policy.get(policy, ())]
+    return {
+        "env_steps": progress.env_steps + sampled.env_steps,
+        "episodes_total": progress.episodes + sampled.episodes,
+        **({"note": None} | _summary(seen, recent) if seen else {"note": NO_EPISODE}),
+    }
 
 
 _NAMES = {"mean_kl_loss": "approx_kl", "vf_loss": "value_loss"}  # RLlib's name → Stable-Baselines3's

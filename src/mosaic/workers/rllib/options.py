@@ -68,7 +68,9 @@ class RunnerOptions(Section):
     batch_mode: Literal["truncate_episodes", "complete_episodes"] = Field(
         "truncate_episodes", description="Whether a piece may end within an episode."
     )
-    sample_timeout_s: float = Field(60.0, ge=0, le=1e6, description="How long the learner waits for its runners.")
+    sample_timeout_s: float | None = Field(
+        None, gt=0, le=1e6, description="How long the learner waits for its runners, whose samples then are lost."
+    )
     max_requests_in_flight_per_env_runner: int = Field(1, ge=1, le=1000, description="Pieces asked for ahead.")
     explore: bool = Field(True, description="Whether actions are drawn while training, or the best is taken.")
     normalize_actions: bool = Field(

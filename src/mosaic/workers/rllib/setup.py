@@ -16,6 +16,7 @@ from mosaic.workers.rllib.options import RllibOptions
 from mosaic.workers.rllib.resources import Placement
 
 RUN = "run"  # where in the configuration of envs the run's folder stands
+SESSION = "session"  # and where the name of this attempt, under which its env runners publish counters
 DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
 
 
@@ -28,6 +29,7 @@ class Setup:
     casting: Casting
     placement: Placement
     folder: Path  # the run's
+    attempt: int = 1
 
     @property
     def algorithm(self) -> str:
@@ -63,10 +65,16 @@ class Setup:
         return envs_per_runner(self.config.environment.num_envs, self.options, self.placement.runners)
 
     @property
+    def session(self) -> str:
+        """Name of this attempt on its Ray cluster."""
+        return f"{self.folder}#{self.attempt}"
+
+    @property
     def env_config(self) -> dict[str, Any]:
         """From which `make_seats` makes an env in any process."""
         return {
             RUN: str(self.folder),
+            SESSION: self.session,
             "environment": self.config.environment.model_dump(mode="json"),
             "learners": list(self.casting.learners),
             "played": dict(self.casting.played),

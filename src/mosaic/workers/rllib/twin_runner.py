@@ -72,7 +72,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         self._needs_initial_reset = num_episodes is not None
         ended = sampled = 0
         per_step = self.num_envs * (1 if self.config.count_steps_by == "env_steps" else len(self._view.names))
-        while ended < num_episodes if num_episodes is not None else sampled < (num_timesteps or 0):
+        while ended < num_episodes if num_episodes is not None else sampled < num_timesteps:  # type: ignore[operator]
             step = self._step(explore, random_actions)
             self._steps.append(step)
             ended += int(step.over.sum())
