@@ -46,7 +46,7 @@ def seconds(work: Callable[[], object]) -> float:
 def row(what: str, ours: float, unit: str, peer: float | None = None, at_least: float | None = None) -> None:
     text = f"{what:58}{ours:16,.0f} {unit}"
     if peer is not None:
-        text += f"   peer {peer:12,.0f}   ratio {ours / peer:9.1f}"
+        text += f"   peer {peer:12,.0f}   ratio {ours / peer:9.2f}"
     if at_least is not None:
         text += f"   (at least {at_least:g})"
     print(text, flush=True)

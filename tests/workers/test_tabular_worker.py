@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from hosting import run_config
+from hosting import new_folder, run_config
 from safetensors.numpy import load_file
 
 from mosaic.config.environment import EnvironmentConfig
@@ -13,7 +13,11 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.proof import prove
 from mosaic.runs.trainer import Trainer
+from mosaic.telemetry.writer import EventWriter
 from mosaic.testing import check_worker
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.inbox import Inbox
+from mosaic.workers.registry import load_worker, parse_params
 
 FULL_SPEED = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 GAME = {"env_id": "classic/tictactoe_v3"}
@@ -501,3 +505,24 @@ def test_the_facts_of_a_checkpoint_are_json(tmp_path):
     folder = run.checkpoints()[-1].path
     assert json.loads((folder / "facts.json").read_text())["iteration"] == 2
     assert np.isfinite(load_file(folder / "table.safetensors")["values"]).all()
+
+
+def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):
+    from mosaic.envs import catalog
+
+    config = run_config("tabular", environment=GAME, policy_configuration="self_play",
+                        training={"total_timesteps": 20_000})  # fmt: skip
+    worker, made = load_worker("tabular"), []
+    with EventWriter(tmp_path / "metrics.jsonl", 1) as writer:
+        options = parse_params(worker, "q_learning", {})
+        context = WorkerContext(config, options, new_folder(tmp_path, config), writer, Inbox())
+        make_env = catalog.make_env
+
+        def watched(*arguments, **settings):
+            made.append((context.training_began_at, context.training_ended_at))
+            return make_env(*arguments, **settings)
+
+        monkeypatch.setattr(catalog, "make_env", watched)
+        worker.run(context)
+    assert made  # for the spaces in the checkpoint
+    assert all(began is None or ended is not None for began, ended in made)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
 from mosaic.core.compile_time import working_time
+from mosaic.runners.versions import versions
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
@@ -137,6 +138,11 @@ class WorkerContext:
         if training.episodes is not None and episodes >= training.episodes:
             return f"episodes {training.episodes} reached"
         return None
+
+    def prepare_checkpoints(self) -> None:
+        """Find out now what every checkpoint says of its env and of versions; else the first checkpoint does."""
+        self._agent_spaces()
+        versions()
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
         """Whether to save now: somebody asked, or it is time.
