@@ -1,5 +1,7 @@
 """Training in a Python env is left after any step, resumed there bit for bit, and needs no end of an episode."""
 
+from array import array
+
 import gymnasium
 import numpy as np
 import pytest
@@ -184,7 +186,7 @@ def test_what_an_env_must_not_say_is_refused(env, text):
 
 
 def test_episodes_that_are_added_together_count_as_those_that_are_added_one_by_one():
-    rewards, lengths = [3.0, -1.0, 0.5, 7.25, 2.0], [1, 5, 2, 8, 3]
+    rewards, lengths = array("d", [3.0, -1.0, 0.5, 7.25, 2.0]), array("q", [1, 5, 2, 8, 3])
     one_by_one, together = TrainingStatistics(), TrainingStatistics()
     for reward, length in zip(rewards, lengths, strict=True):
         one_by_one.add_episode(reward, length)

@@ -125,17 +125,24 @@ def test_engines_are_equal_where_every_action_is_legal(
     """Longer than a block of random words; rewards from few values, so that values tie."""
     parts = engines(algorithm, {"exploration": exploration, "epsilon": 0.3, "dtype": dtype}, actions)
     random = np.random.default_rng(actions)
-    state, advances = 0, [part.unmasked() for part in parts]
+    state, steps = 0, [part.unmasked() for part in parts]
     (action,) = {part.select_any(state) for part in parts}
     for step in range(700):
         after, reward, end = int(random.integers(STATES)), float(random.integers(-1, 2)), int(random.integers(8))
-        codes = {advance(state, action, reward, after, end == 0, end == 1) for advance in advances}
+        if end > 2:
+            codes = {each.advance(state, action, reward, after) for each in steps}
+        elif end == 2:
+            codes = {each.restart(state, action, reward, after, step % 2 == 0, (after + 1) % STATES) for each in steps}
+            after = (after + 1) % STATES
+        else:
+            codes = {each.end(state, action, reward, after, end == 1) for each in steps}
         assert len(codes) == 1
         (action,), state = codes, after
         if action == ENDED:
             for part in parts:
                 part.epsilon = 0.2 + 0.1 * (step % 2)
             (action,) = {part.select_any(state) for part in parts}
+        assert action >= 0
     assert_equal(parts)
     assert len({part.take_error_sum() for part in parts}) == 1
 
@@ -143,7 +150,9 @@ def test_engines_are_equal_where_every_action_is_legal(
 @pytest.mark.parametrize("reward", [math.inf, math.nan, 1.7e308])
 def test_numbers_that_overflow_are_told_alike_where_every_action_is_legal(reward: float) -> None:
     parts = engines("q_learning", {"initial_value": -1e308, "dtype": "float64"})
-    assert {part.unmasked()(0, 0, reward, 1, True, False) for part in parts} == {NOT_FINITE}
+    assert {part.unmasked().end(0, 0, reward, 1, False) for part in parts} == {NOT_FINITE}
+    assert {part.unmasked().advance(0, 0, reward, 1) for part in parts} == {NOT_FINITE}
+    assert {part.unmasked().restart(0, 0, reward, 1, False, 0) for part in parts} == {NOT_FINITE}
     assert_equal(parts)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.chance import WORD
-from mosaic.learners.tabular.experience import NOWHERE, Legal
+from mosaic.learners.tabular.experience import ENDED, NOWHERE, Legal
 from mosaic.learners.tabular.settings import Algorithm, TabularOptions
 
 # Places in Snapshot.marks
@@ -39,6 +39,19 @@ class Batch(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     next_legal: NDArray[np.bool_]  # [step, action]
+
+
+class UnmaskedSteps(NamedTuple):
+    """Learning and the next decision in one call, where every action is legal.
+
+    A negative result says why there is no next action: NOT_FINITE on an error.
+    """
+
+    advance: Callable[[int, int, float, int], int]  # state, action, reward, next state; not the end of an episode
+    end: Callable[[int, int, float, int, bool], int]  # the same and whether it was truncated, else terminated: ENDED
+    restart: Callable[
+        [int, int, float, int, bool, int], int
+    ]  # as `end`, then decides in the next episode's first state
 
 
 class Engine(Protocol):
@@ -75,12 +88,7 @@ class Engine(Protocol):
         /,
     ) -> int: ...  # `learn`, then `select` in the next state; ENDED at the end of an episode, NOT_FINITE on an error
 
-    def unmasked(self) -> Callable[[int, int, float, int, bool, bool], int]:
-        """Return `learn_and_select` without its mask, for steps in which every action is legal.
-
-        It holds until another method of the engine learns or decides with a mask.
-        """
-        ...
+    def unmasked(self) -> UnmaskedSteps: ...  # they hold until the engine learns or decides with a mask
 
     def select_any(self, state: int, /) -> int: ...  # `select` where every action is allowed
 
@@ -93,6 +101,23 @@ class Engine(Protocol):
     def greedy(self, state: int, legal: Legal, /) -> int: ...  # of equal actions the lowest; no draw
 
     def snapshot(self) -> Snapshot: ...  # may share memory with the engine: copy what you keep
+
+
+def unmasked_steps(engine: Engine) -> UnmaskedSteps:
+    """Return the steps of any engine, by its own methods."""
+    learn_and_select, select_any = engine.learn_and_select, engine.select_any
+
+    def advance(state: int, action: int, reward: float, after: int) -> int:
+        return learn_and_select(state, action, reward, after, False, False, None)
+
+    def end(state: int, action: int, reward: float, after: int, truncated: bool) -> int:
+        return learn_and_select(state, action, reward, after, not truncated, truncated, None)
+
+    def restart(state: int, action: int, reward: float, after: int, truncated: bool, start: int) -> int:
+        code = learn_and_select(state, action, reward, after, not truncated, truncated, None)
+        return select_any(start) if code == ENDED else code
+
+    return UnmaskedSteps(advance, end, restart)
 
 
 def first_snapshot(states: int, actions: int, algorithm: Algorithm, options: TabularOptions, key: int) -> Snapshot:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular import fused_steps as steps
-from mosaic.learners.tabular.engine import TRAIL_NEXT, Batch, Snapshot
+from mosaic.learners.tabular.engine import TRAIL_NEXT, Batch, Snapshot, UnmaskedSteps, unmasked_steps
 from mosaic.learners.tabular.experience import NO_ROOM, Legal
 from mosaic.learners.tabular.fused_rollout import COMPILED_BY_DTYPE, directory
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
@@ -55,7 +55,7 @@ class FusedEngine:
 
         self._legal = np.ones(self._visits.shape[1], np.bool_)
         self._all_legal = True
-        self._step, self._select = COMPILED_BY_DTYPE[options.dtype]
+        self._compiled = COMPILED_BY_DTYPE[options.dtype]
         self._index_arrays()
 
     def _index_arrays(self) -> None:
@@ -85,26 +85,26 @@ class FusedEngine:
             self._all_legal = False
         elif not self._all_legal:
             self._legal[:] = self._all_legal = True
-        code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
+        step = self._compiled.step
+        code = step(self._address, state, action, reward, next_state, terminated, truncated)
         if code == NO_ROOM:
             self._make_room()
-            code = self._step(self._address, state, action, reward, next_state, terminated, truncated)
+            code = step(self._address, state, action, reward, next_state, terminated, truncated)
         return code
 
-    def unmasked(self) -> Callable[[int, int, float, int, bool, bool], int]:
+    def unmasked(self) -> UnmaskedSteps:
         if not self._all_legal:
             self._legal[:] = self._all_legal = True
-        return self._advance_any if self._looks_back else partial(self._step, self._address)
-
-    def _advance_any(
-        self, state: int, action: int, reward: float, next_state: int, terminated: bool, truncated: bool
-    ) -> int:
-        return self.learn_and_select(state, action, reward, next_state, terminated, truncated, None)
+        steps = unmasked_steps(self)
+        if self._looks_back:
+            return steps
+        advance, restart = (partial(part, self._address) for part in (self._compiled.advance, self._compiled.restart))
+        return UnmaskedSteps(advance, steps.end, restart)
 
     def select_any(self, state: int) -> int:
         if not self._all_legal:
             self._legal[:] = self._all_legal = True
-        return self._select(self._address, state)
+        return self._compiled.select(self._address, state)
 
     def set_counter(self, counter: int) -> None:
         self._marks[steps.COUNTER] = counter

@@ -6,7 +6,7 @@ Arrays are handed over by address. Unpacking six of them at every step costs mor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,9 +149,54 @@ def select_float64(address, state):  # type: ignore[no-untyped-def]
     return _select_at(address, carray(memory_at(places[VALUES]), shape, np.float64), state)
 
 
-StepAt = Callable[[int, int, int, float, int, bool, bool], int]
-SelectAt = Callable[[int, int], int]
-COMPILED_BY_DTYPE: dict[str, tuple[StepAt, SelectAt]] = {
-    "float32": (step_float32, select_float32),
-    "float64": (step_float64, select_float64),
+@njit(cache=True, error_model="numpy")
+def advance_float32(address, state, action, reward, after):  # type: ignore[no-untyped-def]
+    """`step_float32` within an episode: each argument less saves a tenth of the call."""
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    values = carray(memory_at(places[VALUES]), shape, np.float32)
+    return _step_at(address, values, state, action, reward, after, False, False)
+
+
+@njit(cache=True, error_model="numpy")
+def restart_float32(address, state, action, reward, after, truncated, start):  # type: ignore[no-untyped-def]
+    """The last step of an episode and the first decision of the next one."""
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    values = carray(memory_at(places[VALUES]), shape, np.float32)
+    code = _step_at(address, values, state, action, reward, after, not truncated, truncated)
+    return _select_at(address, values, start) if code == ENDED else code
+
+
+@njit(cache=True, error_model="numpy")
+def advance_float64(address, state, action, reward, after):  # type: ignore[no-untyped-def]
+    """`step_float64` within an episode: each argument less saves a tenth of the call."""
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    values = carray(memory_at(places[VALUES]), shape, np.float64)
+    return _step_at(address, values, state, action, reward, after, False, False)
+
+
+@njit(cache=True, error_model="numpy")
+def restart_float64(address, state, action, reward, after, truncated, start):  # type: ignore[no-untyped-def]
+    """The last step of an episode and the first decision of the next one."""
+    places = carray(memory_at(address), (12,), np.int64)
+    shape = (places[LAYERS], places[STATES], places[ACTIONS])
+    values = carray(memory_at(places[VALUES]), shape, np.float64)
+    code = _step_at(address, values, state, action, reward, after, not truncated, truncated)
+    return _select_at(address, values, start) if code == ENDED else code
+
+
+class CompiledSteps(NamedTuple):
+    """Each takes the address of a directory first."""
+
+    step: Callable[[int, int, int, float, int, bool, bool], int]
+    advance: Callable[[int, int, int, float, int], int]
+    restart: Callable[[int, int, int, float, int, bool, int], int]
+    select: Callable[[int, int], int]
+
+
+COMPILED_BY_DTYPE: dict[str, CompiledSteps] = {
+    "float32": CompiledSteps(step_float32, advance_float32, restart_float32, select_float32),
+    "float64": CompiledSteps(step_float64, advance_float64, restart_float64, select_float64),
 }

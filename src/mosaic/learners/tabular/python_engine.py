@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular.algorithms import STEPS
-from mosaic.learners.tabular.chance import WORD, draw, draw_array
+from mosaic.learners.tabular.chance import WORD, draw_array
 from mosaic.learners.tabular.engine import (
     COUNTER,
     KEY,
@@ -17,14 +17,16 @@ from mosaic.learners.tabular.engine import (
     TRAIL_NEXT,
     Batch,
     Snapshot,
+    UnmaskedSteps,
     signed,
+    unmasked_steps,
 )
 from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail, every_action
 from mosaic.learners.tabular.exploration import Rule
 from mosaic.learners.tabular.schedules import rate_by_visits
 from mosaic.learners.tabular.settings import Algorithm, TabularOptions
 from mosaic.learners.tabular.table import NARROW, ArrayTable, ListTable
-from mosaic.learners.tabular.unmasked_steps import Advance, make_advance
+from mosaic.learners.tabular.unmasked_steps import quick_steps
 
 _DRAWS = 1024  # random words that are drawn at once: one by one they cost more than the rest of a decision
 _NOTHING = NOWHERE, NOWHERE
@@ -44,9 +46,10 @@ class PythonEngine:
         self._all: Legal = every_action(start.visits.shape[1])
         self.error_sum = 0.0
         self._key = int(start.marks[KEY]) & WORD
-        self._counter = int(start.marks[COUNTER])
-        self.words: list[int] = []
-        self._words_from = 0  # the counter of the first
+        self.words: list[int] = []  # of the random stream
+        self._words_from = int(start.marks[COUNTER])  # the place of the first in the stream
+        self.place = 0  # of the next word to be used, in `words`
+        self.last_place = -1  # from which there are not two words left
         self._pending = int(start.marks[PENDING_STATE]), int(start.marks[PENDING_ACTION])
 
     @property
@@ -55,6 +58,7 @@ class PythonEngine:
 
     @epsilon.setter
     def epsilon(self, epsilon: float) -> None:
+        self.explores_below: int = math.ceil(epsilon * 2.0**53) << 11  # a word w: as uniform(w) < epsilon
         self.rule = Rule(self.options.exploration, epsilon, self.options.temperature, self.options.ucb_c)
 
     def select(self, state: int, legal: Legal) -> int:
@@ -105,23 +109,23 @@ class PythonEngine:
         self.error_sum += abs(error)
         return ENDED if terminated or truncated else self.select(next_state, legal)
 
-    def unmasked(self) -> Advance:
+    def unmasked(self) -> UnmaskedSteps:
         options = self.options
         quick = self._step is STEPS["q_learning"] and options.exploration == "epsilon_greedy" and not self._by_visits
         if quick and (isinstance(self.table, ListTable) or self.table.actions <= NARROW):
-            return make_advance(self, self.table)
-        return self._advance_any
-
-    def _advance_any(
-        self, state: int, action: int, reward: float, next_state: int, terminated: bool, truncated: bool
-    ) -> int:
-        return self.learn_and_select(state, action, reward, next_state, terminated, truncated, None)
+            return quick_steps(self, self.table)
+        return unmasked_steps(self)
 
     def select_any(self, state: int) -> int:
         return self.select(state, self._all)
 
     def set_counter(self, counter: int) -> None:
-        self._counter = counter
+        self.words, self._words_from, self.place, self.last_place = [], counter, 0, -1
+
+    @property
+    def counter(self) -> int:
+        """The place in the random stream."""
+        return self._words_from + self.place
 
     def take_error_sum(self) -> float:
         total, self.error_sum = self.error_sum, 0.0
@@ -133,7 +137,7 @@ class PythonEngine:
         return np.array([self.learn(*step) for step in steps], np.float64)
 
     def snapshot(self) -> Snapshot:
-        marks = np.array([signed(self._key), self._counter, *self._pending, self.trail.next_state], np.int64)
+        marks = np.array([signed(self._key), self.counter, *self._pending, self.trail.next_state], np.int64)
         pairs = np.array(self.trail.pairs, np.int64).reshape(-1, 2)
         values, visits = self.table.arrays()
         legal = np.ones(visits.shape[1], np.bool_)
@@ -154,18 +158,18 @@ class PythonEngine:
         return self.table.expected(state, legal, self.rule)
 
     def coin(self) -> int:
-        self._counter += 1
-        return draw(self._key, self._counter - 1) >> 63
+        place = self.place if self.place < len(self.words) else self.refill()
+        self.place = place + 1
+        return self.words[place] >> 63
 
-    def draw_two(self) -> int:
-        """Take two random words from the stream; return the place of the first in `words`."""
-        place = self._counter - self._words_from
-        if not 0 <= place < len(self.words) - 1:
-            counters = np.arange(self._counter, self._counter + _DRAWS, dtype=np.uint64)
-            self.words, self._words_from, place = draw_array(self._key, counters).tolist(), self._counter, 0
-        self._counter += 2
-        return place
+    def refill(self) -> int:
+        """Draw the next words of the stream; return the place of the first."""
+        counter = self.counter
+        self.words = draw_array(self._key, np.arange(counter, counter + _DRAWS, dtype=np.uint64)).tolist()
+        self._words_from, self.place, self.last_place = counter, 0, _DRAWS - 1
+        return 0
 
     def _decide(self, state: int, legal: Legal) -> int:
-        place = self.draw_two()
+        place = self.place if self.place < self.last_place else self.refill()
+        self.place = place + 2
         return self.table.choose(state, legal, self.rule, self.words[place], self.words[place + 1])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
 MOST_RECORDED = 1_000_000  # steps since a seeded reset; what is longer is not recreated
+_NEVER = 1 << 62  # a step that is not reached
 _SLICE = 100_000  # steps between two looks at the length of the record
 RESEED_AFTER = 1_000  # steps: seeding costs as much as several steps, recreating the state as much as these
 
@@ -61,7 +62,7 @@ class Rollout:
         self.agent, self._rows, self._columns = agent_codes(learner, env)
         self._next_seed, self._reseed_after = next_seed, reseed_after
         self._row = as_int if _counts_from_0(self._rows) else self._rows.encode
-        self._action: Callable[[int], Any] = int if _counts_from_0(self._columns) else self._columns.decode
+        self._decode: Callable[[int], Any] | None = None if _counts_from_0(self._columns) else self._columns.decode
         self._step, self._reset, self._masked, self._time_limit = _step_functions(env, self.agent)
         self.running = False  # an episode
         self.length, self.total = 0, 0.0  # of the running episode
@@ -110,72 +111,88 @@ class Rollout:
     def _play(self, most: float, last: float, statistics: TrainingStatistics, glance: Glance | None, cut: bool) -> None:
         """Steps of the running episode and of those after it, up to the next seeded reset.
 
-        What changes at every step is in local names.
+        What changes at every step is in local names, and the common case comes first: this loop is most of the cost of
+        a small env.
         """
         learner, engine, states = self.learner, self.learner._engine, self.learner.states
-        step, reset, row, to_action, masked = self._step, self._reset, self._row, self._action, self._masked
-        select, limit, agent = engine.select_any, self._time_limit, self.agent
-        advance, advance_masked = engine.unmasked(), engine.learn_and_select
-        state, column, length, total = self._state, self._column, self.length, self.total
+        step, reset, row, decode, masked = self._step, self._reset, self._row, self._decode, self._masked
+        advance, end, restart = engine.unmasked()
+        state, column, total = self._state, self._column, self.total
         record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
         reseed_at = self._reseed_after - self._since_seed if self._reseed_after else math.inf
-        done, mask, counted, ended, settled = 0, None, 0, 0, False
-        rewards: list[float] = []
-        lengths: list[int] = []
+        leave_at = 0 if masked else min(most, reseed_at)  # with the first episode that ends from here on
+        began, limit = -self.length, self._time_limit  # `began`: steps done before the running episode
+        limit_at, cut_at = began + limit if limit else _NEVER, int(most) if cut else _NEVER
+        end_at = min(limit_at, cut_at)
+        done, counted, before, settled = 0, 0, learner.episodes, False
+        rewards, lengths = array("d"), array("q")
         while done < most:
-            observation, reward, terminated, truncated, extra = step(to_action(column))
+            observation, reward, terminated, truncated, extra = step(column if decode is None else decode(column))
             record(column)
             done += 1
-            length += 1
-            reward = float(reward)
+            if type(reward) is not float:
+                reward = float(reward)
             total += reward
             if glance is not None:
-                glance(length, reward, {agent: total})
+                glance(done - began, reward, {self.agent: total})
             try:
                 after = row(observation)
             except TypeError:
                 after = self._rows.encode(observation)  # says what is wrong with it
             if not 0 <= after < states:
                 raise bad_index("state", after, states)
-            over = terminated or truncated or length == limit
-            ends, cuts = bool(terminated), (over or (cut and done >= most)) and not terminated
-            if masked:
-                mask = self._mask(extra)
-                code = advance_masked(state, column, reward, after, ends, cuts, mask)
-            else:
-                code = advance(state, column, reward, after, ends, cuts)
-            if code >= 0:
+            if not (terminated or truncated or done == end_at):
+                if masked:
+                    code = engine.learn_and_select(state, column, reward, after, False, False, self._mask(extra))
+                else:
+                    code = advance(state, column, reward, after)
+                if code < 0:
+                    raise self._refusal(state, column, reward, after, extra)
                 state, column = after, code
                 continue
-            if code != ENDED:
-                raise _refusal(state, column, reward, after, mask)
-            if over:
+            if terminated or truncated or done == limit_at:
                 rewards.append(total)
-                lengths.append(length)
-            ended += 1
+                lengths.append(done - began)
             learner.episodes = episodes = learner.episodes + 1
-            if not settled:
+            if settled and done < leave_at and episodes < last:
+                observation, _ = reset()
+                try:
+                    start = row(observation)
+                except TypeError:
+                    start = self._rows.encode(observation)
+                if not 0 <= start < states:
+                    raise bad_index("state", start, states)
+                code = restart(state, column, reward, after, not terminated, start)
+                if code < 0:
+                    raise self._refusal(state, column, reward, after, extra)
+                state, column = start, code
+            else:
+                if masked:
+                    mask, ends = self._mask(extra), bool(terminated)
+                    code = engine.learn_and_select(state, column, reward, after, ends, not ends, mask)
+                else:
+                    code = end(state, column, reward, after, not terminated)
+                if code != ENDED:
+                    raise self._refusal(state, column, reward, after, extra)
                 epsilon = engine.epsilon
                 engine.epsilon = epsilon_after(learner.options, epsilon, episodes)
                 settled = engine.epsilon == epsilon  # it stays there under every schedule
-            if done >= most or reset is None or done >= reseed_at or episodes >= last:
-                self.running = False
-                break
-            observation, _ = reset()
-            try:
-                state = row(observation)
-            except TypeError:
+                if done >= leave_at or episodes >= last:
+                    self.running = False
+                    break
+                observation, _ = reset()
                 state = self._rows.encode(observation)
-            if not 0 <= state < states:
-                raise bad_index("state", state, states)
-            column = select(state)
-            length, total = 0, 0.0
+                column = engine.select_any(state)
+            began, total = done, 0.0
+            if limit:
+                limit_at = done + limit
+                end_at = min(limit_at, cut_at)
             if glance is not None:  # it asks where the running episode began
                 self.steps, self.length, counted = self.steps + done - counted, 0, done
-        self._state, self._column, self.length, self.total = state, column, length, total
+        self._state, self._column, self.length, self.total = state, column, done - began, total
         self.steps += done - counted
         self._since_seed += done
-        self._ended += ended
+        self._ended += learner.episodes - before
         statistics.add_episodes(rewards, lengths)
 
     def _mask(self, mask: Any) -> Any:
@@ -183,6 +200,12 @@ class Rollout:
             return None
         flat = mask if len(self._columns.counts) == 1 else flatten_mask(self._columns, mask)
         return checked_mask(flat, self.learner.actions)
+
+    def _refusal(self, state: int, column: int, reward: float, after: int, extra: Any) -> InputError:
+        if not math.isfinite(reward):
+            return bad_reward(reward)
+        mask = self._mask(extra) if self._masked else None
+        return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
 
     @property
     def episode_began(self) -> int:
@@ -206,11 +229,12 @@ class Rollout:
         self._seed = standing.seed
         turn, over = self._restart(standing.seed), False
         state, self.length, self.total = self._rows.encode(turn.observations[self.agent]), 0, 0.0
+        decode = self._decode or int
         for column in standing.columns:
             if over:
                 self.env.reset()
                 self._ended, self.length, self.total = self._ended + 1, 0, 0.0
-            observation, reward, terminated, truncated, _ = self._step(self._action(column))
+            observation, reward, terminated, truncated, _ = self._step(decode(column))
             state, self.length, self.total = self._rows.encode(observation), self.length + 1, self.total + float(reward)
             over = bool(terminated or truncated or self.length == self._time_limit)
         self._ended += over
@@ -249,13 +273,7 @@ def _forget(column: int) -> None:
     """Instead of a record that is too long to be replayed."""
 
 
-def _refusal(state: int, column: int, reward: float, after: int, mask: Any) -> InputError:
-    if not math.isfinite(reward):
-        return bad_reward(reward)
-    return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
-
-
-def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], Callable[[], Any] | None, bool, int]:
+def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], Callable[[], Any], bool, int]:
     """How to step and reset, whether masks come with it, and a time limit to be watched here (0: none).
 
     A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
@@ -282,4 +300,4 @@ def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], 
         ended = turn.terminated[agent]
         return turn.final_observations[agent], turn.rewards[agent], ended, not ended, None
 
-    return step, None, True, 0
+    return step, env.reset, True, 0

@@ -44,8 +44,10 @@ class ListTable:
         self._values: list[list[list[float]]] = values.tolist()
         self._visits: list[list[int]] = visits.tolist()
         self._all = every_action(visits.shape[1])
-        self.actions, self.layer, self.counts = visits.shape[1], self._values[0], self._visits
-        self.cell = array("f" if values.dtype == np.float32 else "d", [0.0])  # rounds what is stored
+        self.layer: list[list[float]] = self._values[0]
+        self.actions, self.counts = visits.shape[1], self._visits
+        self.rounds = bool(values.dtype == np.float32)
+        self.cell = array("f" if self.rounds else "d", [0.0])  # rounds what is stored
 
     def value(self, state: int, action: int, layer: int = 0) -> float:
         return self._values[layer][state][action]
@@ -57,7 +59,7 @@ class ListTable:
 
     def visit(self, state: int, action: int) -> int:
         row = self._visits[state]
-        row[action] = count = row[action] + 1 if row[action] < MOST_VISITS else MOST_VISITS
+        row[action] = count = min(row[action] + 1, MOST_VISITS)
         return count
 
     def choose(self, state: int, legal: Legal, rule: Rule, first: int, second: int) -> int:
@@ -76,7 +78,7 @@ class ListTable:
         return max(row) if legal is self._all else row[exploration.best_action(row, legal)]
 
     def arrays(self) -> tuple[NDArray[np.floating], NDArray[np.int32]]:
-        return np.array(self._values, self._dtype), np.array(self._visits, np.int32)
+        return np.array(self._values, self._dtype), np.minimum(self._visits, MOST_VISITS).astype(np.int32)
 
     def _row(self, state: int, layer: int = MEAN) -> list[float]:
         if len(self._values) == 1:

@@ -5,11 +5,10 @@ Number for number what algorithms.py and exploration.py say, without their calls
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from mosaic.learners.tabular.chance import TO_UNIT
+from mosaic.learners.tabular.engine import UnmaskedSteps, unmasked_steps
 from mosaic.learners.tabular.experience import ENDED
 from mosaic.learners.tabular.table import MOST_VISITS, ListTable
 
@@ -17,65 +16,118 @@ if TYPE_CHECKING:
     from mosaic.learners.tabular.python_engine import PythonEngine
     from mosaic.learners.tabular.table import ArrayTable
 
-# state, action, reward, next state, terminated, truncated; the next action, or why there is none
-Advance: TypeAlias = Callable[[int, int, float, int, bool, bool], int]
+
+def quick_steps(engine: PythonEngine, table: ListTable | ArrayTable) -> UnmaskedSteps:
+    """Return the steps for a table of one layer and a constant learning rate."""
+    return _in_lists(engine, table) if isinstance(table, ListTable) else _in_arrays(engine, table)
 
 
-def make_advance(engine: PythonEngine, table: ListTable | ArrayTable) -> Advance:
-    """Return `learn_and_select` without a mask, for a table of one layer and a constant learning rate."""
+def _in_lists(engine: PythonEngine, table: ListTable) -> UnmaskedSteps:
     rate, discount = engine.options.learning_rate, engine.options.discount_factor
-    actions = range(table.actions)
-    number = len(actions)
+    lists, counts, cell, rounds = table.layer, table.counts, table.cell, table.rounds
+    number: int = table.actions
+    plain = unmasked_steps(engine)
 
-    def decide(row: list[float]) -> int:
-        """As exploration.choose."""
-        place = engine.draw_two()
-        words, rule = engine.words, engine.rule
-        if (words[place] >> 11) * TO_UNIT < rule.epsilon:
+    def advance(s: int, a: int, reward: float, after: int) -> int:
+        row, ahead = lists[s], lists[after]
+        value, best = row[a], max(ahead)
+        error = reward + discount * best - value
+        if not isfinite(error):
+            return plain.advance(s, a, reward, after)
+        visits = counts[s]
+        visits[a] += 1
+        value += rate * error
+        if rounds:
+            cell[0] = value
+            value = cell[0]
+        row[a] = value
+        engine.error_sum += abs(error)
+        place = engine.place if engine.place < engine.last_place else engine.refill()
+        engine.place = place + 2
+        words = engine.words
+        if words[place] < engine.explores_below:
             return ((words[place + 1] >> 32) * number) >> 32
-        best = max(row)
-        count = row.count(best)
-        if count == 1:
-            return row.index(best)
-        ties = [action for action in actions if row[action] == best]
-        return ties[((words[place + 1] >> 32) * count) >> 32]
+        if s == after:
+            best = max(ahead)
+        ties = ahead.count(best)
+        return ahead.index(best) if ties == 1 else _tied(ahead, best, ((words[place + 1] >> 32) * ties) >> 32)
 
-    if isinstance(table, ListTable):
-        lists, counts, cell = table.layer, table.counts, table.cell
+    def end(s: int, a: int, reward: float, after: int, truncated: bool) -> int:
+        row = lists[s]
+        value = row[a]
+        error = reward + discount * (max(lists[after]) if truncated else 0.0) - value
+        if not isfinite(error):
+            return plain.end(s, a, reward, after, truncated)
+        visits = counts[s]
+        visits[a] += 1
+        value += rate * error
+        if rounds:
+            cell[0] = value
+            value = cell[0]
+        row[a] = value
+        engine.error_sum += abs(error)
+        return ENDED
 
-        def advance(s: int, a: int, reward: float, after: int, terminated: bool, truncated: bool) -> int:
-            row, ahead = lists[s], lists[after]
-            value = row[a]
-            error = reward + discount * (0.0 if terminated else max(ahead)) - value
-            if not isfinite(error):
-                return engine.learn_and_select(s, a, reward, after, terminated, truncated, None)
-            visits = counts[s]
-            if visits[a] < MOST_VISITS:
-                visits[a] += 1
-            cell[0] = value + rate * error
-            row[a] = cell[0]
-            engine.error_sum += abs(error)
-            return ENDED if terminated or truncated else decide(ahead)
+    def restart(s: int, a: int, reward: float, after: int, truncated: bool, start: int) -> int:
+        code = end(s, a, reward, after, truncated)
+        return code if code != ENDED else _decide(engine, lists[start])
 
-        return advance
+    return UnmaskedSteps(advance, end, restart)
+
+
+def _decide(engine: PythonEngine, row: list[float]) -> int:
+    """As exploration.choose."""
+    place = engine.place if engine.place < engine.last_place else engine.refill()
+    engine.place = place + 2
+    words = engine.words
+    if words[place] < engine.explores_below:
+        return ((words[place + 1] >> 32) * len(row)) >> 32
+    best = max(row)
+    ties = row.count(best)
+    return row.index(best) if ties == 1 else _tied(row, best, ((words[place + 1] >> 32) * ties) >> 32)
+
+
+def _tied(row: list[float], best: float, number: int) -> int:
+    """Return the place of the best value with this number among equal ones."""
+    action = row.index(best)
+    for _ in range(number):
+        action = row.index(best, action + 1)
+    return action
+
+
+def _in_arrays(engine: PythonEngine, table: ArrayTable) -> UnmaskedSteps:
+    rate, discount = engine.options.learning_rate, engine.options.discount_factor
     layer, tries = table.layer, table.counts
     read, read_tries = layer.item, tries.item
+    plain = unmasked_steps(engine)
 
-    def advance_in_arrays(s: int, a: int, reward: float, after: int, terminated: bool, truncated: bool) -> int:
+    def learn(s: int, a: int, target: float) -> bool:
+        """Return whether the numbers are finite; if not, nothing has changed."""
         value = read(s, a)
-        ahead: list[float] = layer[after].tolist()
-        error = reward + discount * (0.0 if terminated else max(ahead)) - value
+        error = target - value
         if not isfinite(error):
-            return engine.learn_and_select(s, a, reward, after, terminated, truncated, None)
+            return False
         count = read_tries(s, a)
         if count < MOST_VISITS:
             tries[s, a] = count + 1
         layer[s, a] = value + rate * error
         engine.error_sum += abs(error)
-        if terminated or truncated:
-            return ENDED
+        return True
+
+    def advance(s: int, a: int, reward: float, after: int) -> int:
+        ahead: list[float] = layer[after].tolist()
+        if not learn(s, a, reward + discount * max(ahead)):
+            return plain.advance(s, a, reward, after)
         if s == after:
             ahead[a] = read(s, a)
-        return decide(ahead)
+        return _decide(engine, ahead)
 
-    return advance_in_arrays
+    def end(s: int, a: int, reward: float, after: int, truncated: bool) -> int:
+        future = max(layer[after].tolist()) if truncated else 0.0
+        return ENDED if learn(s, a, reward + discount * future) else plain.end(s, a, reward, after, truncated)
+
+    def restart(s: int, a: int, reward: float, after: int, truncated: bool, start: int) -> int:
+        code = end(s, a, reward, after, truncated)
+        return code if code != ENDED else _decide(engine, layer[start].tolist())
+
+    return UnmaskedSteps(advance, end, restart)
