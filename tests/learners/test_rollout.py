@@ -185,6 +185,39 @@ def test_what_an_env_must_not_say_is_refused(env, text):
     assert not learner.visits.any()
 
 
+class Coins(Ring):
+    """Says at the end of each episode how many steps were worth a coin."""
+
+    def __init__(self, metrics=None):
+        super().__init__(ends=3)
+        self.metrics = metrics
+
+    def step(self, action):
+        *step, info = super().step(action)
+        metrics = {"coins": 2.0 * self.count} if self.metrics is None else self.metrics
+        return *step, {"custom_metrics": metrics} if self.count == self.ends else info
+
+
+def test_custom_metrics_in_the_info_of_an_env_are_kept_and_reported():
+    statistics = TabularLearner(5, 2).train(own(Coins()), episodes=4)
+    assert statistics.custom_metrics == {"coins": [6.0] * 4}
+    assert statistics.summary()["coins"] == 6.0
+    training = PlayedTraining(own(Coins()), "q_learning", OPTIONS, 7)
+    training.advance(7)
+    assert training.read_statistics().custom_metrics == {"coins": 6.0}
+    assert training.read_statistics().custom_metrics == {}
+    env = own(Coins())
+    seats = SeatsTraining(env, dict.fromkeys(env.possible_agents, "table"), "dense", "q_learning", OPTIONS, 7)
+    seats.advance(7)
+    assert seats.read_statistics().custom_metrics == {"coins": 6.0}
+
+
+@pytest.mark.parametrize("metrics", [3, {"coins": "many"}, {"coins": float("nan")}, {1: 2.0}])
+def test_custom_metrics_that_are_not_named_numbers_are_refused(metrics):
+    with pytest.raises(InputError, match=r'It should be a dict of names and finite numbers, such as {"coins": 3.0}'):
+        TabularLearner(5, 2).train(own(Coins(metrics)), episodes=1)
+
+
 def test_episodes_that_are_added_together_count_as_those_that_are_added_one_by_one():
     rewards, lengths = array("d", [3.0, -1.0, 0.5, 7.25, 2.0]), array("q", [1, 5, 2, 8, 3])
     one_by_one, together = TrainingStatistics(), TrainingStatistics()

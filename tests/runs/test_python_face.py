@@ -229,6 +229,10 @@ def test_a_class_of_the_running_script_trains_and_is_played_from_another_process
     found = mosaic.evaluate(first.config.environment, {"*": f"run:{first.id}"}, episodes=2, seed=1, num_workers=2)
     assert found.to_json()["agents"]["agent_0"]["return_mean"] == 2.0
     assert found.notes == ()
+    (code / "script.py").unlink()  # what the run needs is in the store
+    first.resume(settings=["training.total_timesteps=3000"])
+    assert first.wait(90) == "finished", first.log()
+    assert [event["env_steps"] for event in first.events() if event["kind"] == "iteration"][-1] == 3000
 
 
 # Policies.

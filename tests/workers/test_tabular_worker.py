@@ -298,6 +298,11 @@ class Corridor(gymnasium.Env):
         self.place = min(max(self.place + (1 if action else -1), 0), 5)
         return self.place, float(self.place == 5), self.place == 5, False, {}
 
+class Counted(Corridor):
+    def step(self, action):
+        *step, info = super().step(action)
+        return *step, {"custom_metrics": {"coins": 4}} if step[2] else info
+
 class PaysNan(FirstBit):
     odd_reward = float("nan")
 
@@ -505,6 +510,15 @@ def test_the_facts_of_a_checkpoint_are_json(tmp_path):
     folder = run.checkpoints()[-1].path
     assert json.loads((folder / "facts.json").read_text())["iteration"] == 2
     assert np.isfinite(load_file(folder / "table.safetensors")["values"]).all()
+
+
+def test_an_own_env_with_custom_metrics_is_stepped_and_they_are_reported(tmp_path, own_envs):
+    config = run_config("tabular", environment={"env_id": f"{own_envs}Counted"}, training={"total_timesteps": 200})
+    run = finished(tmp_path, config)
+    assert "it reports custom_metrics" in run.log()
+    last = [event for event in run.events() if event["kind"] == "iteration"][-1]
+    assert last["custom_metrics"]["coins"] == 4.0
+    assert last["custom_metrics"]["epsilon"] > 0
 
 
 def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):

@@ -288,13 +288,24 @@ def _report(
         episode_len_mean=statistics.length_mean,
         env_steps_per_s=per_second,
         policies={name: {"reward_mean": mean} for name, mean in policy_returns(training, statistics, roles).items()},
-        custom_metrics={
-            "epsilon": statistics.epsilon,
-            "coverage": training.coverage,
-            "td_error": statistics.td_error_mean,
-            "value_error": value_error,
-        },
+        custom_metrics=_with_custom(
+            statistics,
+            {
+                "epsilon": statistics.epsilon,
+                "coverage": training.coverage,
+                "td_error": statistics.td_error_mean,
+                "value_error": value_error,
+            },
+        ),
     )
+
+
+def _with_custom(statistics: Statistics, metrics: dict[str, float | None]) -> dict[str, float | None]:
+    for name in statistics.custom_metrics.keys() & metrics.keys():
+        raise InputError(
+            f"The env's custom_metrics name '{name}', which the worker tabular reports itself. Call it otherwise."
+        )
+    return {**metrics, **statistics.custom_metrics}
 
 
 def _evaluate(context: WorkerContext, training: Training, screen: Screen | None, roles: Roles) -> None:

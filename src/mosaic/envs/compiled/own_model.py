@@ -53,7 +53,9 @@ class _Steps:
         return self.states.encode(self.raw.reset(seed=seed)[0])
 
     def step(self, action: int, raw: gymnasium.Env[Any, Any] | None = None) -> tuple[int, float, bool, bool]:
-        seen, reward, terminated, truncated, _ = (raw or self.raw).step(self.actions.decode(action))
+        seen, reward, terminated, truncated, info = (raw or self.raw).step(self.actions.decode(action))
+        if info and "custom_metrics" in info:
+            raise _RefusedError("it reports custom_metrics, which arrays do not have")
         return self.states.encode(seen), float(reward), bool(terminated), bool(truncated)
 
 
@@ -164,6 +166,8 @@ def _explore(steps: _Steps) -> Mdp:
 def _tried(steps: _Steps, action: int, raw: gymnasium.Env[Any, Any]) -> tuple[int, float, bool, bool]:
     try:
         return steps.step(action, raw)
+    except _RefusedError:
+        raise
     except Exception as error:  # if it is the env's own fault, training in the env itself shows it
         raise _RefusedError(f"a copy of it raised {type(error).__name__}: {error}") from error
 

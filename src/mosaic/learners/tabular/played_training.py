@@ -87,6 +87,7 @@ class PlayedTraining:
             seen.mean_episode_length if any_ended else None,
             errors / steps if steps else None,
             self.learner.epsilon,
+            seen.metric_means(),
         )
 
     def save(self, folder: Path) -> None:

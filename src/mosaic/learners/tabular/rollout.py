@@ -27,7 +27,7 @@ from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
 from mosaic.learners.tabular.checks import bad_index, bad_reward, checked_mask, nothing_legal, overflown
 from mosaic.learners.tabular.experience import ENDED
 from mosaic.learners.tabular.schedules import epsilon_after
-from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
@@ -39,7 +39,7 @@ RESEED_AFTER = 1_000  # steps: seeding costs as much as several steps, recreatin
 
 # Called between two env steps: steps of the episode so far, the first agent's last reward, all agents' returns so far.
 Glance: TypeAlias = Callable[[int, float, Mapping[AgentID, float]], None]
-Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, terminated, truncated, mask or info
+Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, terminated, truncated, info or turn
 
 
 class Standing(NamedTuple):
@@ -143,7 +143,7 @@ class Rollout:
                 raise bad_index("state", after, states)
             if not (terminated or truncated or done == end_at):
                 if masked:
-                    code = engine.learn_and_select(state, column, reward, after, False, False, self._mask(extra))
+                    code = engine.learn_and_select(state, column, reward, after, False, False, self._turn_mask(extra))
                 else:
                     code = advance(state, column, reward, after)
                 if code < 0:
@@ -153,6 +153,9 @@ class Rollout:
             if terminated or truncated or done == limit_at:
                 rewards.append(total)
                 lengths.append(done - began)
+                info = extra.infos.get(self.agent) if masked else extra
+                if info and CUSTOM_METRICS in info:
+                    statistics.add_metrics(info[CUSTOM_METRICS])
             learner.episodes = episodes = learner.episodes + 1
             if settled and done < leave_at and episodes < last:
                 observation, _ = reset()
@@ -168,7 +171,7 @@ class Rollout:
                 state, column = start, code
             else:
                 if masked:
-                    mask, ends = self._mask(extra), bool(terminated)
+                    mask, ends = self._turn_mask(extra), bool(terminated)
                     code = engine.learn_and_select(state, column, reward, after, ends, not ends, mask)
                 else:
                     code = end(state, column, reward, after, not terminated)
@@ -201,10 +204,13 @@ class Rollout:
         flat = mask if len(self._columns.counts) == 1 else flatten_mask(self._columns, mask)
         return checked_mask(flat, self.learner.actions)
 
+    def _turn_mask(self, turn: Turn) -> Any:
+        return self._mask(turn.action_masks.get(self.agent))
+
     def _refusal(self, state: int, column: int, reward: float, after: int, extra: Any) -> InputError:
         if not math.isfinite(reward):
             return bad_reward(reward)
-        mask = self._mask(extra) if self._masked else None
+        mask = self._turn_mask(extra) if self._masked else None
         return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
 
     @property
@@ -296,8 +302,8 @@ def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], 
     def step(action: Any) -> Answer:
         turn = env.step({agent: action})
         if turn.observations:
-            return turn.observations[agent], turn.rewards[agent], False, False, turn.action_masks.get(agent)
+            return turn.observations[agent], turn.rewards[agent], False, False, turn
         ended = turn.terminated[agent]
-        return turn.final_observations[agent], turn.rewards[agent], ended, not ended, None
+        return turn.final_observations[agent], turn.rewards[agent], ended, not ended, turn
 
     return step, env.reset, True, 0

@@ -29,7 +29,7 @@ from mosaic.learners.tabular.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.seat_codes import Codes, check_sharing, codes_of
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
 from mosaic.learners.tabular.storage import Storage
 from mosaic.learners.tabular.twin_training import Statistics
 
@@ -168,6 +168,9 @@ class SeatsTraining:
         self._episode = None
         self.episodes += 1
         self._statistics.add_episode(episode.returns[next(iter(self._seats))], episode.length)
+        for info in episode.turn.infos.values():
+            if info and CUSTOM_METRICS in info:
+                self._statistics.add_metrics(info[CUSTOM_METRICS])
         for agent, seat in self._seats.items():
             self._returns[seat.table].add(episode.returns[agent])
         for table in self._trained:  # once, however many agents of the table have ended
@@ -236,6 +239,7 @@ class SeatsTraining:
             seen.mean_episode_length if any_ended else None,
             errors.mean,
             next(iter(self.learners.values())).epsilon,
+            seen.metric_means(),
         )
 
     @property

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from mosaic.core.errors import InputError
+
+CUSTOM_METRICS = "custom_metrics"  # in the info of an episode's last step
 
 
 @dataclass(slots=True)
@@ -53,6 +58,19 @@ class TrainingStatistics:
         self.episode_rewards.extend(rewards)
         self.episode_lengths.extend(lengths)
 
+    def add_metrics(self, metrics: object) -> None:
+        """Keep what an env says of an episode: info["custom_metrics"] of its last step, a dict of names and numbers."""
+        if not isinstance(metrics, Mapping):
+            raise bad_metrics(metrics)
+        for name, value in metrics.items():
+            try:
+                number = float(value)
+            except (TypeError, ValueError):
+                raise bad_metrics(metrics) from None
+            if not isinstance(name, str) or not math.isfinite(number):
+                raise bad_metrics(metrics)
+            self.add_metric(name, number)
+
     def add_metric(self, name: str, value: float) -> None:
         """Keep a value of the caller's own; `summary` has the mean of each name."""
         self.custom_metrics.setdefault(name, []).append(float(value))
@@ -90,5 +108,15 @@ class TrainingStatistics:
             "mean_episode_length": self.mean_episode_length,
             "total_training_time": self.total_training_time,
             "mean_step_time": self.mean_step_time,
-            **{name: math.fsum(values) / len(values) for name, values in self.custom_metrics.items()},
+            **self.metric_means(),
         }
+
+    def metric_means(self) -> dict[str, float]:
+        return {name: math.fsum(values) / len(values) for name, values in self.custom_metrics.items()}
+
+
+def bad_metrics(metrics: object) -> InputError:
+    return InputError(
+        f'The env says info["custom_metrics"] = {metrics!r}. It should be a dict of names and finite numbers, '
+        'such as {"coins": 3.0}.'
+    )

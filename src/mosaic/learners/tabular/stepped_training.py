@@ -35,6 +35,7 @@ class SteppedTraining(TwinTraining):
         self.values, self.visits = start.values[0], start.visits  # the engine's own memory
         self._rollout: Rollout | None = None
         self._left_at = 0  # env steps
+        self._told = False
 
     def advance(self, steps: int, episodes: int = 0) -> None:
         if steps <= 0:
@@ -53,6 +54,9 @@ class SteppedTraining(TwinTraining):
 
     def _count(self, steps: int, seen: TrainingStatistics) -> None:
         engine, (counts, sums, *_) = self._learner._engine, self.progress
+        if seen.custom_metrics and not self._told:
+            print("custom_metrics of the env are not gathered from several processes; --runtime single reports them")
+            self._told = True
         counts[[kernels.STEPS, kernels.AGENT_STEPS]] += steps
         counts[kernels.EPISODES] = self._learner.episodes
         counts[kernels.DECISIONS] = engine.snapshot().marks[COUNTER]

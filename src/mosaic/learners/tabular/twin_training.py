@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,6 +47,7 @@ class Statistics(NamedTuple):
     length_mean: float | None
     td_error_mean: float | None
     epsilon: float
+    custom_metrics: Mapping[str, float] = MappingProxyType({})  # the env's own, mean of each
 
 
 def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
