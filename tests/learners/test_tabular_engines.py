@@ -149,11 +149,11 @@ def test_engines_are_equal_where_every_action_is_legal(
 
 @pytest.mark.parametrize("reward", [math.inf, math.nan, 1.7e308])
 def test_numbers_that_overflow_are_told_alike_where_every_action_is_legal(reward: float) -> None:
-    parts = engines("q_learning", {"initial_value": -1e308, "dtype": "float64"})
-    assert {part.unmasked().end(0, 0, reward, 1, False) for part in parts} == {NOT_FINITE}
-    assert {part.unmasked().advance(0, 0, reward, 1) for part in parts} == {NOT_FINITE}
-    assert {part.unmasked().restart(0, 0, reward, 1, False, 0) for part in parts} == {NOT_FINITE}
-    assert_equal(parts)
+    for kind, more in (("end", (False,)), ("restart", (False, 0))):
+        parts = engines("q_learning", {"initial_value": -1e308, "dtype": "float64"})
+        codes = {getattr(part.unmasked(), kind)(0, 0, reward, 1, *more) for part in parts}
+        assert codes == {NOT_FINITE}
+        assert_equal(parts)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -327,7 +327,8 @@ def test_an_env_that_never_ends_stops_when_asked_and_reports_meanwhile(tmp_path,
         run_config("tabular", {"report_every_steps": 1000}, environment={"env_id": f"{own_envs}Ring"},
                    training={"total_timesteps": 4321}),
     )  # fmt: skip
-    reports = [event for event in run.events() if event["kind"] == "iteration"]
+    events = [event for event in run.events() if event["kind"] == "iteration"]
+    reports = [event for event in events if event.get("trigger") != "clock"]  # a slow machine has more
     assert [event["env_steps"] for event in reports] == [1000, 2000, 3000, 4321]
     assert all(event["custom_metrics"]["td_error"] > 0.0 for event in reports)
     assert run.checkpoints()[-1].env_steps == 4321
@@ -411,7 +412,8 @@ def test_what_is_not_merged_is_refused_on_several_processes_with_the_reason(tmp_
 def test_a_run_against_random_ends_with_a_report_that_has_a_reward(tmp_path):
     params = {"opponent": "random", "report_every_steps": 1000}
     run = finished(tmp_path, run_config("tabular", params, environment=GAME, training={"total_timesteps": 10_001}))
-    reports = [event for event in run.events() if event["kind"] == "iteration"]
+    events = [event for event in run.events() if event["kind"] == "iteration"]
+    reports = [event for event in events if event.get("trigger") != "clock"]
     assert len(reports) > 3
     assert all(event["episode_reward_min"] is not None for event in reports)
     assert 10_001 <= reports[-1]["env_steps"] <= 10_003  # a random reply belongs to the step before it
