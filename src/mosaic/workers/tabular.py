@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.compile_time import working_time
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.codes import space_code
