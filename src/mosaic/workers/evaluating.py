@@ -26,11 +26,6 @@ ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each 
 _LEARNER = "the policy that learns, for {agent}"  # no policy can be called so
 
 
-def is_due(before: int, now: int, every_steps: int | None) -> bool:
-    """Whether a multiple of `every_steps` lies on the way: the same places for a run that was left and resumed."""
-    return every_steps is not None and now // every_steps > before // every_steps
-
-
 def evaluate_learners(
     config: RunConfig,
     make: MakeController,

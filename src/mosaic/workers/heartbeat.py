@@ -46,7 +46,8 @@ class Heartbeat:
         self._reported_s = clock()
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
-        self._began_s: float | None = None
+        self._began_s: float | None = None  # of the iteration, or its part, that runs
+        self._in_parts = False  # whether the iteration that runs is measured in parts
         self._save_s = 0.0
         self._over = threading.Event()
 
@@ -70,13 +71,16 @@ class Heartbeat:
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
-        """Measure one iteration."""
-        self._training, self._began_s = True, self._clock()
+        """Measure one iteration, or within one a part that a stop can end it after."""
+        self._training, part, began_s = True, self._began_s is not None, self._clock()
+        self._began_s, self._in_parts = began_s, part and self._in_parts
         try:
             yield
         finally:
-            self._iterations.append(self._clock() - self._began_s)
-            self._began_s = None
+            ended_s = self._clock()
+            if part or not self._in_parts:
+                self._iterations.append(ended_s - began_s)
+            self._began_s, self._in_parts = (ended_s, True) if part else (None, False)
             self._tell_patience()
 
     def need_patience(self, seconds: float) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.store.checkpoints import Checkpoint, find_checkpoint
+from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.home import Store
 from mosaic.store.run_policy import parse_init
+from mosaic.workers.native_policies import weights_file
 
 if TYPE_CHECKING:  # they bring numba along
     from numpy.typing import NDArray
@@ -67,10 +68,6 @@ def check_training(state: Mapping[str, NDArray[Any]], where: str) -> None:
     for name, array in state.items():
         if "/" in name or not name.startswith("lane."):
             check_finite(array, f"{where}: the numbers of '{name}'")
-
-
-def weights_file(checkpoint: Checkpoint, policy: str) -> str:
-    return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
 
 
 def _moments(

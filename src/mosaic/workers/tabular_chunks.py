@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from mosaic.workers.context import WorkerContext
 
 if TYPE_CHECKING:
-    from mosaic.workers.tabular import Training
     from mosaic.workers.tabular_scene import Watched
+    from mosaic.workers.tabular_training import TableTraining
 
 PIECE_S = 0.25
 _FIRST_STEPS = 16
@@ -23,7 +23,9 @@ _FASTEST_GROWTH = 8
 class Chunks:
     """Advances a training from report to report; `live` holds the counters after the last piece."""
 
-    def __init__(self, context: WorkerContext, training: Training, seen: Watched, report_every: int | None) -> None:
+    def __init__(
+        self, context: WorkerContext, training: TableTraining, seen: Watched, report_every: int | None
+    ) -> None:
         from mosaic.workers.tabular_scene import grain_of
 
         self._context, self._training, self._seen = context, training, seen
@@ -84,7 +86,7 @@ def _chunk(total_timesteps: int | None) -> int:
     return 1_000_000 if total_timesteps is None else min(5_000_000, max(10_000, total_timesteps // 50))
 
 
-def _steps_left(total_timesteps: int, training: Training) -> int:
+def _steps_left(total_timesteps: int, training: TableTraining) -> int:
     """Agent steps until the total is reached, at least 1; a random opponent's replies are env steps too."""
     per_step = training.env_steps / training.agent_steps if training.agent_steps else 1.0
     return max(1, int((total_timesteps - training.env_steps) / max(1.0, per_step)))

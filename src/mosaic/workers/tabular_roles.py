@@ -14,7 +14,7 @@ from mosaic.workers.tabular_options import TabularWorkerOptions
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.twin_training import Statistics
-    from mosaic.workers.tabular import Training
+    from mosaic.workers.tabular_training import TableTraining
 
 TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
 
@@ -34,7 +34,7 @@ def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping
         return read_table_mapping(config, options, env.spec)
 
 
-def roles_of(config: RunConfig, options: TabularWorkerOptions, training: Training) -> Roles:
+def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTraining) -> Roles:
     """Return the tables of the run and the agents of fixed policies."""
     from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining
@@ -49,7 +49,7 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: Trainin
     return Roles({POLICY: ("*",)}, {})
 
 
-def policy_returns(training: Training, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
+def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
     """Return the mean return of each policy; compiled loops know that of the agent that begins, in zero-sum games."""
     from mosaic.learners.tabular.seats_training import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining

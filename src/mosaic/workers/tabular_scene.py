@@ -36,7 +36,7 @@ from mosaic.workers.camera import Camera
 
 if TYPE_CHECKING:
     from mosaic.workers.context import WorkerContext
-    from mosaic.workers.tabular import Training
+    from mosaic.workers.tabular_training import TableTraining
 
 PIECE_S = 0.01
 ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a tenth of that
@@ -57,7 +57,7 @@ class Watched(NamedTuple):
 
 
 @contextmanager
-def watched(context: WorkerContext, training: Training) -> Iterator[Watched]:
+def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched]:
     """How to go on with a training that may be looked at."""
     if not context.config.telemetry.frames:
         yield Watched(training.advance, None)
@@ -231,7 +231,7 @@ def _progress(training: OnTwin | Together) -> Sequence[Progress]:
     return [training.progress] if isinstance(training, OnTwin) else training.progress
 
 
-def grain_of(training: Training) -> int | None:
+def grain_of(training: TableTraining) -> int | None:
     """`advance` may be left after each multiple of this many agent steps without a difference; None: not at all."""
     match training:
         case ParallelTraining():
@@ -242,7 +242,7 @@ def grain_of(training: Training) -> int | None:
             return 1
 
 
-def mean_return(training: Training) -> float | None:
+def mean_return(training: TableTraining) -> float | None:
     """Mean return of the episodes since the last report; None where none has ended or the training does not tell."""
     if isinstance(training, PlayedTraining | SeatsTraining):
         return training.mean_return

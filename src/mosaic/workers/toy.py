@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
@@ -20,8 +19,10 @@ from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
+from mosaic.workers.loop import Progress, train
 
 POLICY = "learner"
+WALK = "walk.json"
 
 
 class ToyOptions(BaseModel):
@@ -59,46 +60,58 @@ class ToyWorker:
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, ToyOptions)
-        random, never = Random(child_seed(context.seed, "toy")), threading.Event()
-        iteration, reward = 0, 0.0
-        if context.resume_from:
-            saved = json.loads((context.resume_from.path / "walk.json").read_text())
-            iteration, reward = saved["iteration"], saved["reward"]
-            random.setstate(_state(saved["random"]))
-        while not context.done(iteration * options.steps_per_iteration, iteration, reward if iteration else None):
-            with context.iteration():
-                never.wait(options.iteration_s)
-            iteration += 1
-            reward += 0.1 + options.noise * random.gauss(0, 1)
-            env_steps = iteration * options.steps_per_iteration
-            context.report(
-                kind="iteration",
-                training_iteration=iteration,
-                env_steps=env_steps,
-                agent_steps=env_steps,
-                episodes_total=iteration,
-                episode_reward_mean=reward,
-                policies={POLICY: {"reward_mean": reward}},
-            )
-            save = partial(self._save, context, iteration, reward, random, env_steps)
-            if context.checkpoint_due(env_steps, every_steps=10 * options.steps_per_iteration):
-                save()
-            context.inbox.wait_while_paused(save)
-        if context.config.checkpoint.at_end and iteration:
-            self._save(context, iteration, reward, random, iteration * options.steps_per_iteration)
-
-    def _save(self, context: WorkerContext, iteration: int, reward: float, random: Random, env_steps: int) -> None:
-        walk = {"iteration": iteration, "reward": reward, "random": random.getstate()}
-
-        def save(folder: Path) -> None:
-            (folder / "walk.json").write_text(json.dumps(walk))
-
-        entry = PolicyEntry(files=("walk.json",), agents=("*",))
-        context.checkpoint(save, env_steps=env_steps, policies={POLICY: entry}, reward=reward, pickles=False)
+        steps = options.steps_per_iteration
+        train(context, ToyTraining(context, options), report_every_steps=steps, save_every_steps=10 * steps)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        walk = json.loads((checkpoint.path / "walk.json").read_text())
+        walk = json.loads((checkpoint.path / WALK).read_text())
         return ToyPolicyController(request, int(walk["iteration"]))
+
+
+class ToyTraining:
+    """The random walk."""
+
+    def __init__(self, context: WorkerContext, options: ToyOptions) -> None:
+        self._context, self._options = context, options
+        self._random, self._never = Random(child_seed(context.seed, "toy")), threading.Event()
+        self._iteration, self._reward = 0, 0.0
+        if context.resume_from:
+            saved = json.loads((context.resume_from.path / WALK).read_text())
+            self._iteration, self._reward = saved["iteration"], saved["reward"]
+            self._random.setstate(_state(saved["random"]))
+
+    def iterate(self) -> None:
+        self._never.wait(self._options.iteration_s)
+        self._iteration += 1
+        self._reward += 0.1 + self._options.noise * self._random.gauss(0, 1)
+
+    def progress(self) -> Progress:
+        reward = self._reward if self._iteration else None
+        return Progress(self._iteration * self._options.steps_per_iteration, self._iteration, reward)
+
+    def metrics(self) -> dict[str, Any]:
+        env_steps, episodes, reward = self.progress()
+        return {
+            "training_iteration": self._iteration,
+            "env_steps": env_steps,
+            "agent_steps": env_steps,
+            "episodes_total": episodes,
+            "episode_reward_mean": reward,
+            "policies": {POLICY: {"reward_mean": reward}},
+        }
+
+    def save(self) -> None:
+        walk = {"iteration": self._iteration, "reward": self._reward, "random": self._random.getstate()}
+
+        def write(folder: Path) -> None:
+            (folder / WALK).write_text(json.dumps(walk))
+
+        entry = PolicyEntry(files=(WALK,), agents=("*",))
+        env_steps, _, reward = self.progress()
+        self._context.checkpoint(write, env_steps=env_steps, policies={POLICY: entry}, reward=reward, pickles=False)
+
+    def evaluate(self) -> tuple[()]:
+        return ()  # a walk plays nothing
 
 
 class ToyPolicyController:

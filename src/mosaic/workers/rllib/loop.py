@@ -11,8 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from mosaic.config.run import RunConfig
-from mosaic.config.training import DEFAULT_TIMESTEPS
-from mosaic.core.compile_time import working_time
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
@@ -24,7 +22,9 @@ from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.trust import require_trust_to_go_on
 from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluating import evaluate_learners, is_due
+from mosaic.workers.evaluating import evaluate_learners
+from mosaic.workers.loop import Progress as LoopProgress
+from mosaic.workers.loop import train as train_loop
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.rllib.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.metrics import Progress, fields, sampled_fields, split
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from mosaic.workers.rllib.selfplay import LeagueKeeper
 
-_REPORTS = 200
 _LOOK_EVERY_S = 0.5  # whether training ended, in the thread that waits for a stop
 _BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
 
@@ -181,74 +180,70 @@ def _passing_on_stops(context: WorkerContext, session: str) -> Iterator[None]:
 
 
 def iterate(context: WorkerContext, training: Training) -> None:
-    from mosaic.workers.rllib.sampling import SamplingView, begin_iteration, end_iteration
+    trainable = RllibTraining(context, training)
+    context.measure_with(trainable.measure)
+    train_loop(context, trainable, report_every_steps=training.setup.options.report_every_steps, report_first=True)
 
-    options, progress = training.setup.options, training.progress
-    total = context.config.training.total_timesteps or DEFAULT_TIMESTEPS
-    pace = options.report_every_steps or max(1, total // _REPORTS)
-    reported, since, spent = progress.env_steps, working_time(), dict[str, float]()
-    evaluated_at: int | None = None
-    session = training.setup.session
-    view = SamplingView(session)
 
-    def measure() -> Mapping[str, Any]:
-        if training.setup.algorithm not in ASYNCHRONOUS:
-            return sampled_fields(progress, view.current(), training.learned)
-        end_iteration(session)  # samples count when the learner fetches them, as the result of an iteration tells
-        return sampled_fields(progress, NOTHING_SAMPLED, training.learned)
+class RllibTraining:
+    """A `Trainable` over an RLlib algorithm."""
 
-    context.measure_with(measure)
-    silent = True  # whoever waited for Ray wants to see that something happens
+    def __init__(self, context: WorkerContext, training: Training) -> None:
+        from mosaic.workers.rllib.sampling import SamplingView
 
-    def save() -> None:
-        _save(context, training)
+        self._context, self._training, self._counted = context, training, training.progress
+        self._session = training.setup.session
+        self._view = SamplingView(self._session)
+        self._result: Mapping[str, Any] = {}  # of the last iteration
+        self._league: dict[str, Any] = {}
+        self._spent: dict[str, float] = {}  # seconds by part of an iteration, since the last metrics
 
-    context.training_began_at = since
-    while not context.done(progress.env_steps, progress.episodes, training.reward):
-        context.inbox.wait_while_paused(save)
-        if context.inbox.stop_asked():
-            break
-        before, episodes = progress.env_steps, progress.episodes
-        begin_iteration(session)
-        with context.iteration():
-            result = training.algo.train()  # type: ignore[no-untyped-call]
-        with context.inbox.reporting:  # a report by the clock takes the counters before or after, never between
-            progress.add(result, records_of(result))
-            view.complete(progress.env_steps - before, progress.episodes - episodes)
+    def iterate(self) -> None:
+        from mosaic.workers.rllib.sampling import begin_iteration
+
+        training, counted = self._training, self._counted
+        before, episodes = counted.env_steps, counted.episodes
+        begin_iteration(self._session)
+        result = training.algo.train()  # type: ignore[no-untyped-call]
+        with self._context.inbox.reporting:  # a report by the clock takes the counters before or after, never between
+            counted.add(result, records_of(result))
+            self._view.complete(counted.env_steps - before, counted.episodes - episodes)
         for part, seconds in split(result, training.setup.envs_per_runner).items():
-            spent[part] = spent.get(part, 0.0) + seconds
+            self._spent[part] = self._spent.get(part, 0.0) + seconds
         keeper = training.keeper
-        league = keeper.after_iteration(training.algo, result, progress.env_steps) if keeper else {}
+        self._league = keeper.after_iteration(training.algo, result, counted.env_steps) if keeper else {}
+        self._result = result
         for alert in alerts_of(result):
-            context.report(kind="alert", message=alert, env_steps=progress.env_steps)
-        over = context.done(progress.env_steps, progress.episodes, training.reward)
-        due = silent or over or is_due(before, progress.env_steps, pace)
-        if due or context.report_due():
-            silent = False
-            now = working_time()
-            found = fields(result, progress, training.learned, spent) | ({} if due else {"trigger": "clock"})
-            _report(context, training, found, league, (progress.env_steps - reported) / (now - since))
-            reported, since, spent = progress.env_steps, now, {}
-        if context.checkpoint_due(progress.env_steps):
-            save()
-        if is_due(before, progress.env_steps, context.config.evaluation.every_steps):
-            _evaluate(context, training)
-            evaluated_at = progress.env_steps
-    if context.config.checkpoint.at_end:
-        save()  # first: whatever happens to an evaluation, what was learned is kept
-    context.training_ended_at = working_time()
-    if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
-        _evaluate(context, training)
+            self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
 
+    def progress(self) -> LoopProgress:
+        return LoopProgress(self._counted.env_steps, self._counted.episodes, self._training.reward)
 
-def _report(
-    context: WorkerContext, training: Training, found: dict[str, Any], league: dict[str, Any], per_second: float
-) -> None:
-    learner = training.setup.casting.plan.names[0]
-    told = {name: value for name, value in league.items() if name != f"rating/{learner}"}
-    if len(told) < len(league):
-        found["policies"][learner]["rating"] = league[f"rating/{learner}"]
-    context.report(**found | {"custom_metrics": found["custom_metrics"] | told}, env_steps_per_s=per_second)
+    def measure(self) -> Mapping[str, Any]:
+        """Return counters and means in the middle of an iteration."""
+        from mosaic.workers.rllib.sampling import end_iteration
+
+        training = self._training
+        if training.setup.algorithm not in ASYNCHRONOUS:
+            return sampled_fields(self._counted, self._view.current(), training.learned)
+        end_iteration(self._session)  # samples count when the learner fetches them, as the result of an iteration tells
+        return sampled_fields(self._counted, NOTHING_SAMPLED, training.learned)
+
+    def metrics(self) -> dict[str, Any]:
+        training, league = self._training, self._league
+        found = fields(self._result, self._counted, training.learned, self._spent)
+        self._spent = {}
+        learner = training.setup.casting.plan.names[0]
+        custom = {name: value for name, value in league.items() if name != f"rating/{learner}"}
+        if len(custom) < len(league):
+            found["policies"][learner]["rating"] = league[f"rating/{learner}"]
+        return {**found, "custom_metrics": found["custom_metrics"] | custom}
+
+    def save(self) -> None:
+        _save(self._context, self._training)
+
+    def evaluate(self) -> Iterator[dict[str, Any]]:
+        return _evaluate(self._context, self._training)
 
 
 def _save(context: WorkerContext, training: Training) -> None:
@@ -279,8 +274,8 @@ def _is_stochastic(setup: Setup) -> bool:
     return setup.algorithm != "dqn"
 
 
-def _evaluate(context: WorkerContext, training: Training) -> None:
-    """Play the policies as they are now on fixed seeds, by the default that `run:` has in this env."""
+def _evaluate(context: WorkerContext, training: Training) -> Iterator[dict[str, Any]]:
+    """Play the current policies on fixed seeds, by the default that `run:` has in this env."""
     from mosaic.workers.rllib.exporting import export_policies
     from mosaic.workers.rllib.playing import load_policy as load_exported
 
@@ -295,5 +290,4 @@ def _evaluate(context: WorkerContext, training: Training) -> None:
             return load_exported(folder, setup.policy_of[agent], request)
 
         stopped = context.inbox.stop_asked
-        for record in evaluate_learners(context.config, make, setup.casting.played, stopped=stopped):
-            context.report(kind="evaluation", env_steps=training.progress.env_steps, **record)
+        yield from evaluate_learners(context.config, make, setup.casting.played, stopped=stopped)

@@ -62,7 +62,6 @@ def fields(
     by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
     seen = [value for policy in modules for value in by_policy.get(policy, ())]
     found: dict[str, Any] = {
-        "kind": "iteration",
         "training_iteration": progress.iteration,
         "env_steps": progress.env_steps,
         "agent_steps": progress.agent_steps,

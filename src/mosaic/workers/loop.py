@@ -1,0 +1,100 @@
+"""The training loop that workers share: iterate, report, save and evaluate until a limit is reached or a stop is asked.
+
+A worker builds a `Trainable` and calls `train`. When each thing happens is decided here, in the same way for every
+worker: a report before a checkpoint, a checkpoint before an evaluation, so that a failing evaluation loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from mosaic.config.training import DEFAULT_TIMESTEPS
+from mosaic.core.compile_time import working_time
+from mosaic.workers.context import WorkerContext
+
+_REPORTS = 200  # in a whole run, where the pace is not configured
+
+
+class Progress(NamedTuple):
+    """Counters that decide when training is over."""
+
+    env_steps: int
+    episodes: int
+    reward: float | None  # mean return of recent episodes; None before the first one ends
+
+
+class Trainable(Protocol):
+    """A training in progress, with the methods that the loop calls."""
+
+    def iterate(self) -> None: ...  # train until the next moment at which the loop may report, save or stop
+
+    def progress(self) -> Progress: ...  # cheap: read after each iteration
+
+    def metrics(self) -> Mapping[str, Any]: ...  # fields of an iteration event, accumulated since the last call
+
+    def save(self) -> None: ...  # write a checkpoint through `WorkerContext.checkpoint`
+
+    def evaluate(self) -> Iterable[Mapping[str, Any]]: ...  # play the current policies; one record for each opponent
+
+
+def train(
+    context: WorkerContext,
+    training: Trainable,
+    *,
+    report_every_steps: int | None = None,
+    save_every_steps: int | None = None,
+    report_first: bool = False,
+) -> None:
+    """Train until a limit of the configuration is reached or a stop is asked for.
+
+    `report_every_steps` is the pace of metric events in env steps, `save_every_steps` that of checkpoints where the
+    configuration has none. `report_first` reports the first iteration whatever the pace.
+    """
+    pace = report_every_steps or default_pace(context)
+    evaluation_pace = context.config.evaluation.every_steps
+    progress = training.progress()
+    reported_at, busy_s, evaluated_at = progress.env_steps, 0.0, None
+    context.training_began_at = working_time()
+    over = context.done(*progress)
+    while not over:
+        context.inbox.wait_while_paused(training.save)
+        if context.inbox.stop_asked():
+            break
+        before, began_s = progress.env_steps, working_time()
+        with context.iteration():
+            training.iterate()
+        busy_s += working_time() - began_s
+        progress = training.progress()
+        over = context.done(*progress)
+        due = bool(report_first or over or is_due(before, progress.env_steps, pace))
+        if due or context.report_due():
+            speed = (progress.env_steps - reported_at) / busy_s if busy_s else 0.0
+            trigger = {} if due else {"trigger": "clock"}
+            context.report(**training.metrics(), **trigger, kind="iteration", env_steps_per_s=speed)
+            reported_at, busy_s, report_first = progress.env_steps, 0.0, False
+        if context.checkpoint_due(progress.env_steps, save_every_steps):
+            training.save()
+        if is_due(before, progress.env_steps, evaluation_pace):
+            _evaluate(context, training, progress.env_steps)
+            evaluated_at = progress.env_steps
+    if context.config.checkpoint.at_end:
+        training.save()
+    context.training_ended_at = working_time()
+    if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
+        _evaluate(context, training, progress.env_steps)
+
+
+def is_due(before: int, now: int, every_steps: int | None) -> bool:
+    """Whether a multiple of `every_steps` was passed: at the same env steps in a run that was stopped and resumed."""
+    return every_steps is not None and now // every_steps > before // every_steps
+
+
+def default_pace(context: WorkerContext) -> int:
+    """Return the env steps between two metric events that give about two hundred of them."""
+    return max(1, (context.config.training.total_timesteps or DEFAULT_TIMESTEPS) // _REPORTS)
+
+
+def _evaluate(context: WorkerContext, training: Trainable, env_steps: int) -> None:
+    for record in training.evaluate():
+        context.report(kind="evaluation", env_steps=env_steps, **record)
