@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mosaic.config.run import RunConfig
-from mosaic.core import compile_time, compiled
+from mosaic.core import compile_time
+from mosaic.core import numba_cache as compiled
 from mosaic.core.compile_time import CompileTimer, timer, working_time
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.writer import EventWriter

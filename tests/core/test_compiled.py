@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numba import types
 
-from mosaic.core import compiled
-from mosaic.core.compiled import cache_folder, cfunc, fingerprint, function_at, njit
+from mosaic.core import numba_cache as compiled
+from mosaic.core.numba_cache import cache_folder, cfunc, fingerprint, function_at, njit
 
-MARKED = "from mosaic.core.compiled import njit\n"
-ALSO_MARKED = "from mosaic.core.compiled import cfunc, njit\n"
+MARKED = "from mosaic.core.numba_cache import njit\n"
+ALSO_MARKED = "from mosaic.core.numba_cache import cfunc, njit\n"
 
 
 @pytest.mark.parametrize("marked", [MARKED, ALSO_MARKED])
@@ -84,7 +84,7 @@ from pathlib import Path
 import numba, numpy as np
 from numba import types
 from mosaic.core import compiled
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 compiled.cache_folder = lambda: Path(sys.argv[1]) / "cache"
 
 @cfunc(types.float64(types.float64), cache=True, nopython=True)

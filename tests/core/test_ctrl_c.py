@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mosaic.core.ctrl_c import ctrl_c_kept, raise_if_pressed
+from mosaic.core.interrupts import ctrl_c_kept, raise_if_pressed
 
 
 def press():

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from mosaic.core import plugins as module
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
 from mosaic.core.plugins import load_plugin, plugins
+from mosaic.core.user_code import load_code
 
 HEAVY = {"torch", "ray", "pygame", "nicegui", "textual", "numba", "scipy"}
 

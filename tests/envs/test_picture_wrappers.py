@@ -15,7 +15,7 @@ from PIL import Image
 from wrapper_toys import NESTED, PICTURE, TICTACTOE, VECTOR, Nursery, Rotation, play
 
 from mosaic.core.errors import InputError
-from mosaic.core.lookup import Lookup
+from mosaic.core.lazy_dict import Lookup
 from mosaic.envs.catalog import make_env
 from mosaic.envs.wrappers import wrap
 from mosaic.envs.wrappers.grayscale import GrayscaleOptions, grayed, luma

@@ -12,8 +12,8 @@ import pytest
 import mosaic
 from mosaic.config.code_paths import with_absolute_code
 from mosaic.config.loading import parse_run_config
-from mosaic.core.code import FOLDERS, absolute_code, load_code
 from mosaic.core.errors import InputError
+from mosaic.core.user_code import FOLDERS, absolute_code, load_code
 from mosaic.envs.objects import stored_environment
 from mosaic.runs.trainer import Trainer
 from mosaic.workers.registry import resolve

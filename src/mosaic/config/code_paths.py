@@ -8,7 +8,7 @@ from typing import Any
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.core.code import PREFIX, absolute_code
+from mosaic.core.user_code import PREFIX, absolute_code
 
 
 def with_absolute_code(config: RunConfig) -> RunConfig:

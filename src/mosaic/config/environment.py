@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from mosaic.config.section import Section
 from mosaic.config.values import FreeOptions, Reference
-from mosaic.core.code import PREFIX
 from mosaic.core.ids import EnvID
+from mosaic.core.user_code import PREFIX
 
 ApiType = Literal["aec", "parallel", "gym", "auto"]
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mosaic.core.code import PREFIX
 from mosaic.core.complaints import shown
+from mosaic.core.user_code import PREFIX
 
 MOST_STEPS = 10**15
 MOST_VALUES = 10_000  # a few lines of YAML with aliases can stand for billions

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias, TypeGuard
 
 from mosaic.config.code_paths import absolute_environment
 from mosaic.config.environment import EnvironmentConfig, split_id
-from mosaic.core.code import PREFIX
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.core.plugins import plugins
+from mosaic.core.user_code import PREFIX
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
 Environment: TypeAlias = "EnvID | EnvironmentConfig | Env | Callable[..., Any] | Any"

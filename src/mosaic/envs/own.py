@@ -11,8 +11,8 @@ import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.user_code import load_code
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 from mosaic.envs.gymnasium import GymnasiumEnv
 from mosaic.envs.pettingzoo import from_pettingzoo

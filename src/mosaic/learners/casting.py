@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from mosaic.config.agents import PolicyConfiguration
 from mosaic.config.run import RunConfig
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
+from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import action_code, row_code
 from mosaic.learners.plan import Plan

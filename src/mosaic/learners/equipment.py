@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.memory import check_memory
+from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import RowCode, row_code
 from mosaic.learners.casting import Casting

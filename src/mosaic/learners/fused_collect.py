@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.vector import VectorArrays
 from mosaic.learners.cycles import cycles
 from mosaic.learners.fused_desk import Desk, Pool, count_seen, decide_sorted, join_observations, judge, show

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.chance import next_uniform
 from mosaic.envs.vector import VectorShape
 from mosaic.learners.fused_update import Batch

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.vector import VectorArrays
 from mosaic.learners.adam import Optimiser, adam
 from mosaic.learners.cycles import cycles

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.learners.adam import Optimiser, adam, make_optimiser
 from mosaic.models.chance import draw_below
 from mosaic.models.dense import backward, last_delta, matrix

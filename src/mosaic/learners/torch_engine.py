@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError
+from mosaic.core.user_code import load_code
 from mosaic.learners.sequences import Sequences, line_up, minibatches, sequences_per_minibatch
 from mosaic.learners.torch_adam import adam_state, load_adam_state
 from mosaic.learners.torch_loss import Loss, Minibatch, ppo_loss

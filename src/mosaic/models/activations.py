@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 
 NONE, TANH, RELU, SILU = -1, 0, 1, 2
 CODES = {"tanh": TANH, "relu": RELU, "silu": SILU}

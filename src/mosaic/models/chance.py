@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 
 _SCALE = np.float32(2.0**-24)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.models.activations import NONE, SILU, add_bias, times_derivative
 
 _ZERO = np.float32(0)

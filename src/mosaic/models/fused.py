@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
+from mosaic.core.numba_cache import njit
 from mosaic.models.activations import CODES
 from mosaic.models.architecture import Architecture
 from mosaic.models.chance import draw_uniform

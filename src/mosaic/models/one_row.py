@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.models.activations import NONE, RELU, SILU, TANH, fast_sigmoid, fast_tanh
 from mosaic.models.dense import matrix
 from mosaic.models.fused import GAUSSIAN, Model

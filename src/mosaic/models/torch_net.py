@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mosaic.core.code import load_code
 from mosaic.core.errors import InputError
+from mosaic.core.user_code import load_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import check_size
 from mosaic.models.layout import initial_weights, tensors

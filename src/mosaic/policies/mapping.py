@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
-from mosaic.core.code import PREFIX, load_code
 from mosaic.core.errors import InputError, nearest
 from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.user_code import PREFIX, load_code
 
 
 class MappingError(InputError):

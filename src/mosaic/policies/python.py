@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from mosaic.core.code import PREFIX, load_code
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.lookup import Lookup
+from mosaic.core.lazy_dict import Lookup
 from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.core.user_code import PREFIX, load_code
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Remembers
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from mosaic.core.code import add_code_folder
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import parse_options, split_reference
+from mosaic.core.user_code import add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, Seat

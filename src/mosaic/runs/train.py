@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.core.ctrl_c import ctrl_c_kept
 from mosaic.core.errors import MosaicError
+from mosaic.core.interrupts import ctrl_c_kept
 from mosaic.envs.objects import Environment, stored_environment
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Asked, Trainer, read_config

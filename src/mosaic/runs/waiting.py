@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from time import monotonic
 
-from mosaic.core.ctrl_c import raise_if_pressed
+from mosaic.core.interrupts import raise_if_pressed
 from mosaic.runs.processes import is_alive, wait_gone
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mosaic.core.compiled import SOURCES, fingerprint
+from mosaic.core.numba_cache import SOURCES, fingerprint
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import Twin, TwinTraining
 from mosaic.runtimes.mpi_exchange import check_agreement

@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 
 from mosaic.core.boot import boot_id, is_current
-from mosaic.core.environ import restored
+from mosaic.core.env_vars import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.memory import free_memory
 from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of

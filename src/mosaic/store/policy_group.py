@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from mosaic.core.ids import AgentID
-from mosaic.core.lookup import Lookup
+from mosaic.core.lazy_dict import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.policies.controller import Explains, Explanation, PolicyController, Remembers

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from pydantic import Field, model_validator
 
-from mosaic.core.code import add_code_folder
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import Options, parse_options, split_reference
+from mosaic.core.user_code import add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling, default_sampling
 from mosaic.policies.mapping import MappingError, PolicyMapping

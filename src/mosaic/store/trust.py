@@ -16,9 +16,9 @@ from typing import Any
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import parse_run_config
 from mosaic.config.programs import code_in_document, named_programs, programs_of_environment
-from mosaic.core.code import REFUSED, code_refused
 from mosaic.core.errors import TrustError
 from mosaic.core.plugins import load_plugin
+from mosaic.core.user_code import REFUSED, code_refused
 from mosaic.store.checkpoint_record import Checkpoint
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.home import Store

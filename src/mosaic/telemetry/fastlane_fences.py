@@ -34,7 +34,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.telemetry.fastlane_layout import (
     AREA_BYTES,
     AREAS_AT,

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.bare import bare_env, read_reference
 from mosaic.envs.compiled.chance import next_between
 from mosaic.envs.compiled.vector import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.core.seeding import child_key
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

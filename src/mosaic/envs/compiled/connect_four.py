@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 
 ROWS, COLUMNS = 6, 7
 _PITCH = ROWS + 1

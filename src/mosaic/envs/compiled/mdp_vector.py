@@ -10,7 +10,7 @@ from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 from gymnasium.spaces import Space
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.core.turn import Observation
 from mosaic.envs.compiled.bare import bare_env
 from mosaic.envs.compiled.blackjack import ACES, CARDS, OBSERVATIONS

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.envs.classic_control.continuous_mountain_car import Continuous_MountainCarEnv
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.bare import read_reference
 from mosaic.envs.compiled.mountain_car import load_car, start_car
 from mosaic.envs.compiled.vector import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.particles import AGENTS, LANDMARKS, NEAR_AGENTS, NEAR_LANDMARKS, distance_between
 from mosaic.envs.compiled.vector import Floats, Ints, Rows
 

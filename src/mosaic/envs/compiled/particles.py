@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.chance import next_uniform
 from mosaic.envs.compiled.vector import Bytes, Floats, Ints, Rows, Words
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.core.reference import Options
 from mosaic.envs.compiled.rock_paper_scissors import rock_paper_scissors
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Rows, Words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.chance import next_below
 from mosaic.envs.compiled.particle_sight import write_velocity, write_ways, write_word, write_zeros
 from mosaic.envs.compiled.particle_worlds import ParticleOptions, fitting_options, load_world

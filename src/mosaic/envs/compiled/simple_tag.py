@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.particle_sight import (
     sight_room,
     ways_width,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import cfunc, njit
+from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.tictactoe import CELLS, LINES, IllegalMoves
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Load, Rows, Words
 from mosaic.envs.env import Env

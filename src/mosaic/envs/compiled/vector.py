@@ -10,8 +10,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.compiled import carray, function_at, memory_at, njit
 from mosaic.core.ids import AgentID
+from mosaic.core.numba_cache import carray, function_at, memory_at, njit
 from mosaic.envs.compiled.chance import streams
 from mosaic.envs.env import Env
 from mosaic.envs.gymnasium import AGENT

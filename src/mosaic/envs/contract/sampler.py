@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID
-from mosaic.core.lookup import Lookup
+from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import draw_legal
 from mosaic.envs.spaces import parts_of

@@ -6,9 +6,9 @@ import inspect
 
 from pydantic import Field
 
-from mosaic.core.code import PREFIX, load_code
 from mosaic.core.errors import InputError
 from mosaic.core.reference import Options
+from mosaic.core.user_code import PREFIX, load_code
 from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.transform import Named
 from mosaic.envs.wrappers.kind import WrapperKind

@@ -9,7 +9,7 @@ from gymnasium.spaces import Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.lookup import Lookup
+from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Transform

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import carray, memory_at, njit
+from mosaic.core.numba_cache import carray, memory_at, njit
 from mosaic.learners.tabular.experience import ENDED, NO_ROOM, NOT_FINITE
 from mosaic.learners.tabular.fused_steps import (
     ALGORITHM,

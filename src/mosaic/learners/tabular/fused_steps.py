@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 
 # Places in `numbers`

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
+from mosaic.core.numba_cache import njit
 from mosaic.learners.tabular.chance_compiled import draw
 
 EMPTY = np.uint64(0)  # the one key that no state may have

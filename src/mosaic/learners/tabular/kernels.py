@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 
 Q_LEARNING, SARSA, EXPECTED_SARSA = 0, 1, 2

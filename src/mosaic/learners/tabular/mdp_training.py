@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular import fused_steps, kernels

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.game import Game
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 from mosaic.learners.tabular.kernels import (

@@ -8,8 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
 from mosaic.core.errors import InputError
+from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.game import Game
 from mosaic.envs.compiled.mdp import Mdp
 from mosaic.learners.tabular.planning import game_values, value_iteration

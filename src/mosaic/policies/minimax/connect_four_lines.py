@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.policies.minimax.connect_four import Board, landings
 from mosaic.policies.minimax.connect_four_bits import COLUMNS, PITCH, ROWS
 from mosaic.policies.minimax.verdict import Verdict

@@ -9,7 +9,7 @@ import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
 
-from mosaic.core.compiled import njit
+from mosaic.core.numba_cache import njit
 from mosaic.policies.minimax import connect_four_bits as bits_of
 from mosaic.policies.minimax.connect_four_bits import BOARD, BOTTOM, CELLS, COLUMNS, POSITION_BITS, Bits
 

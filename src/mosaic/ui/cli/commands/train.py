@@ -129,8 +129,8 @@ def _say_detached(started: list[PlacedRun], json: bool) -> None:
 
 
 def _foreground(started: list[PlacedRun], json: bool) -> None:
-    from mosaic.core.ctrl_c import ctrl_c_kept
     from mosaic.core.errors import MosaicError
+    from mosaic.core.interrupts import ctrl_c_kept
     from mosaic.ui.cli.following import follow, view_of
     from mosaic.ui.cli.groups import make_groups, show_groups
     from mosaic.ui.cli.screen import complain, note, print_json

@@ -29,7 +29,7 @@ from mosaic.core.compile_time import timer
 from mosaic.core.ready_code import ready_cfunc, ready_dispatcher
 
 SOURCES = Path(__file__).parent.parent
-_MARK = b"from mosaic.core.compiled import"
+_MARK = b"from mosaic.core.numba_cache import"
 
 
 def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
