@@ -61,8 +61,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.field_types import SHAPES_CHECKPOINTS
     from mosaic.config.run import RunConfig
-    from mosaic.config.values import SHAPES_CHECKPOINTS
     from mosaic.core.errors import FormatError, InputError, MissingExtraError, MosaicError, UnknownNameError, unknown
     from mosaic.core.ids import AgentID, EnvID, PolicyID
     from mosaic.core.reference import Options
@@ -101,7 +101,7 @@ else:
         {
             "mosaic.config.environment": ("EnvironmentConfig",),
             "mosaic.config.run": ("RunConfig",),
-            "mosaic.config.values": ("SHAPES_CHECKPOINTS",),
+            "mosaic.config.field_types": ("SHAPES_CHECKPOINTS",),
             "mosaic.core.errors": (
                 "FormatError",
                 "InputError",

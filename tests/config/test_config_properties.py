@@ -12,13 +12,13 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from mosaic.config.field_types import INTEGER_LIMIT, MOST_STEPS
 from mosaic.config.loading import dump_run_config, load_run_config, parse_run_config
 from mosaic.config.overrides import apply_overrides
 from mosaic.config.run import RunConfig
-from mosaic.config.settings import list_settings
 from mosaic.config.upgrade import CURRENT_VERSION, upgrade
-from mosaic.config.values import INTEGER_LIMIT, MOST_STEPS
-from mosaic.config.yaml12 import read_scalar, read_yaml
+from mosaic.config.validation import list_settings
+from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import MosaicError
 
 # Every example overwrites the one file in tmp_path; how long an example takes is no property of ours.

@@ -8,8 +8,8 @@ from typing import Any
 
 from mosaic.config.run import RunConfig
 from mosaic.config.schema import run_schema
-from mosaic.config.settings import list_settings
 from mosaic.config.upgrade import CURRENT_VERSION
+from mosaic.config.validation import list_settings
 
 FREE = {"Mosaic run.version", "TrainingConfig.stop_reward"}  # a constant, and rewards may be any number
 

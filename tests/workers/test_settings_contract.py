@@ -8,7 +8,7 @@ import pytest
 from hosting import run_config
 
 from mosaic.config.run import RunConfig
-from mosaic.config.settings import list_settings
+from mosaic.config.validation import list_settings
 from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
 from mosaic.runs.trainer import Trainer

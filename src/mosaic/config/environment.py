@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from mosaic.config.field_types import FreeOptions, Reference
 from mosaic.config.section import Section
-from mosaic.config.values import FreeOptions, Reference
 from mosaic.core.ids import EnvID
 from mosaic.core.user_code import PREFIX
 

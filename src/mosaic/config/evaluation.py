@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from mosaic.config.field_types import Reference, Steps
 from mosaic.config.section import Section
-from mosaic.config.values import Reference, Steps
 
 
 class EvaluationConfig(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from mosaic.config.settings import find_section, no_such_setting
+from mosaic.config.validation import find_section, no_such_setting
 from mosaic.core.complaints import demand, shown, suggestion
 
 MOST_COMPLAINTS = 5

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from mosaic.config.documents import read_document
 from mosaic.config.explain import explain_settings
+from mosaic.config.file_formats import read_document
 from mosaic.config.overrides import apply_overrides
 from mosaic.config.run import RunConfig
 from mosaic.config.upgrade import upgrade

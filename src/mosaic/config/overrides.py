@@ -9,10 +9,10 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from mosaic.config.documents import read_json
+from mosaic.config.file_formats import read_json
 from mosaic.config.run import RunConfig
-from mosaic.config.settings import no_such_setting, section_of
-from mosaic.config.yaml12 import read_scalar, read_yaml
+from mosaic.config.validation import no_such_setting, section_of
+from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.complaints import shown
 from mosaic.core.errors import InputError, UnknownNameError
 

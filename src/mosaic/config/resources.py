@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from mosaic.config.field_types import MosaicPicks, Reference
 from mosaic.config.section import Section
-from mosaic.config.values import MosaicPicks, Reference
 
 Runtime = Literal["single", "parallel", "ray", "mpi"]
 WorkerCount: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]

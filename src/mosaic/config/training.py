@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mosaic.config.field_types import FreeOptions, MosaicPicks, Reference, Steps
 from mosaic.config.section import Section
-from mosaic.config.values import FreeOptions, MosaicPicks, Reference, Steps
 
 DEFAULT_TIMESTEPS = 1_000_000
 

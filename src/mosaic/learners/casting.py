@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
 
-from mosaic.config.agents import PolicyConfiguration
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import plugins

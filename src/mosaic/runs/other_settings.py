@@ -105,7 +105,7 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
 
 def _refuse_other_shapes(stored: RunConfig, resolved: RunConfig) -> None:
     """Raise InputError where settings change an option that the run's checkpoints depend on."""
-    from mosaic.config.values import SHAPES_CHECKPOINTS
+    from mosaic.config.field_types import SHAPES_CHECKPOINTS
     from mosaic.workers.registry import load_worker, options_model
 
     training = resolved.training

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mosaic.config.documents import read_document
+from mosaic.config.file_formats import read_document
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.groups import group_members

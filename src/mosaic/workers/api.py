@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.sections import PolicyConfiguration
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig

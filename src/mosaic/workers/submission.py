@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig
-from mosaic.config.settings import list_settings
+from mosaic.config.validation import list_settings
 from mosaic.core.errors import InputError
 from mosaic.core.machine import count_gpus
 from mosaic.core.plugins import load_plugin, plugins

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mosaic.config.agents import PolicyConfiguration
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mosaic.config.values import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.learners.tabular.settings import TabularOptions
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
+from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.config.section import Section
-from mosaic.config.values import SHAPES_CHECKPOINTS
 
 Algorithm: TypeAlias = Literal[
     "q_learning", "sarsa", "expected_sarsa", "double_q_learning", "q_lambda", "n_step_sarsa", "monte_carlo"

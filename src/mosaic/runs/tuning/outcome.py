@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mosaic.config.loading import dump_run_config
-from mosaic.config.toml_text import write_toml
+from mosaic.config.toml import write_toml
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.config.run import RunConfig
 from mosaic.config.section import Section
-from mosaic.config.values import SHAPES_CHECKPOINTS
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.space import Space, parse_space
 from mosaic.store.run_ids import new_run_id

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, assert_never
 import yaml
 from pydantic import BaseModel
 
-from mosaic.config.yaml12 import read_scalar, read_yaml
+from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.complaints import did_you_mean
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.workers.api import Worker

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
-from mosaic.config.documents import read_json
+from mosaic.config.file_formats import read_json
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError

@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from mosaic.config.agents import PolicyConfiguration
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.testing.crowd import crowd as toy_crowd
 from mosaic.testing.worker.forms import check_options
 from mosaic.testing.worker.mapping import check_mapping

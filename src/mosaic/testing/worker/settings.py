@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.run import RunConfig
-from mosaic.config.settings import list_settings
-from mosaic.config.values import MOST_STEPS
+from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.curve import difference
 from mosaic.testing.worker.promises import Proof, WorkerContractError

@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.config.values import MOST_STEPS
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.testing.worker.promises import WorkerContractError

@@ -20,7 +20,7 @@ class Configured(NamedTuple):
 
 def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> Configured:
     """Read the file's settings, then what was typed as options, then `--set`; fill in what is left open."""
-    from mosaic.config.documents import read_document
+    from mosaic.config.file_formats import read_document
 
     if file is None:
         return resolved_document(asked, {}, settings, quiet=quiet)

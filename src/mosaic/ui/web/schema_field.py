@@ -11,8 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from mosaic.config.documents import read_json
-from mosaic.config.yaml12 import read_scalar, read_yaml
+from mosaic.config.file_formats import read_json
+from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.complaints import demand, did_you_mean, suggestion
 
 _UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their units

@@ -11,7 +11,7 @@ from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 from pydantic import BaseModel
 
-from mosaic.config.documents import read_json
+from mosaic.config.file_formats import read_json
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.schema_field import SchemaField, as_text, complaints, fields_of, from_text, shown_default
 from mosaic.ui.web.widgets import box, raw, select

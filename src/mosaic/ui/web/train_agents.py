@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from html import escape
 from typing import Any, cast
 
-from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.ui.web.env_looks import EnvLook
 from mosaic.ui.web.icons import icon

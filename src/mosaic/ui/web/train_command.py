@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mosaic.config.yaml12 import read_scalar
+from mosaic.config.yaml import read_scalar
 
 _TRAINING = {
     "worker": "--worker",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 
 FIRST_ENV = "classic/tictactoe_v3"

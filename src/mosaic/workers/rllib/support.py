@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
-from mosaic.config.agents import PolicyConfiguration
+from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.rows import row_code

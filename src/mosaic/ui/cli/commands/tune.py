@@ -101,7 +101,7 @@ def _created(
     """Everything is checked before anything is made."""
     import os
 
-    from mosaic.config.documents import read_document
+    from mosaic.config.file_formats import read_document
     from mosaic.core.errors import InputError
     from mosaic.runs.tuning.folder import create_search
     from mosaic.runs.tuning.plan import make_plan

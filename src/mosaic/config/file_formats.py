@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from mosaic.config.yaml12 import read_yaml
+from mosaic.config.yaml import read_yaml
 from mosaic.core.complaints import did_you_mean, shown
 from mosaic.core.errors import FormatError, InputError
 
