@@ -38,10 +38,10 @@ from mosaic.evaluation.statistics import estimate_mean
 from mosaic.learners.assembly import assemble
 from mosaic.learners.learner import Learner
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_place import lane_paths
-from mosaic.telemetry.fastlane_reader import FrameReader
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.reader import FrameReader
+from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox

@@ -21,13 +21,13 @@ from typing import Any
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.trainer import Trainer
 from mosaic.store.home import Store
-from mosaic.telemetry.columns import Curves
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.curves.curves import Curves
+from mosaic.telemetry.events.writer import EventWriter
 
 READER = """
 import sys
 from pathlib import Path
-from mosaic.telemetry.reader import follow
+from mosaic.telemetry.events.reader import follow
 last, count = int(sys.argv[2]), 0
 print("ready", flush=True)
 for event in follow(Path(sys.argv[1]), poll_s=0.01):

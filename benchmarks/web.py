@@ -37,7 +37,7 @@ from mosaic.runs.long_curves import prepare_curves
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
@@ -49,7 +49,7 @@ import sys
 from pathlib import Path
 from threading import Event
 import numpy as np
-from mosaic.telemetry.fastlane import FrameWriter
+from mosaic.telemetry.frames.writer import FrameWriter
 chance, pause = np.random.default_rng(0), Event()
 pictures = []
 for shift in range(32):  # a game's picture: large areas, some texture, something that moves

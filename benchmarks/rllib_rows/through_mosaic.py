@@ -15,7 +15,7 @@ warnings.simplefilter("ignore")
 
 from mosaic.config.loading import parse_run_config  # noqa: E402
 from mosaic.store.home import Store  # noqa: E402
-from mosaic.telemetry.writer import EventWriter  # noqa: E402
+from mosaic.telemetry.events.writer import EventWriter  # noqa: E402
 from mosaic.workers.context import WorkerContext  # noqa: E402
 from mosaic.workers.inbox import Inbox  # noqa: E402
 from mosaic.workers.registry import load_worker, parse_params  # noqa: E402

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mosaic.runs.train import RunFailedError, train
     from mosaic.runs.trainer import Trainer
     from mosaic.store.shows import live_screen
-    from mosaic.telemetry.lines import emit_metric
+    from mosaic.telemetry.events.lines import emit_metric
 else:
     from mosaic.core.lazy_names import lazy_names
 
@@ -77,6 +77,6 @@ else:
             "mosaic.runs.train": ("RunFailedError", "train"),
             "mosaic.runs.trainer": ("Trainer",),
             "mosaic.store.shows": ("live_screen",),
-            "mosaic.telemetry.lines": ("emit_metric",),
+            "mosaic.telemetry.events.lines": ("emit_metric",),
         },
     )

@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from mosaic.runners.screen import Screen, Shot
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
     from mosaic.store.trust import require_trust_to_go_on
-    from mosaic.telemetry.event import MetricEvent
-    from mosaic.telemetry.mirrors import Sink
+    from mosaic.telemetry.events.event import MetricEvent
+    from mosaic.telemetry.sinks.base import Sink
     from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, Worker, WorkerCapabilities
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
@@ -133,8 +133,8 @@ else:
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
             "mosaic.store.trust": ("require_trust_to_go_on",),
-            "mosaic.telemetry.event": ("MetricEvent",),
-            "mosaic.telemetry.mirrors": ("Sink",),
+            "mosaic.telemetry.events.event": ("MetricEvent",),
+            "mosaic.telemetry.sinks.base": ("Sink",),
             "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),

@@ -14,7 +14,7 @@ from mosaic.core import compile_time
 from mosaic.core import numba_cache as compiled
 from mosaic.core.compile_time import CompileTimer, timer, working_time
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers import host
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox

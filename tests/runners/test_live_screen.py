@@ -14,8 +14,8 @@ from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import play_episode
 from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.fastlane_doorbell import ring_bell
-from mosaic.telemetry.fastlane_place import lane_paths
-from mosaic.telemetry.fastlane_reader import FrameReader
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.pictures.labels import Label, from_line
 
 PICTURE = np.full((4, 6, 3), 7, np.uint8)
@@ -106,7 +106,7 @@ def test_a_ring_that_cannot_be_made_ends_the_pictures_and_not_the_game(folder, c
     def full(folder):
         raise MosaicError("There is no place for live pictures.")
 
-    monkeypatch.setattr("mosaic.telemetry.fastlane.FrameWriter", full)
+    monkeypatch.setattr("mosaic.telemetry.frames.writer.FrameWriter", full)
     ring_bell(folder)
     screen = LiveScreen(folder)
     assert not screen.wanted()

@@ -7,7 +7,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from mosaic.runs.run import Run
-from mosaic.telemetry.reader import visible
+from mosaic.telemetry.events.reader import visible
 
 LONG = 10**9  # env steps that are never reached
 

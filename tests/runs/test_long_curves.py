@@ -4,7 +4,7 @@ import pytest
 
 from mosaic.runs.long_curves import LONG_BYTES
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.columns import Curves
+from mosaic.telemetry.curves.curves import Curves
 
 
 @pytest.mark.parametrize(("iterations", "long"), [(20, False), (12_000, True)])

@@ -19,10 +19,10 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server import event_feed, frame_stages
 from mosaic.server.frame_messages import unpack
 from mosaic.server.sharing import Shared
-from mosaic.telemetry.fastlane import FrameWriter
+from mosaic.telemetry.events.reader import EventTail
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.telemetry.pictures.live import LivePictures
-from mosaic.telemetry.reader import EventTail
-from mosaic.telemetry.writer import EventWriter
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server.frame_messages import FrameMessage, pack, unpack
 from mosaic.server.routes.frames import MOST_CREDITS
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_reader import Frame
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.reader import Frame
+from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.writer import FrameWriter
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from mosaic.envs.catalog import make_env
 from mosaic.server.frame_messages import FrameMessage, unpack
 from mosaic.store.show_pictures import ShowPictures
 from mosaic.store.shows import find_show, shows
-from mosaic.telemetry.fastlane_place import lane_paths
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.requests import Wish
 
 TICTACTOE = "classic/tictactoe_v3"
 PENDULUM = {"environment": {"env_id": "gym/Pendulum-v1"}, "agents": {"*": "random"}, "record": False}

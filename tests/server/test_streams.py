@@ -18,9 +18,9 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.client import RemoteRun, ServerError, UnreachableError
 from mosaic.server.routes.events import messages
 from mosaic.store.state import State
-from mosaic.telemetry.event import encode
-from mosaic.telemetry.reader import read_events
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.event import encode
+from mosaic.telemetry.events.reader import read_events
+from mosaic.telemetry.events.writer import EventWriter
 
 
 @pytest.fixture

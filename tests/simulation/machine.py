@@ -20,7 +20,7 @@ from world import World
 from mosaic.runs import chores, logbook, recovery, supervision, supervisor
 from mosaic.store import archive, checkpoints, home, index, origin, run_manifest, state
 from mosaic.store.state import RunState
-from mosaic.telemetry import writer
+from mosaic.telemetry.events import writer
 from mosaic.workers import heartbeat, host, inbox, registry
 
 PATIENCE_S = 3000.0  # of virtual time, for everything to end once nothing strikes any more

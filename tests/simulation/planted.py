@@ -12,7 +12,7 @@ from unittest.mock import patch
 from mosaic.runs import lifecycle, logbook, recovery, supervision
 from mosaic.server import dispatch, queue
 from mosaic.store import atomic, checkpoints, lock, staging
-from mosaic.telemetry import writer
+from mosaic.telemetry.events import writer
 
 
 class Planted(NamedTuple):

@@ -12,8 +12,8 @@ from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.store.errors import StorageError
 from mosaic.store.show_pictures import ShowPictures
 from mosaic.store.shows import begin_show, end_show, find_show, live_screen, shows, sweep_shows
-from mosaic.telemetry.fastlane_place import lane_paths
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.requests import Wish
 
 ENV, POLICIES = "gym/CartPole-v1", {"*": "random"}
 PROGRAM = """

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent
 
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no failure."""

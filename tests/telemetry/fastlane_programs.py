@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_reader import Frame, FrameReader
+from mosaic.telemetry.frames.reader import Frame, FrameReader
+from mosaic.telemetry.frames.writer import FrameWriter
 
 SMALL, LARGE = (84, 84, 3), (480, 640, 3)
 _PERIOD = 251

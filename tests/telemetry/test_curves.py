@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError, UnknownNameError
-from mosaic.telemetry import columns as columns_module
-from mosaic.telemetry import scan
-from mosaic.telemetry.buckets import thinned
-from mosaic.telemetry.columns import Curves
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.names import AXES, leaves
-from mosaic.telemetry.scan import Scanner
-from mosaic.telemetry.transpose import Columns, transpose
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.curves import curves as columns_module
+from mosaic.telemetry.curves import decode as scan
+from mosaic.telemetry.curves.columns import Columns, transpose
+from mosaic.telemetry.curves.curves import Curves
+from mosaic.telemetry.curves.decode import Scanner
+from mosaic.telemetry.curves.downsample import thinned
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.names import AXES, leaves
+from mosaic.telemetry.events.writer import EventWriter
 
 NOBODY = 65534
 FINITE = st.floats(-1e6, 1e6) | st.floats(allow_nan=False, allow_infinity=False)
@@ -324,7 +324,7 @@ def test_a_growing_run_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 ASK = """
 import sys
 from pathlib import Path
-from mosaic.telemetry.columns import Curves
+from mosaic.telemetry.curves.curves import Curves
 curves = Curves(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

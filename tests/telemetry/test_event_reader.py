@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry import journal
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.reader import EventTail, follow, read_events, visible
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events import journal
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.reader import EventTail, follow, read_events, visible
+from mosaic.telemetry.events.writer import EventWriter
 
 
 def numbered(count: int) -> list[dict[str, Any]]:
@@ -153,7 +153,7 @@ def test_a_file_that_lost_events_is_an_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 writer = EventWriter(Path(sys.argv[1]), attempt=int(sys.argv[2]))
 while True:
     print(writer.report(env_steps=writer.seq, custom_metrics={"fill": "x" * (writer.seq % 5000)}), flush=True)

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, MosaicError
-from mosaic.telemetry.event import UnstorableEventError
-from mosaic.telemetry.reader import read_events
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.event import UnstorableEventError
+from mosaic.telemetry.events.reader import read_events
+from mosaic.telemetry.events.writer import EventWriter
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_threads_share_a_writer(tmp_path: Path) -> None:
 FULL_DISK = """
 import json, resource, signal, sys
 from pathlib import Path
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 path, limit = Path(sys.argv[1]), int(sys.argv[2])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]

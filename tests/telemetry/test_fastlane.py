@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, InputError, MosaicError
-from mosaic.telemetry import fastlane_place
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_fences import put_word
-from mosaic.telemetry.fastlane_file import open_ring
-from mosaic.telemetry.fastlane_layout import PHASE_AT, READERS, VERSION, Phase, head_for
-from mosaic.telemetry.fastlane_place import lane_paths, remove_lane, unfinished
-from mosaic.telemetry.fastlane_reader import FrameReader
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames import paths as fastlane_place
+from mosaic.telemetry.frames.fences import put_word
+from mosaic.telemetry.frames.layout import PHASE_AT, READERS, VERSION, Phase, head_for
+from mosaic.telemetry.frames.paths import lane_paths, remove_lane, unfinished
+from mosaic.telemetry.frames.reader import FrameReader
+from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.ring_file import open_ring
+from mosaic.telemetry.frames.writer import FrameWriter
 
 GREY = np.arange(12, dtype=np.uint8).reshape(3, 4)
 

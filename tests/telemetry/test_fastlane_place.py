@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.telemetry import fastlane_place
-from mosaic.telemetry.fastlane_place import lane_paths, make_place, remove_dead_rings, remove_lane
+from mosaic.telemetry.frames import paths as fastlane_place
+from mosaic.telemetry.frames.paths import lane_paths, make_place, remove_dead_rings, remove_lane
 
 
 @pytest.fixture(autouse=True)

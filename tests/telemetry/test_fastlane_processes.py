@@ -19,11 +19,11 @@ import numba
 import numpy as np
 import pytest
 
-from mosaic.telemetry import fastlane_fences
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_file import open_ring
-from mosaic.telemetry.fastlane_place import lane_paths, remove_lane
-from mosaic.telemetry.fastlane_reader import FrameReader
+from mosaic.telemetry.frames import fences as fastlane_fences
+from mosaic.telemetry.frames.paths import lane_paths, remove_lane
+from mosaic.telemetry.frames.reader import FrameReader
+from mosaic.telemetry.frames.ring_file import open_ring
+from mosaic.telemetry.frames.writer import FrameWriter
 
 Program = subprocess.Popen[str]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mosaic.telemetry.groups import group_curves, interquartile_mean, mean, mean_band
+from mosaic.telemetry.curves.seed_groups import group_curves, interquartile_mean, mean, mean_band
 
 CELLS = st.floats(-1e3, 1e3) | st.just(math.nan)
 

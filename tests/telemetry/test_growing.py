@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from event_cases import write_lines
 
-from mosaic.telemetry.columns import Curves
-from mosaic.telemetry.growing import bring_up_to_date
+from mosaic.telemetry.curves.curves import Curves
+from mosaic.telemetry.curves.prefetch import bring_up_to_date
 
 
 def runs_of(folder: Path, lengths: list[int]) -> list[Path]:

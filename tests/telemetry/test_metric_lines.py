@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mosaic.telemetry import emit_metric
-from mosaic.telemetry.lines import LONGEST_LINE, MalformedMetricError, parse_metric
-from mosaic.telemetry.reader import read_events
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.lines import LONGEST_LINE, MalformedMetricError, parse_metric
+from mosaic.telemetry.events.reader import read_events
+from mosaic.telemetry.events.writer import EventWriter
 
 
 def line(**fields: Any) -> str:

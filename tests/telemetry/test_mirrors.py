@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import MissingExtraError, UnknownNameError
 from mosaic.core.plugins import plugins as installed
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.mirrors import mirror
-from mosaic.telemetry.names import leaves
-from mosaic.telemetry.reader import read_events, visible
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.names import leaves
+from mosaic.telemetry.events.reader import read_events, visible
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.sinks.base import mirror
 
 PLUGINS = """
 [mosaic.sinks]
-csv = mosaic.telemetry.mirror_csv:CsvSink
-tensorboard = mosaic.telemetry.mirror_tensorboard:TensorBoardSink
+csv = mosaic.telemetry.sinks.csv:CsvSink
+tensorboard = mosaic.telemetry.sinks.tensorboard:TensorBoardSink
 listing = listing_sink:ListingSink
 needy = needy_sink:open_sink
 """

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.reader import follow
+from mosaic.telemetry.events.reader import follow
 
 TOY = ("train", "gym/CartPole-v1", "--worker", "toy")
 SLOWLY = ("--set", "training.params.iteration_s=0.02")

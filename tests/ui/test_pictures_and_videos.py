@@ -14,8 +14,8 @@ from rich.console import Console
 
 from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_reader import Frame
+from mosaic.telemetry.frames.reader import Frame
+from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.ui.cli.following import together
 from mosaic.ui.cli.picture_pane import WORDS, PicturePane
 from mosaic.ui.cli.snapshot import take

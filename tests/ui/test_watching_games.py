@@ -13,8 +13,8 @@ from PIL import Image
 
 from mosaic.store.show_pictures import ShowPictures
 from mosaic.store.shows import shows
-from mosaic.telemetry.fastlane_place import lane_paths, unfinished
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.paths import lane_paths, unfinished
+from mosaic.telemetry.frames.requests import Wish
 
 PATIENCE_S = 60
 PENDULUM = ("evaluate", "gym/Pendulum-v1", "--agent", "*=random", "--episodes", "10000")

@@ -14,7 +14,7 @@ from web_kit import Tab, WebServer, end_runs, toy, wait_for_colour
 
 from mosaic.runs.trainer import Trainer
 from mosaic.store.home import Store
-from mosaic.telemetry.fastlane import FrameWriter
+from mosaic.telemetry.frames.writer import FrameWriter
 
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"

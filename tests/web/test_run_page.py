@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from web_kit import Tab, WebServer, keep_picture, toy, wait_for_colour
 
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"

@@ -7,7 +7,7 @@ import sys
 
 from mosaic.config.run import RunConfig
 from mosaic.store.home import Store
-from mosaic.telemetry.reader import follow, read_events
+from mosaic.telemetry.events.reader import follow, read_events
 
 
 def run_config(worker, params=None, **settings):

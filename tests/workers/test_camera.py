@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mosaic.runners.screen import Shot
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.requests import Wish
 from mosaic.workers.camera import Camera
 
 PICTURE = np.full((4, 6, 3), 7, np.uint8)

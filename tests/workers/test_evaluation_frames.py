@@ -8,7 +8,7 @@ from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.reader import read_events
+from mosaic.telemetry.events.reader import read_events
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners

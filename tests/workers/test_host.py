@@ -6,7 +6,7 @@ import pytest
 from hosting import Hosted, new_folder, run_config
 
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
-from mosaic.telemetry.reader import visible
+from mosaic.telemetry.events.reader import visible
 
 SLOWLY = {"iteration_s": 0.005}
 

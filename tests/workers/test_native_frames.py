@@ -11,8 +11,8 @@ from watching import EagerContext, assert_in_order, collect, distinct, looking, 
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
-from mosaic.telemetry.fastlane_place import lane_paths, unfinished
-from mosaic.telemetry.reader import read_events
+from mosaic.telemetry.events.reader import read_events
+from mosaic.telemetry.frames.paths import lane_paths, unfinished
 from mosaic.workers.context import WorkerContext
 
 SMALL = {"hidden": [8], "n_steps": 32, "n_epochs": 2, "batch_size": 64}

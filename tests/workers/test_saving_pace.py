@@ -3,7 +3,7 @@
 import pytest
 from hosting import new_folder, run_config
 
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.context import LEAST_SAVE_S, SAVE_SHARE, WorkerContext
 from mosaic.workers.inbox import Inbox
 

@@ -10,7 +10,7 @@ from hosting import run_config
 
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
-from mosaic.telemetry.reader import follow
+from mosaic.telemetry.events.reader import follow
 
 # Both the program and a child that left its session print where they are; the child ignores what is sent to it.
 FAMILY = """

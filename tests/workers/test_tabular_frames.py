@@ -20,7 +20,7 @@ from mosaic.learners.tabular.twin_training import TwinTraining
 from mosaic.learners.tabular.two_tables import TwoTableTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining
-from mosaic.telemetry.reader import read_events
+from mosaic.telemetry.events.reader import read_events
 from mosaic.workers import tabular_scene
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.tabular_scene import Pieces, TwinScene

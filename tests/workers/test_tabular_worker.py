@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.proof import prove
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.testing import check_worker
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox

@@ -7,8 +7,8 @@ from hosting import new_folder
 
 from mosaic.runs.waiting import doze
 from mosaic.store.state import ENDED
-from mosaic.telemetry.fastlane_reader import FrameReader
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import OCCASION
 from mosaic.workers.inbox import Inbox

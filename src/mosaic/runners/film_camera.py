@@ -13,8 +13,8 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import Env
 from mosaic.runners.video import Film, check_film
+from mosaic.telemetry.pictures.captions import rows_of, with_strip
 from mosaic.telemetry.pictures.labels import Label
-from mosaic.telemetry.pictures.strip import rows_of, with_strip
 
 LAST_PICTURE_S = 1.0  # an end that is gone at once is not seen
 _FPS, _FPS_OF_TURNS = 30.0, 2.0

@@ -12,7 +12,7 @@ from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.fastlane_doorbell import bell_rang
 
 if TYPE_CHECKING:  # it brings numba along
-    from mosaic.telemetry.fastlane import FrameWriter
+    from mosaic.telemetry.frames.writer import FrameWriter
 
 LISTEN_EVERY_S = 0.2
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class LiveScreen:
 
     def _open(self) -> None:
         from mosaic.core.errors import MosaicError
-        from mosaic.telemetry.fastlane import FrameWriter
+        from mosaic.telemetry.frames.writer import FrameWriter
 
         try:
             self._writer = FrameWriter(self.folder)

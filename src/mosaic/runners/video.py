@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.telemetry.pictures.shape import Picture, as_rgb, fitted
+from mosaic.telemetry.pictures.resize import Picture, as_rgb, fitted
 
 INSTALL = "pip install 'mosaic-rl[video]'"
 _GIF_FASTEST = 50  # pictures a second: browsers slow down what claims more

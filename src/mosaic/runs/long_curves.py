@@ -14,7 +14,7 @@ def prepare_curves(folder: RunFolder) -> bool:
     except FileNotFoundError:
         return False
     if long:
-        from mosaic.telemetry.columns import Curves  # here: a supervisor is small, and most runs are short
+        from mosaic.telemetry.curves.curves import Curves  # here: a supervisor is small, and most runs are short
 
         Curves(folder.path).catch_up()
     return long

@@ -10,7 +10,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked, wait_gone
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import Process, RunState
-from mosaic.telemetry.fastlane_place import remove_lane
+from mosaic.telemetry.frames.paths import remove_lane
 
 GRACE_S = 2.0  # for a worker that just noticed the death of its supervisor, and saves
 _END_WITHIN_S = 10.0

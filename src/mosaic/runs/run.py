@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.store.logs import Stream
-    from mosaic.telemetry.event import MetricEvent
-    from mosaic.telemetry.transpose import Values
+    from mosaic.telemetry.curves.columns import Values
+    from mosaic.telemetry.events.event import MetricEvent
     from mosaic.workers.api import Worker
 
 _END_WITHIN_S = 60.0  # of a run whose processes are all gone: writing down what it made
@@ -161,7 +161,7 @@ class Run:
 
     def checkpoint(self, timeout_s: float = _ANSWER_WITHIN_S) -> Checkpoint:
         """Saves now, at the end of the worker's iteration."""
-        from mosaic.telemetry.reader import EventTail
+        from mosaic.telemetry.events.reader import EventTail
         from mosaic.workers.registry import load_worker
 
         worker = self.config.training.worker
@@ -212,13 +212,13 @@ class Run:
 
     def metrics(self) -> dict[str, Values]:
         """Iterations as columns of one length: `pandas.DataFrame(run.metrics())`."""
-        from mosaic.telemetry.columns import Curves
+        from mosaic.telemetry.curves.curves import Curves
 
         return Curves(self.folder.path).table()
 
     def events(self, after_seq: int = 0, *, follow: bool = False) -> Iterator[MetricEvent]:
         """Every event once, in order; `follow` waits for more until the run has ended."""
-        from mosaic.telemetry.reader import EventTail
+        from mosaic.telemetry.events.reader import EventTail
 
         with EventTail(self.folder.metrics, after_seq) as tail:
             while True:
@@ -345,7 +345,7 @@ class Run:
 
 
 def _last_seq(folder: RunFolder) -> int:
-    from mosaic.telemetry.journal import last_whole
+    from mosaic.telemetry.events.journal import last_whole
 
     try:
         file = folder.metrics.open("rb")

@@ -48,7 +48,7 @@ from mosaic.store.atomic import sync_file
 from mosaic.store.layout import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, Process, RunState, State
-from mosaic.telemetry.fastlane_place import remove_lane
+from mosaic.telemetry.frames.paths import remove_lane
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0

@@ -15,7 +15,7 @@ from mosaic.envs.objects import Environment, stored_environment
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Asked, Trainer, read_config
 from mosaic.store.state import ENDED, State
-from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent
 
 _FILES = (".json", ".yaml", ".yml", ".toml")
 

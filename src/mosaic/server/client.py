@@ -39,8 +39,8 @@ from mosaic.server.remote_frames import RemotePictures
 from mosaic.server.tunnel import SshAddress, Tunnel
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.frames.requests import Wish
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from mosaic.server.answers import CurvePoints
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.columns import Axis, Curves
+from mosaic.telemetry.curves.curves import Axis, Curves
 
 
 def curve_of(

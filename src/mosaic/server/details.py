@@ -15,7 +15,7 @@ from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.retention import best_first
 from mosaic.store.state import read_state
 from mosaic.store.summary import RunSummary
-from mosaic.telemetry.journal import last_whole
+from mosaic.telemetry.events.journal import last_whole
 
 
 def row_of(summary: RunSummary) -> RunRow:

@@ -17,8 +17,8 @@ from mosaic.server.ending import final_state
 from mosaic.server.sharing import nap
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import State
-from mosaic.telemetry.event import encode
-from mosaic.telemetry.reader import EventTail
+from mosaic.telemetry.events.event import encode
+from mosaic.telemetry.events.reader import EventTail
 
 POLL_S = 0.05
 REMEMBERED = 500  # events

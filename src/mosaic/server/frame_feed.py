@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from mosaic.server.frame_messages import pack
 from mosaic.server.frame_stages import Stage
 from mosaic.server.sharing import nap
-from mosaic.telemetry.fastlane_reader import LaneState
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.reader import LaneState
+from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import Pictures
 
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1

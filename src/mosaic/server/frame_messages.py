@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.fastlane_reader import Frame, LaneState
-from mosaic.telemetry.pictures.formats import decoded, encoded
+from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.pictures.encode import decoded, encoded
 
 _LENGTH_BYTES = 4
 

@@ -10,7 +10,7 @@ from mosaic.store.layout import RunFolder
 from mosaic.store.show_pictures import ShowPictures
 from mosaic.store.shows import Show
 from mosaic.store.state import State
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures, Pictures
 
 

@@ -11,7 +11,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.ending import ENDED_CODE
 from mosaic.server.frame_messages import unpack
 from mosaic.store.state import State
-from mosaic.telemetry.fastlane_reader import Frame, LaneState
+from mosaic.telemetry.frames.reader import Frame, LaneState
 
 _AHEAD = 2  # one picture on its way while another is drawn
 

@@ -15,7 +15,7 @@ from mosaic.store.home import Store
 from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
 from mosaic.store.staging import discard, sweep
-from mosaic.telemetry.fastlane_place import remove_lane
+from mosaic.telemetry.frames.paths import remove_lane
 
 NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # mean nothing, or harm, elsewhere
 

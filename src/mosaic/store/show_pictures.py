@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mosaic.store.shows import Show
-from mosaic.telemetry.fastlane_reader import Frame, LaneState
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures
 
 

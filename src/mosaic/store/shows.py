@@ -23,7 +23,7 @@ from mosaic.store.errors import StorageError, reason
 from mosaic.store.home import home as store_home
 from mosaic.telemetry.fastlane_doorbell import ring_bell
 from mosaic.telemetry.fastlane_life import started_at
-from mosaic.telemetry.fastlane_place import remove_lane
+from mosaic.telemetry.frames.paths import remove_lane
 
 _FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
 

@@ -18,13 +18,13 @@ from mosaic.runners.versions import versions
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox
 
 if TYPE_CHECKING:  # it brings numba along
-    from mosaic.telemetry.fastlane import FrameWriter
-    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.telemetry.frames.requests import Wish
+    from mosaic.telemetry.frames.writer import FrameWriter
 
 
 LEAST_SAVE_S = 60.0  # between checkpoints where nobody said: what a crash costs
@@ -99,14 +99,14 @@ class WorkerContext:
         if not self.config.telemetry.frames:
             return False
         if self._frames is None:
-            from mosaic.telemetry.fastlane import FrameWriter
+            from mosaic.telemetry.frames.writer import FrameWriter
 
             self._frames = FrameWriter(self.folder.path)
         return self._frames.wanted()
 
     def frame_wish(self) -> Wish:
         """Which env the last viewer wants to see, and how many side by side."""
-        from mosaic.telemetry.fastlane_wishes import Wish
+        from mosaic.telemetry.frames.requests import Wish
 
         return (self._frames.wish() if self._frames else None) or Wish()
 

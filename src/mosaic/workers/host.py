@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mosaic.telemetry.writer import EventWriter
+    from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.api import Worker
     from mosaic.workers.context import WorkerContext
 
@@ -75,7 +75,7 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.store.config_history import read_history
     from mosaic.store.layout import RunFolder
     from mosaic.store.trust import confine
-    from mosaic.telemetry.writer import EventWriter
+    from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.inbox import Inbox
     from mosaic.workers.mirroring import mirrored

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import IO, Any
 
 from mosaic.store.errors import StorageError
-from mosaic.telemetry.lines import MARK, MalformedMetricError, parse_metric
+from mosaic.telemetry.events.lines import MARK, MalformedMetricError, parse_metric
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.program import Stream
 from mosaic.workers.script_checkpoints import ProgramFiles, UnusableCheckpointError, read_announcement

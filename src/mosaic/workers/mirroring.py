@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaic.telemetry.mirrors import mirror, sink_factory
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.sinks.base import mirror, sink_factory
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mosaic.core.errors import MosaicError
-from mosaic.telemetry.lines import MARK
+from mosaic.telemetry.events.lines import MARK
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.listener import Listener, log

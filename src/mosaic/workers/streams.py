@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mosaic.telemetry.lines import LONGEST_LINE
+from mosaic.telemetry.events.lines import LONGEST_LINE
 
 
 class Line(NamedTuple):

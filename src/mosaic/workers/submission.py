@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.machine import count_gpus
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import split_reference
-from mosaic.telemetry.mirrors import sink_factory
+from mosaic.telemetry.sinks.base import sink_factory
 from mosaic.workers.api import ChecksRuns, ResourceName, Worker, WorkerCapabilities
 
 if TYPE_CHECKING:

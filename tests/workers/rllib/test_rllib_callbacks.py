@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rllib_setups import make_setup
 
-from mosaic.telemetry.fastlane_place import lane_paths
-from mosaic.telemetry.fastlane_reader import FrameReader
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.workers.rllib import frames
 from mosaic.workers.rllib.episodes import alerts_of, records_of, returns_by_agent, returns_by_policy, tallies_by_policy
 

@@ -4,7 +4,7 @@ import pytest
 from watching import assert_in_order, collect, distinct, looking
 
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.fastlane_place import lane_paths
+from mosaic.telemetry.frames.paths import lane_paths
 
 PARAMS = {
     "num_env_runners": 1,

@@ -18,8 +18,8 @@ from mosaic.store.archive import archive_run
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
 from mosaic.store.home import Store
 from mosaic.store.importing import import_run
-from mosaic.telemetry.reader import read_events
-from mosaic.telemetry.writer import EventWriter
+from mosaic.telemetry.events.reader import read_events
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.rllib.loop import Training, built, iterate, prepare, train

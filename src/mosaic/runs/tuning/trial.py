@@ -20,7 +20,7 @@ from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import Checkpoint, find_checkpoint
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import LIVE, State
-from mosaic.telemetry.reader import visible
+from mosaic.telemetry.events.reader import visible
 from mosaic.workers.registry import load_worker
 
 _SOURCE, _CHECKPOINT = "source.json", "checkpoint"

@@ -20,7 +20,7 @@ from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
 from mosaic.server.event_feed import EventFeed, Line, read_lines
 from mosaic.server.sharing import Shared
 from mosaic.store.layout import RunFolder
-from mosaic.telemetry.reader import EventTail
+from mosaic.telemetry.events.reader import EventTail
 
 _MOST_EVENTS = 500
 _MOST_BYTES = 256 << 10

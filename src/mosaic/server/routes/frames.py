@@ -26,8 +26,8 @@ from mosaic.server.frame_stages import RunStage, ShowStage, Stage
 from mosaic.server.live_rows import live_rows
 from mosaic.server.sharing import Shared
 from mosaic.store.shows import find_show
-from mosaic.telemetry.fastlane_reader import LaneState
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.reader import LaneState
+from mosaic.telemetry.frames.requests import Wish
 
 MOST_CREDITS = 4  # pictures on their way to one viewer
 FASTEST_HZ = 120.0

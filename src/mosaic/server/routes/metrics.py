@@ -12,8 +12,8 @@ from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
 from mosaic.server.details import log_part
 from mosaic.store.logs import Stream
-from mosaic.telemetry.columns import Axis, Curves
-from mosaic.telemetry.reader import read_events
+from mosaic.telemetry.curves.curves import Axis, Curves
+from mosaic.telemetry.events.reader import read_events
 
 Seq = Annotated[int, Query(ge=0, lt=2**63, description="Only what came after this one.")]
 Bound = Annotated[float | None, Query(allow_inf_nan=False)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mosaic.core.errors import InputError
-from mosaic.telemetry.pictures.shape import Picture, as_rgb, fitted
+from mosaic.telemetry.pictures.resize import Picture, as_rgb, fitted
 
 _GAP = 2  # pixels
 _GROUND = 40

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from mosaic.telemetry.fastlane_reader import Frame, FrameReader, LaneState
-from mosaic.telemetry.fastlane_wishes import Wish, checked
+from mosaic.telemetry.frames.reader import Frame, FrameReader, LaneState
+from mosaic.telemetry.frames.requests import Wish, checked
 
 
 class Pictures(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from mosaic.telemetry.event import COUNTERS, MetricEvent
-from mosaic.telemetry.visibility import visible
+from mosaic.telemetry.events.event import COUNTERS, MetricEvent
+from mosaic.telemetry.events.resume_filter import visible
 
 TRAINING = frozenset({"iteration", "episode", "evaluation"})  # kinds that tell how training goes
 _OF_THE_MOMENT = frozenset({"seq", "attempt", "timestamp", "time_split"})

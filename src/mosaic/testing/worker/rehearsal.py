@@ -15,8 +15,8 @@ from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.waiting import doze, wait_until
 from mosaic.store.state import ENDED, State
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.reader import EventTail
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.reader import EventTail
 from mosaic.testing.worker.curve import Values, curve, fallen_counter, is_training
 from mosaic.testing.worker.promises import WorkerContractError
 

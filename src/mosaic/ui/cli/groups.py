@@ -123,7 +123,7 @@ def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, li
     """Return columns x, mean, iqm, low, high; None where there is no value."""
     import numpy as np
 
-    from mosaic.telemetry.groups import group_curves
+    from mosaic.telemetry.curves.seed_groups import group_curves
 
     points = [run.curve(metric, buckets=_BUCKETS) for run in runs]
     curves = [(np.array(p.x, float), np.array(p.mean, float)) for p in points]

@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
 
-from mosaic.telemetry.pictures.shape import Picture, as_rgb
+from mosaic.telemetry.pictures.resize import Picture, as_rgb
 
 _Styles: TypeAlias = Callable[[int, int], Style]
 

@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from mosaic.core.errors import MosaicError
-from mosaic.telemetry.fastlane_reader import Frame, LaneState
+from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.half_blocks import HalfBlocks

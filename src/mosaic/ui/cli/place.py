@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mosaic.store.logs import Stream
     from mosaic.store.shows import Show
     from mosaic.store.state import State
-    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.telemetry.frames.requests import Wish
     from mosaic.telemetry.pictures.live import Pictures
 
 

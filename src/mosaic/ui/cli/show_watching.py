@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.live import Live
 
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.picture_pane import PicturePane
 from mosaic.ui.cli.place import PlacedShow

@@ -7,11 +7,11 @@ from pathlib import Path
 from time import monotonic, time
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.telemetry.fastlane_reader import Frame
-from mosaic.telemetry.pictures.formats import save_png
+from mosaic.telemetry.frames.reader import Frame
+from mosaic.telemetry.pictures.captions import with_strip
+from mosaic.telemetry.pictures.encode import save_png
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
-from mosaic.telemetry.pictures.strip import with_strip
 
 PATIENCE_S = 10.0  # a run may be in the middle of an update
 _LOOK_EVERY_S = 0.02

@@ -23,7 +23,7 @@ from mosaic.server.details import details_of
 from mosaic.server.env_trial import check_environment
 from mosaic.store.state import LIVE
 from mosaic.store.summary import RunSummary
-from mosaic.telemetry.columns import Curves
+from mosaic.telemetry.curves.curves import Curves
 from mosaic.ui.web.env_looks import EnvLook, look_at
 from mosaic.ui.web.last_iteration import last_iteration
 from mosaic.ui.web.series_routes import seed_group

@@ -10,7 +10,7 @@ from nicegui import run
 from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import State
-from mosaic.telemetry.reader import EventTail
+from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.web.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame

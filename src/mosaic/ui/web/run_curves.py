@@ -13,7 +13,7 @@ from mosaic.server.answers import RunDetails
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import ENDED, State
 from mosaic.store.summary import RunSummary
-from mosaic.telemetry.names import leaves
+from mosaic.telemetry.events.names import leaves
 from mosaic.ui.web.compared import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.families import Family, families, policies_of
 from mosaic.ui.web.layout import Frame

@@ -24,10 +24,10 @@ from mosaic.server.desk import Desk
 from mosaic.server.details import last_seq
 from mosaic.store.layout import RunFolder
 from mosaic.store.state import read_state
-from mosaic.telemetry.buckets import Curve
-from mosaic.telemetry.columns import Axis, Curves
-from mosaic.telemetry.groups import group_curves
-from mosaic.telemetry.growing import bring_up_to_date
+from mosaic.telemetry.curves.curves import Axis, Curves
+from mosaic.telemetry.curves.downsample import Curve
+from mosaic.telemetry.curves.prefetch import bring_up_to_date
+from mosaic.telemetry.curves.seed_groups import group_curves
 from mosaic.ui.cli.differences import differences, settings_key
 
 GROUP = "group:"  # before the name of a seed group where a run may stand

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.ids import AgentID
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.fastlane import FrameWriter
-from mosaic.telemetry.fastlane_wishes import Wish
+from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.writer import FrameWriter
 
 if TYPE_CHECKING:
     from ray.rllib.env.env_runner import EnvRunner

@@ -13,7 +13,7 @@ from mosaic.ui.cli.options import ServerOption
 
 if TYPE_CHECKING:
     from mosaic.core.errors import UnknownNameError
-    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.telemetry.frames.requests import Wish
     from mosaic.ui.cli.place import Place, PlacedRun, PlacedShow
 
 _ENDED = ("finished", "stopped", "failed", "lost")
@@ -40,7 +40,7 @@ def watch(
     Evaluations, tournaments, games and matches that are played now can be watched too, by their id.
     """
     from mosaic.core.errors import UnknownNameError
-    from mosaic.telemetry.fastlane_wishes import Wish
+    from mosaic.telemetry.frames.requests import Wish
     from mosaic.ui.cli.place import place
     from mosaic.ui.cli.screen import out
 

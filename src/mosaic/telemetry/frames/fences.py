@@ -35,7 +35,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mosaic.core.numba_cache import njit
-from mosaic.telemetry.fastlane_layout import (
+from mosaic.telemetry.frames.layout import (
     AREA_BYTES,
     AREAS_AT,
     HEAD_BYTES,

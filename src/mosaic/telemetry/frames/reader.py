@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.fastlane_fences import holds, newest
-from mosaic.telemetry.fastlane_file import Ring, open_ring
-from mosaic.telemetry.fastlane_layout import (
+from mosaic.telemetry.fastlane_life import started_at
+from mosaic.telemetry.frames.fences import holds, newest
+from mosaic.telemetry.frames.layout import (
     AGENT_AT,
     AGENT_BYTES,
     FACTS,
@@ -31,8 +31,8 @@ from mosaic.telemetry.fastlane_layout import (
     Label,
     Phase,
 )
-from mosaic.telemetry.fastlane_life import started_at
-from mosaic.telemetry.fastlane_wishes import Place, Wish, checked
+from mosaic.telemetry.frames.requests import Place, Wish, checked
+from mosaic.telemetry.frames.ring_file import Ring, open_ring
 
 LaneState = Literal["waiting", "live", "stalled", "finished", "writer died"]
 STALLED_AFTER_NS = 2_000_000_000

@@ -14,9 +14,9 @@ from threading import Event
 from typing import Protocol
 
 from mosaic.core.plugins import load_plugin
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.reader import follow, read_events
-from mosaic.telemetry.visibility import is_hidden, resume_points
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.reader import follow, read_events
+from mosaic.telemetry.events.resume_filter import is_hidden, resume_points
 
 
 class Sink(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from mosaic.core.errors import InputError
-from mosaic.telemetry.pictures.shape import Picture
+from mosaic.telemetry.pictures.resize import Picture
 
 PictureFormat: TypeAlias = Literal["jpeg", "webp"]
 FLAT_SHARE = 0.9

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from mosaic.telemetry.pictures.labels import Label
-from mosaic.telemetry.pictures.shape import Picture, as_rgb, enlarged
+from mosaic.telemetry.pictures.resize import Picture, as_rgb, enlarged
 
 LEAST_WIDTH = 240  # pixels: below it no name can be read
 _SIZE, _LINE, _PAD, _BETWEEN = 13, 18, 6, 10

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.telemetry.fastlane_fences import make_public, shortest_interval
-from mosaic.telemetry.fastlane_file import Ring, create_ring
-from mosaic.telemetry.fastlane_layout import (
+from mosaic.telemetry.fastlane_life import started_at
+from mosaic.telemetry.frames.fences import make_public, shortest_interval
+from mosaic.telemetry.frames.layout import (
     AGENT_AT,
     AGENT_BYTES,
     FACTS,
@@ -36,9 +36,9 @@ from mosaic.telemetry.fastlane_layout import (
     SLOTS,
     Phase,
 )
-from mosaic.telemetry.fastlane_life import started_at
-from mosaic.telemetry.fastlane_place import remove_lane
-from mosaic.telemetry.fastlane_wishes import MEMORY_NS, Wish, last_wish
+from mosaic.telemetry.frames.paths import remove_lane
+from mosaic.telemetry.frames.requests import MEMORY_NS, Wish, last_wish
+from mosaic.telemetry.frames.ring_file import Ring, create_ring
 
 _UINT8 = np.dtype(np.uint8)
 _put_facts = FACTS.pack_into

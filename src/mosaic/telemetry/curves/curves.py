@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, unknown
-from mosaic.telemetry.buckets import Curve, thinned
-from mosaic.telemetry.column_files import ColumnFiles, DamagedColumnsError, read_head
-from mosaic.telemetry.event import MEASURES
-from mosaic.telemetry.journal import CHUNK, next_whole, read_span
-from mosaic.telemetry.names import AXES
-from mosaic.telemetry.scan import Scanner
-from mosaic.telemetry.transpose import Cells, Values
+from mosaic.telemetry.curves.cache_files import ColumnFiles, DamagedColumnsError, read_head
+from mosaic.telemetry.curves.columns import Cells, Values
+from mosaic.telemetry.curves.decode import Scanner
+from mosaic.telemetry.curves.downsample import Curve, thinned
+from mosaic.telemetry.events.event import MEASURES
+from mosaic.telemetry.events.journal import CHUNK, next_whole, read_span
+from mosaic.telemetry.events.names import AXES
 
 Axis = Literal["env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq"]
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent
 
 
 class ResumePoint(NamedTuple):

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import IO, Any
 
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.names import AXES, leaves
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.names import AXES, leaves
 
 _FIRST = ("kind", "seq", "attempt", *(axis for axis in AXES if axis != "seq"))
 

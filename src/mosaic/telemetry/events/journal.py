@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from mosaic.telemetry.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -8,10 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mosaic.telemetry.journal import Whole, whole_events
-from mosaic.telemetry.names import FRAME, prefix
-from mosaic.telemetry.shape import Field, Shape, Tree, learn, shape_of
-from mosaic.telemetry.transpose import (
+from mosaic.telemetry.curves.columns import (
     Cells,
     Collector,
     Columns,
@@ -24,6 +21,9 @@ from mosaic.telemetry.transpose import (
     stacked,
     transpose,
 )
+from mosaic.telemetry.events.journal import Whole, whole_events
+from mosaic.telemetry.events.names import FRAME, prefix
+from mosaic.telemetry.shape import Field, Shape, Tree, learn, shape_of
 
 _PIECE = 256 << 10  # what is decoded at a time: it should fit the processor's cache
 _FIRST = 16 << 10  # as long as nobody knows how events look they are decoded the slow way

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
-from mosaic.telemetry.transpose import Cells, Columns, Values
-from mosaic.telemetry.visibility import ResumePoint
+from mosaic.telemetry.curves.columns import Cells, Columns, Values
+from mosaic.telemetry.events.resume_filter import ResumePoint
 
 VERSION = 1
 _EMPTY = np.empty(0)

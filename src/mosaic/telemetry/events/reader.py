@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.event import MetricEvent
-from mosaic.telemetry.journal import next_events, start_after
-from mosaic.telemetry.visibility import visible as visible
+from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.journal import next_events, start_after
+from mosaic.telemetry.events.resume_filter import visible as visible
 
 
 class EventTail:

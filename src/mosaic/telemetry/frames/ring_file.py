@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, MosaicError
-from mosaic.telemetry.fastlane_fences import get_word, put_word, withdraw
-from mosaic.telemetry.fastlane_layout import (
+from mosaic.telemetry.frames.fences import get_word, put_word, withdraw
+from mosaic.telemetry.frames.layout import (
     AREAS_AT,
     AREAS_END,
     HEAD_BYTES,
@@ -25,7 +25,7 @@ from mosaic.telemetry.fastlane_layout import (
     head_for,
     unpack_head,
 )
-from mosaic.telemetry.fastlane_place import lane_paths, make_place, unfinished
+from mosaic.telemetry.frames.paths import lane_paths, make_place, unfinished
 
 
 class Ring:

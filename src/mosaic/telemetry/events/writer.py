@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from mosaic.core.errors import FormatError, MosaicError
-from mosaic.telemetry.event import encode
-from mosaic.telemetry.journal import last_whole, read_span
+from mosaic.telemetry.events.event import encode
+from mosaic.telemetry.events.journal import last_whole, read_span
 
 
 class EventWriter:

@@ -10,8 +10,8 @@ import secrets
 from typing import NamedTuple
 
 from mosaic.core.errors import InputError
-from mosaic.telemetry.fastlane_fences import get_word, put_word
-from mosaic.telemetry.fastlane_layout import (
+from mosaic.telemetry.frames.fences import get_word, put_word
+from mosaic.telemetry.frames.layout import (
     AREA_BYTES,
     AREAS_AT,
     ASKED_AT,

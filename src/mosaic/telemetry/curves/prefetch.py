@@ -1,6 +1,6 @@
 """How the columns of many long runs are brought up to date at once: by a process on each core.
 
-    python -m mosaic.telemetry.growing RUN_FOLDER...
+    python -m mosaic.telemetry.curves.prefetch RUN_FOLDER...
 
 JSON is decoded under Python's lock, so threads would take turns, and keep whoever serves pages waiting meanwhile.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from mosaic.core.module_command import module_command
-from mosaic.telemetry.columns import Curves
+from mosaic.telemetry.curves.curves import Curves
 
 WORTH_BYTES = 48 << 20  # less is read sooner than a process is started
 _one_at_a_time = Lock()
@@ -32,7 +32,7 @@ def bring_up_to_date(run_folders: Sequence[Path], processes: int, worth_bytes: i
         processes = min(processes, len(waiting))
         if processes < 2 or sum(unread.values()) < worth_bytes:
             return 0
-        command = module_command("mosaic.telemetry.growing")
+        command = module_command("mosaic.telemetry.curves.prefetch")
         shares = [map(str, waiting[first::processes]) for first in range(processes)]
         reading = [subprocess.Popen([*command, *share], stdin=subprocess.DEVNULL) for share in shares]
         for process in reading:

@@ -1,0 +1,1 @@
+"""Metric curves, read from the event journal and downsampled."""

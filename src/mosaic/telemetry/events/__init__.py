@@ -1,0 +1,1 @@
+"""The event journal of a run: format, writer and reader."""

@@ -1,0 +1,1 @@
+"""FastLane: pictures of running environments, in shared memory."""

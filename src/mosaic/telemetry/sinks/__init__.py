@@ -1,0 +1,1 @@
+"""Copies of metrics in other formats: CSV, TensorBoard, plug-ins."""
