@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.learners.torch_engine import ADAM_EPSILON, checked_device
 from mosaic.learners.torch_loss import Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture

@@ -20,10 +20,10 @@ from gymnasium.spaces import Dict, Discrete
 
 from mosaic import evaluate, make_env
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.adapters.user import adapt
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.proof import prove

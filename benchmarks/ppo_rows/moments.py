@@ -23,7 +23,7 @@ def decision(plan: Plan) -> None:
     from ppo_peers import sb3
 
     from mosaic import make_env
-    from mosaic.envs.rows import action_code, row_code
+    from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.architecture import Architecture
     from mosaic.policies.network import NetworkPolicyController
 

@@ -106,7 +106,7 @@ def connect_four(plan: Plan) -> None:
 def _wins(weights: Any, shape: Any, games: int = 100) -> int:
     """Of the greedy net against random moves, from both seats in turn."""
     from mosaic import make_env
-    from mosaic.envs.rows import action_code, row_code
+    from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.architecture import Architecture
     from mosaic.policies.network import NetworkPolicyController
 

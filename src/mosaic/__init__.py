@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mosaic import plugins, testing
     from mosaic.core.episode import Episode
     from mosaic.core.errors import InputError, MosaicError
-    from mosaic.envs.as_pettingzoo import as_pettingzoo
+    from mosaic.envs.adapters.to_pettingzoo import as_pettingzoo
     from mosaic.envs.catalog import make_env
     from mosaic.evaluation.evaluate import Evaluation, evaluate
     from mosaic.evaluation.standings import Tournament
@@ -63,7 +63,7 @@ else:
             "mosaic.testing": (),
             "mosaic.core.episode": ("Episode",),
             "mosaic.core.errors": ("InputError", "MosaicError"),
-            "mosaic.envs.as_pettingzoo": ("as_pettingzoo",),
+            "mosaic.envs.adapters.to_pettingzoo": ("as_pettingzoo",),
             "mosaic.envs.catalog": ("make_env",),
             "mosaic.evaluation.evaluate": ("Evaluation", "evaluate"),
             "mosaic.evaluation.standings": ("Tournament",),

@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from mosaic.core.reference import Options
     from mosaic.core.seeding import child_seed
     from mosaic.core.turn import Action, Mask, Observation, Turn
+    from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+    from mosaic.envs.adapters.pettingzoo import from_pettingzoo
     from mosaic.envs.env import Env, EnvFacts, EnvSpec
     from mosaic.envs.family import EnvEntry, EnvFamily, resolve_name
-    from mosaic.envs.gymnasium import GymnasiumEnv
-    from mosaic.envs.pettingzoo import from_pettingzoo
     from mosaic.envs.transform import Transform
     from mosaic.learners.casting import read_mapping
     from mosaic.policies.controller import (
@@ -116,8 +116,8 @@ else:
             "mosaic.core.turn": ("Action", "Mask", "Observation", "Turn"),
             "mosaic.envs.env": ("Env", "EnvFacts", "EnvSpec"),
             "mosaic.envs.family": ("EnvEntry", "EnvFamily", "resolve_name"),
-            "mosaic.envs.gymnasium": ("GymnasiumEnv",),
-            "mosaic.envs.pettingzoo": ("from_pettingzoo",),
+            "mosaic.envs.adapters.gymnasium": ("GymnasiumEnv",),
+            "mosaic.envs.adapters.pettingzoo": ("from_pettingzoo",),
             "mosaic.envs.transform": ("Transform",),
             "mosaic.learners.casting": ("read_mapping",),
             "mosaic.policies.controller": (

@@ -22,7 +22,7 @@ def _search() -> None:
 
 def _tables() -> None:
     from mosaic.config.environment import EnvironmentConfig
-    from mosaic.envs.compiled.tictactoe import tictactoe_game
+    from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.learners.tabular.settings import TabularOptions

@@ -14,7 +14,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.memory import check_memory, free_memory, group_memory
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
-from mosaic.envs.compiled import mdp
+from mosaic.envs.compiled.mdp import mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.ppo_options import PpoOptions

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from pettingzoo.test import api_test, parallel_api_test, seed_test
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.envs.as_pettingzoo import AsAEC, AsParallel, as_pettingzoo
+from mosaic.envs.adapters.to_pettingzoo import AsAEC, AsParallel, as_pettingzoo
 from mosaic.envs.catalog import make_env
 from mosaic.testing.toys import Alternating, Fading
 

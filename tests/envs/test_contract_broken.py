@@ -391,7 +391,7 @@ def test_a_cause_stays_attached():
 
 
 def test_a_gymnasium_env_is_not_yet_an_env():
-    with pytest.raises(ContractError, match=r"it lacks possible_agents, agents.*mosaic.envs.own.adapt"):
+    with pytest.raises(ContractError, match=r"it lacks possible_agents, agents.*mosaic.envs.adapters.user.adapt"):
         check_env(lambda: gymnasium.make("CartPole-v1"))
 
 

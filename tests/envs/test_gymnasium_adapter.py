@@ -8,8 +8,8 @@ import pytest
 from env_cases import turns
 from gymnasium import spaces
 
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.gymnasium import GymnasiumEnv
 
 
 class Both(gymnasium.Env):

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.envs.compiled.own_model import OwnModel, own_model
+from mosaic.envs.compiled.mdp.user_model import OwnModel, own_model
 from mosaic.learners.tabular.planning import value_iteration
 
 WALLS = {(1, 1), (1, 2), (3, 2)}

@@ -7,7 +7,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.probes import Duel, Pair
+from mosaic.envs.toys.probes import Duel, Pair
 from mosaic.testing import check_env
 
 AGENT = "agent_0"

@@ -20,12 +20,12 @@ from gymnasium import spaces
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs import process_vector
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.gymnasium import GymnasiumEnv
-from mosaic.envs.process_vector import EnvProcessError, ProcessVector
-from mosaic.envs.python_vector import PythonVector
+from mosaic.envs.vector import multi_process as process_vector
+from mosaic.envs.vector.in_process import PythonVector
+from mosaic.envs.vector.multi_process import EnvProcessError, ProcessVector
 from mosaic.testing.toys import Alternating
 
 NAMES = ("obs", "mask", "who", "active", "rew", "term", "trunc", "fin")
@@ -201,7 +201,7 @@ def test_a_vector_that_is_dropped_takes_its_processes_along():
 
 KILLED = """
 import multiprocessing, os, signal
-from mosaic.envs.process_vector import ProcessVector
+from mosaic.envs.vector.multi_process import ProcessVector
 from mosaic.testing.toys import Alternating
 if __name__ == "__main__":
     vector = ProcessVector(Alternating, 2, 2)

@@ -11,14 +11,14 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Turn
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.gym_lane import GymLane
-from mosaic.envs.gymnasium import GymnasiumEnv
-from mosaic.envs.python_vector import PythonVector, episode_seeds
-from mosaic.envs.rows import action_code, row_code
-from mosaic.envs.turn_lane import TurnLane
-from mosaic.envs.vector import vector_arrays
+from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.envs.vector.in_process import PythonVector, episode_seeds
+from mosaic.envs.vector.layout import vector_arrays
+from mosaic.envs.vector.slots import TurnLane
 from mosaic.testing.toys import Alternating, Fading, Toy
 
 

@@ -12,7 +12,7 @@ from env_cases import raw_aec, raw_parallel, turns
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest, digest_value
-from mosaic.envs import repairs
+from mosaic.envs.adapters import upstream as repairs
 from mosaic.envs.catalog import make_env
 from mosaic.envs.contract.sampler import Sampler
 from mosaic.envs.upstream import quiet

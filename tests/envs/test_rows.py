@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
-from mosaic.envs.rows import ActionHead, RowPart, action_code, row_code
+from mosaic.envs.vector.encoding import ActionHead, RowPart, action_code, row_code
 
 LEAVES = st.one_of(
     st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 6), st.integers(-3, 3)),

@@ -7,8 +7,8 @@ import pytest
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.compiled.vector import CompiledKernel, CompiledVector, make_compiled_vector
-from mosaic.envs.rows import ActionHead
-from mosaic.envs.vector import VectorShape, vector_arrays
+from mosaic.envs.vector.encoding import ActionHead
+from mosaic.envs.vector.layout import VectorShape, vector_arrays
 
 HEADS = (ActionHead("categorical", (3, 2)), ActionHead("gaussian", (4,)))
 

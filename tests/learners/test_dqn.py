@@ -11,12 +11,12 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
+from mosaic.envs.adapters.gymnasium import AGENT
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.gymnasium import AGENT
-from mosaic.envs.python_vector import PythonVector
-from mosaic.envs.rows import action_code, row_code
-from mosaic.envs.vector import VectorArrays
+from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.envs.vector.in_process import PythonVector
+from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.casting import read_casting
 from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_assembly import assemble_dqn, q_architecture

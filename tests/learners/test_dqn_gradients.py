@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mosaic.envs.rows import ActionHead
-from mosaic.envs.vector import VectorShape, vector_arrays
+from mosaic.envs.vector.encoding import ActionHead
+from mosaic.envs.vector.layout import VectorShape, vector_arrays
 from mosaic.learners.adam import make_optimiser
 from mosaic.learners.dqn import make_hyper
 from mosaic.learners.dqn_options import DqnOptions

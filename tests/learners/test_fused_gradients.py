@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.learners.fused_update import (
     CLIPPED,
     ENTROPY,

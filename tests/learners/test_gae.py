@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mosaic.envs.rows import ActionHead
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.encoding import ActionHead
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.track import Track, make_track
 

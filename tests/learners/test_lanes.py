@@ -9,7 +9,7 @@ from small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_we
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.assembly import _architectures, _fused_lane, _played_lane
 from mosaic.learners.casting import read_casting
 from mosaic.learners.fused_lane import FusedLane

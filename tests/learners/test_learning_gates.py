@@ -13,8 +13,8 @@ import pytest
 
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.tictactoe import tictactoe_game
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.assembly import assemble
 from mosaic.learners.learner import Assembled
 from mosaic.learners.ppo_options import PpoOptions

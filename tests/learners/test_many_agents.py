@@ -7,8 +7,8 @@ from pettingzoo import AECEnv
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.workers.registry import resolve

@@ -5,10 +5,10 @@ import pytest
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.mdp import enumerate_mdp
-from mosaic.envs.compiled.mdp_env import MdpEnv
+from mosaic.envs.adapters.user import adapt
+from mosaic.envs.compiled.mdp.env import MdpEnv
+from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.mdp_training import COMPILED_ON_ARRAYS, MOST_TRAIL, MdpTraining, open_training
 from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, TabularOptions

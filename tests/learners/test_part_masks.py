@@ -9,9 +9,9 @@ from small_runs import assembled
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.adapters.user import adapt
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.envs.spaces import mask_reader, objection
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.seats_training import SeatsTraining

@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
-from mosaic.envs.rows import row_code
+from mosaic.envs.vector.encoding import row_code
 from mosaic.learners import assembly
 from mosaic.learners.ppo_options import A2cOptions, PpoOptions
 from mosaic.learners.rollout import make_rollout, rollout_bytes
@@ -153,7 +153,7 @@ def test_normalised_pictures_are_kept_as_numbers():
 
 
 def shape_of(env_id, envs):
-    from mosaic.envs.python_vector import vector_shape
+    from mosaic.envs.vector.in_process import vector_shape
 
     env = make_env(EnvironmentConfig(env_id=env_id))
     with closing(env):

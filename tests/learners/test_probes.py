@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError, UnknownNameError
-from mosaic.envs.python_vector import PythonVector
+from mosaic.envs.vector.in_process import PythonVector
 from mosaic.learners import assembly, dqn_assembly, probes
 from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.fused_policy import FusedEngine

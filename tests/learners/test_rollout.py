@@ -11,8 +11,8 @@ from pettingzoo import ParallelEnv
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
+from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.played_training import PlayedTraining
 from mosaic.learners.tabular.seats_training import SeatsTraining

@@ -8,10 +8,10 @@ from pettingzoo import ParallelEnv
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.adapters.user import adapt
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.own import adapt
 from mosaic.learners.tabular.hashed_learner import HashedLearner
 from mosaic.learners.tabular.seat_codes import check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.seats_training import SeatsTraining

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import FormatError, InputError
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp import compile_mdp
-from mosaic.envs.gymnasium import GymnasiumEnv
+from mosaic.envs.compiled.mdp.mdp import compile_mdp
 from mosaic.learners.tabular import engine
 from mosaic.learners.tabular.checks import checked_options
 from mosaic.learners.tabular.learner import TabularLearner

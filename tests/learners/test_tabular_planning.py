@@ -7,8 +7,8 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp, compile_mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp
 from mosaic.learners.tabular.planning import game_values, policy_iteration, value_iteration
 
 
@@ -93,7 +93,7 @@ def test_nim_is_lost_on_multiples_of_four() -> None:
 
 
 def test_tic_tac_toe_is_a_draw() -> None:
-    from mosaic.envs.compiled.tictactoe import tictactoe_game
+    from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
 
     game = tictactoe_game()
     values, moves = game_values(game)

@@ -12,8 +12,8 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MissingExtraError
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.rows import ActionHead, row_code
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.encoding import ActionHead, row_code
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners import dqn_assembly, dqn_check
 from mosaic.learners.dqn import DqnLearner, make_hyper
 from mosaic.learners.dqn_assembly import assemble_dqn, q_architecture

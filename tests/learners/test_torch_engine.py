@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
-from mosaic.envs.rows import ActionHead, RowPart
+from mosaic.envs.vector.encoding import ActionHead, RowPart
 from mosaic.learners.fused_policy import FusedEngine
 from mosaic.learners.fused_update import Batch, make_batch
 from mosaic.learners.sequences import line_up, minibatches, sequences_per_minibatch

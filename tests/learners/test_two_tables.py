@@ -5,8 +5,8 @@ import pytest
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.tictactoe import cells_of
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.tictactoe import cells_of
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import TwinTraining

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, InputError, UnknownNameError
-from mosaic.envs.rows import ActionHead, RowPart
+from mosaic.envs.vector.encoding import ActionHead, RowPart
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import build_model
 from mosaic.models.layout import count_weights, initial_weights, orthogonal, tensors

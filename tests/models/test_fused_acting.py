@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.activations import RELU, SILU, TANH, add_bias, fast_tanh, times_derivative
 from mosaic.models.architecture import Architecture
 from mosaic.models.chance import draw_below, draw_uniform, random_streams

@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from mosaic.core.errors import MosaicError
-from mosaic.envs.rows import row_code
+from mosaic.envs.vector.encoding import row_code
 from mosaic.models.packed_rows import PackedRows, row_bytes, row_packing, zero_rows
 from mosaic.models.torch_rows import PackedTensor
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
-from mosaic.envs.rows import ActionHead, RowPart
+from mosaic.envs.vector.encoding import ActionHead, RowPart
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights, tensors
 from mosaic.models.torch_heads import draw, judge, likeliest

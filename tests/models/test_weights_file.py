@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights
 from mosaic.models.weights_file import FORMAT, NotFiniteError, load_weights, save_policy_network, save_weights

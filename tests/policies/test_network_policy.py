@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights, tensors
 from mosaic.policies.controller import Explains

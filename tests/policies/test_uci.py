@@ -18,7 +18,7 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
-from mosaic.envs.chess_moves import action_of, uci_of
+from mosaic.envs.chess import action_of, uci_of
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import PolicyController, Remembers
 from mosaic.policies.errors import PolicyError, PolicyTimeoutError

@@ -178,7 +178,7 @@ def test_a_mapping_that_does_not_fit_is_refused_before_anything_starts():
 def test_agents_that_are_born_without_a_name_ahead_get_a_policy():
     from pettingzoo.test.example_envs import generated_agents_parallel_v0
 
-    from mosaic.envs.pettingzoo import from_pettingzoo
+    from mosaic.envs.adapters.pettingzoo import from_pettingzoo
 
     env = from_pettingzoo(generated_agents_parallel_v0.parallel_env())
     episode = LocalEnvRunner(env, {"*": "random"}).run(0, max_steps=300)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mosaic.config.loading import parse_run_config
 from mosaic.envs.catalog import make_env
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import tensors
 from mosaic.models.weights_file import save_weights

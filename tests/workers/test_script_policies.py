@@ -19,7 +19,7 @@ LEFT_OR_RIGHT = """
 import json, os, sys
 import numpy as np
 from pathlib import Path
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import count_weights, tensors
 from mosaic.models.weights_file import save_weights

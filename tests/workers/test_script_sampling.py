@@ -16,7 +16,7 @@ from test_script_policies import lean_onnx
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import count_weights, tensors
 from mosaic.models.weights_file import save_weights

@@ -9,9 +9,9 @@ from watching import EagerContext, assert_in_order, collect, distinct, looking, 
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.bare import bare_env
-from mosaic.envs.compiled.connect_four import drop_stone, key_of
-from mosaic.envs.compiled.tictactoe import position_of
+from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of
+from mosaic.envs.compiled.board_games.tictactoe import position_of
+from mosaic.envs.compiled.reference import bare_env
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.hashed_training import HashedTraining
 from mosaic.learners.tabular.kernels import NOWHERE, RETURN, STATE
@@ -245,7 +245,7 @@ def test_nobody_looks_and_nothing_is_drawn(way, tmp_path, monkeypatch):
         drawn.append(1)
 
     monkeypatch.setattr(tabular_scene, "_drawing_board", count)
-    monkeypatch.setattr("mosaic.envs.gymnasium.GymnasiumEnv.render", count)
+    monkeypatch.setattr("mosaic.envs.adapters.gymnasium.GymnasiumEnv.render", count)
     train_here(tmp_path, config_of(way), WorkerContext)
     assert drawn == []
 

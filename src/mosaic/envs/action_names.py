@@ -8,7 +8,7 @@ import numpy as np
 
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.chess_moves import uci_of
+from mosaic.envs.chess import uci_of
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 

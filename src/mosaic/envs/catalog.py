@@ -36,7 +36,7 @@ def make_env(env: Environment, **options: Any) -> Env:
 
 def _make(config: EnvironmentConfig) -> Env:
     if config.family == "python":
-        from mosaic.envs.own import make_own
+        from mosaic.envs.adapters.user import make_own
 
         return make_own(config)
     if not config.family:

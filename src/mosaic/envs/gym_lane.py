@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.gymnasium import AGENT, GymnasiumEnv
-from mosaic.envs.rows import action_code, row_code
-from mosaic.envs.vector import VectorArrays
+from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
+from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.envs.vector.layout import VectorArrays
 
 
 class GymLane:

@@ -10,7 +10,7 @@ from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.kernels import has_kernel
+from mosaic.envs.compiled.registry import has_kernel
 from mosaic.envs.describe import describe_space
 from mosaic.envs.family import EnvEntry
 

@@ -51,7 +51,7 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
 
 def env_from_object(given: Any, options: dict[str, Any]) -> Env:
     """Make an Env, in this process, of an env object or of a class or function that makes one."""
-    from mosaic.envs.own import adapt
+    from mosaic.envs.adapters.user import adapt
 
     facts = EnvFacts(EnvironmentConfig(family="python", env_id=_name_of(given), options=options))
     if isinstance(getattr(given, "spec", None), EnvSpec) and not isinstance(given, type):

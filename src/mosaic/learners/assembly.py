@@ -12,8 +12,8 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.rows import RowCode, row_code
-from mosaic.envs.vector import VectorEnv, VectorShape
+from mosaic.envs.vector.encoding import RowCode, row_code
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
 from mosaic.learners.equipment import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
 from mosaic.learners.fused_lane import FusedLane

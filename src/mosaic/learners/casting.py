@@ -16,7 +16,7 @@ from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
 from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.plan import Plan
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import is_table_file, parse_policy

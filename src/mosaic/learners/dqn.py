@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector import VectorArrays, VectorEnv, VectorShape
+from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
 from mosaic.learners import fused_dqn as places
 from mosaic.learners.dqn_check import buffer_rows
 from mosaic.learners.dqn_options import DqnOptions

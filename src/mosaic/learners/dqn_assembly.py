@@ -5,8 +5,8 @@ from __future__ import annotations
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.rows import RowPart, row_code
-from mosaic.envs.vector import VectorEnv, VectorShape
+from mosaic.envs.vector.encoding import RowPart, row_code
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.casting import Casting, read_casting
 from mosaic.learners.dqn import DqnLearner
 from mosaic.learners.dqn_check import ENVS, check_dqn

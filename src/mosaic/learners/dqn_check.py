@@ -8,7 +8,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.memory import check_memory, free_memory
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.dqn_options import DqnOptions
 from mosaic.learners.equipment import usual_torch_threads

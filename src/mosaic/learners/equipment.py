@@ -17,7 +17,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.memory import check_memory
 from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.rows import RowCode, row_code
+from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.learners.casting import Casting
 from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of
 from mosaic.learners.ppo_options import PpoOptions
@@ -176,7 +176,7 @@ def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *
 
 
 def has_twin(environment: EnvironmentConfig) -> bool:
-    from mosaic.envs.compiled.kernels import find_kernel
+    from mosaic.envs.compiled.registry import find_kernel
 
     return find_kernel(environment) is not None
 

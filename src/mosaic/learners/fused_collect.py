@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.vector import VectorArrays
+from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.cycles import cycles
 from mosaic.learners.fused_desk import Desk, Pool, count_seen, decide_sorted, join_observations, judge, show
 from mosaic.learners.fused_update import Batch

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.chance import next_uniform
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.compiled.random import next_uniform
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.fused_update import Batch
 from mosaic.learners.track import Track
 from mosaic.models.architecture import Architecture

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.vector import VectorArrays
+from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.adam import Optimiser, adam
 from mosaic.learners.cycles import cycles
 from mosaic.learners.fused_replay import Held, Ring, hold, settle

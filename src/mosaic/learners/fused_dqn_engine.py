@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector import VectorArrays, VectorShape
+from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners import fused_dqn as places
 from mosaic.learners.adam import make_optimiser
 from mosaic.learners.fused_dqn import Dqn, DqnHyper, advance, keep, learn, look

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.vector import VectorArrays, VectorShape
+from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.models.packed_rows import RowPacking
 
 _ZERO, _ONE = np.float32(0), np.float32(1)

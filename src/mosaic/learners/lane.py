@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.vector import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.league import Snapshot
 from mosaic.learners.seats import Seats
 from mosaic.learners.tally import Tally

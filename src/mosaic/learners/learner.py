@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.vector import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.casting import Casting
 from mosaic.learners.league import League
 from mosaic.learners.normalise import RunningMoments

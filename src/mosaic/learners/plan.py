@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mosaic.core.ids import AgentID
-from mosaic.envs.rows import ActionHead
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.encoding import ActionHead
+from mosaic.envs.vector.layout import VectorShape
 
 
 @dataclass(frozen=True, slots=True)

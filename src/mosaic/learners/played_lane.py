@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
-from mosaic.envs.vector import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.fused_desk import join_observations
 from mosaic.learners.gae import advantages, rows_of
 from mosaic.learners.lane import Moments, Rates

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
-from mosaic.envs.vector import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.equipment import usual_snapshot_steps
 from mosaic.learners.kept_chance import load_generator, to_array
 from mosaic.learners.lane import Lane, Rates

@@ -17,7 +17,7 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.config.training import TrainingConfig
 from mosaic.core.errors import InputError, unknown
-from mosaic.envs.rows import row_code
+from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.learner import Assembled
 from mosaic.models.fused import build_model, make_scratch, policy_outputs, probabilities, value_rows
 
@@ -56,7 +56,7 @@ class Outcome:
     ok: bool
 
 
-_OWN = "python:mosaic.envs.probes:"
+_OWN = "python:mosaic.envs.toys.probes:"
 PROBES: tuple[Probe, ...] = (
     Probe("one_value", "value loss or optimiser", f"{_OWN}one_value", (Answer(0, 1.0),)),
     Probe(

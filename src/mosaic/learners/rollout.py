@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.models.packed_rows import FLOAT_BYTES, RowPacking, Rows, row_bytes, zero_rows
 
 _NUMBERS = 12  # float32 of each row besides what is seen: action, value, advantage and the like; an upper bound

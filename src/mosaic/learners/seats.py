@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.chance import next_uniform
+from mosaic.envs.compiled.random import next_uniform
 
 
 class Seats(NamedTuple):

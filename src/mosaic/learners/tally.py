@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.seats import Seats, sit_down
 from mosaic.learners.track import Track
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
 from mosaic.core.seeding import child_seed
-from mosaic.envs.vector import VectorArrays, VectorShape
+from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners import fused_dqn as places
 from mosaic.learners.fused_dqn import ADAM_EPSILON, DqnHyper, exploration_rate
 from mosaic.learners.fused_replay import Ring, hold, make_held, make_ring, settle

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.engine import LearnSettings
 from mosaic.models.torch_heads import judge
 from mosaic.models.torch_net import Answer

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.vector import VectorShape
+from mosaic.envs.vector.layout import VectorShape
 
 
 class Track(NamedTuple):

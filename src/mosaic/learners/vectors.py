@@ -9,8 +9,8 @@ from mosaic.config.run import RunConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
-from mosaic.envs.python_vector import PythonVector
-from mosaic.envs.vector import VectorEnv
+from mosaic.envs.vector.in_process import PythonVector
+from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.casting import Casting
 from mosaic.runners.others import ControllerOthers, make_others
 
@@ -29,7 +29,7 @@ def make_python_vector(
         seed = child_seed(config.seed, "others", number)
         others_here = partial(make_others, config.environment, dict(casting.played), seed, by_env)
     if processes:
-        from mosaic.envs.process_vector import ProcessVector
+        from mosaic.envs.vector.multi_process import ProcessVector
 
         return ProcessVector(partial(make_env, config.environment), envs, processes, others_here)
     others = others_here() if others_here else None

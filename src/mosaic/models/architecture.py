@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from mosaic.core.errors import FormatError, InputError, unknown
-from mosaic.envs.rows import ActionHead, RowPart
+from mosaic.envs.vector.encoding import ActionHead, RowPart
 
 Activation: TypeAlias = Literal["tanh", "relu", "silu"]
 Memory: TypeAlias = Literal["lstm", "gru"]

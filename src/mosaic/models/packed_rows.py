@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.rows import BRIGHTEST, RowCode
+from mosaic.envs.vector.encoding import BRIGHTEST, RowCode
 
 FLOAT_BYTES = 4
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 
 MASKED = -1e9  # the logit of what is illegal; not −inf, whose products with zero are no numbers
 _HALF_LOG_TWO_PI = 0.5 * log(2 * pi)

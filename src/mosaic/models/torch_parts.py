@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from mosaic.envs.rows import RowPart
+from mosaic.envs.vector.encoding import RowPart
 from mosaic.models.architecture import Activation
 from mosaic.models.architecture import Memory as MemoryKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mosaic.envs.rows import BRIGHTEST
+from mosaic.envs.vector.encoding import BRIGHTEST
 from mosaic.models.packed_rows import PackedRows, RowPacking
 
 

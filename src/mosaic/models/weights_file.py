@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import FormatError, InputError, MosaicError
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, Tensor, count_weights, tensors
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.rows import ActionCode, RowCode
+from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.engine import Samples
 from mosaic.policies.network import Scaler
 

@@ -12,7 +12,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
-from mosaic.envs.rows import ActionCode, RowCode
+from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.architecture import Architecture
 from mosaic.models.chance import random_streams
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, probabilities, sample_rows, value_rows

@@ -159,7 +159,7 @@ def _connect_four(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choi
 
 
 def _chess(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
-    from mosaic.envs.chess_moves import uci_of
+    from mosaic.envs.chess import uci_of
 
     fen = str(turn.infos[agent]["fen"])
     for action in legal:

@@ -49,7 +49,7 @@ def save_policies(folder: Path, assembled: Assembled, network: str | None, epsil
 
 def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:
     """Return a controller of one policy that `save_policies` wrote."""
-    from mosaic.envs.rows import action_code, row_code
+    from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.weights_file import load_weights
     from mosaic.policies.engine import EnginePolicyController
     from mosaic.policies.exploring import EpsilonGreedyController

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import FormatError, InputError, MissingExtraError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.rows import ActionCode, RowCode, action_code, row_code
+from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.workers.script_checkpoints import statistics_beside
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest

@@ -66,7 +66,7 @@ def hashed_controller(
     A position that training never met has the row of every new one: all moves are worth the same, so it plays any
     legal move, by its own seed, as it does among equally good ones elsewhere.
     """
-    from mosaic.envs.compiled.connect_four import key_of, read_position
+    from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
     from mosaic.learners.tabular.hashed import find_sorted
     from mosaic.learners.tabular.hashed_training import FILE
     from mosaic.learners.tabular.saving import read_table

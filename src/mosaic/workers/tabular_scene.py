@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
-from mosaic.envs.compiled.connect_four import position_of_key
-from mosaic.envs.compiled.mdp import Mdp
-from mosaic.envs.compiled.tictactoe import MINE, THEIRS, cells_of
-from mosaic.envs.compiled.tictactoe_env import AGENTS as TICTACTOE_AGENTS
+from mosaic.envs.adapters.gymnasium import AGENT
+from mosaic.envs.compiled.board_games.connect_four import position_of_key
+from mosaic.envs.compiled.board_games.tictactoe import MINE, THEIRS, cells_of
+from mosaic.envs.compiled.board_games.tictactoe_env import AGENTS as TICTACTOE_AGENTS
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import has_twin
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.gymnasium import AGENT
 from mosaic.learners.tabular.hashed_training import HashedTraining
 from mosaic.learners.tabular.kernels import ENDED, EPISODES, NOWHERE, RETURN, RETURNS, STATE, STEP_IN_EPISODE, Progress
 from mosaic.learners.tabular.played_training import PlayedTraining

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
@@ -86,7 +86,7 @@ def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -
         return Way("played", None, "it has no compiled twin")
     if not _is_known(algorithm, options, one_agent=True):
         return Way("played", None, _unknown(algorithm, options))
-    from mosaic.envs.compiled.own_model import own_model
+    from mosaic.envs.compiled.mdp.user_model import own_model
 
     model = own_model(config.environment.model_dump_json())
     if isinstance(model, str):

@@ -9,7 +9,7 @@ import numpy as np
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 
 
 class Abreast:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.adapters.gymnasium import AGENT
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.gymnasium import AGENT
-from mosaic.envs.rows import action_code
+from mosaic.envs.vector.encoding import action_code
 
 
 class Tally:

@@ -8,7 +8,7 @@ from abreast import Abreast
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.kernels import find_kernel
+from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
 
 

@@ -12,12 +12,12 @@ from lockstep import walk
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.adapters.gymnasium import AGENT
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.cartpole import _sine_and_cosine
-from mosaic.envs.compiled.kernels import find_kernel
+from mosaic.envs.compiled.classic_control.cartpole import _sine_and_cosine
+from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
-from mosaic.envs.gymnasium import AGENT
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 
 
 def whole(raw, state):

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mosaic.envs.compiled.blackjack import OBSERVATIONS, Hand, blackjack_mdp, dealer_totals, state_of
-from mosaic.envs.compiled.mdp import probabilities
+from mosaic.envs.compiled.mdp.blackjack import OBSERVATIONS, Hand, blackjack_mdp, dealer_totals, state_of
+from mosaic.envs.compiled.mdp.mdp import probabilities
 
 STEPS = 60_000
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.connect_four import read_position, show_games, step_games
+from mosaic.envs.compiled.board_games.connect_four import read_position, show_games, step_games
 
 AGENTS = ("player_0", "player_1")
 GAMES = 300

@@ -10,10 +10,10 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp import Mdp, compile_mdp, probabilities
+from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp, probabilities
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.gymnasium import AGENT, GymnasiumEnv
 
 ENVS = [
     ("gym/FrozenLake-v1", {}, 100),

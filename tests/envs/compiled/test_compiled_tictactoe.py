@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.tictactoe import cells_of, observation_of, position_of, tictactoe_game
+from mosaic.envs.compiled.board_games.tictactoe import cells_of, observation_of, position_of, tictactoe_game
 
 GAMES = 2_000
 AGENTS = ("player_1", "player_2")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp import compile_mdp, enumerate_mdp, probabilities
+from mosaic.envs.compiled.mdp.mdp import compile_mdp, enumerate_mdp, probabilities
 
 
 def chain(length, slip=0.0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mosaic.envs.compiled.chance import next_below, next_between, next_bits, next_uniform, streams
+from mosaic.envs.compiled.random import next_below, next_between, next_bits, next_uniform, streams
 from mosaic.learners.tabular.chance import draw
 
 

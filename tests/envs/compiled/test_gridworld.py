@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.gridworld import gridworld
-from mosaic.envs.compiled.mdp import compile_mdp, enumerate_mdp, probabilities
-from mosaic.envs.compiled.mdp_env import MdpEnv
+from mosaic.envs.compiled.mdp.env import MdpEnv
+from mosaic.envs.compiled.mdp.gridworld import gridworld
+from mosaic.envs.compiled.mdp.mdp import compile_mdp, enumerate_mdp, probabilities
 from mosaic.envs.families.mosaic import family
-from mosaic.envs.gymnasium import AGENT, GymnasiumEnv
 from mosaic.testing import check_env
 
 LEFT, DOWN, RIGHT, UP = range(4)

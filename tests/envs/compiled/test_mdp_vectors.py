@@ -8,15 +8,15 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from lockstep import unwrapped
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.blackjack import OBSERVATIONS, blackjack_mdp
-from mosaic.envs.compiled.kernels import find_kernel
-from mosaic.envs.compiled.mdp import enumerate_mdp
-from mosaic.envs.compiled.mdp_env import MdpEnv
-from mosaic.envs.compiled.mdp_vector import mdp_kernel
+from mosaic.envs.compiled.mdp.blackjack import OBSERVATIONS, blackjack_mdp
+from mosaic.envs.compiled.mdp.env import MdpEnv
+from mosaic.envs.compiled.mdp.kernel import mdp_kernel
+from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
+from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.envs.gymnasium import AGENT, GymnasiumEnv
-from mosaic.envs.rows import action_code, row_code
+from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.tabular.chance import draw, uniform
 
 CONFIGS = [

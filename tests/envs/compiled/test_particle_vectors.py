@@ -7,7 +7,7 @@ import pytest
 from abreast import Abreast
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.envs.compiled.kernels import find_kernel
+from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
 
 SPREAD, TAG, ADVERSARY = "mpe/simple_spread_v3", "mpe/simple_tag_v3", "mpe/simple_adversary_v3"

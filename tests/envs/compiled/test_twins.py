@@ -10,8 +10,8 @@ from gymnasium import spaces
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import encode_observation, find_twin
 from mosaic.envs.families.mosaic import family
 

@@ -12,7 +12,7 @@ from ray.rllib.core.columns import Columns
 from rllib_setups import make_setup
 
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.particles import state_width
+from mosaic.envs.compiled.mpe.physics import state_width
 from mosaic.workers.rllib.configuring import configure
 from mosaic.workers.rllib.runner_choice import has_twin, runner_class
 from mosaic.workers.rllib.setup import Setup

@@ -10,8 +10,8 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from mosaic.envs.codes import radix
-from mosaic.envs.codes.axes import Axis
-from mosaic.envs.codes.code import checked_index, checked_indices, product, refusal
+from mosaic.envs.codes.box import Axis
+from mosaic.envs.codes.space_code import checked_index, checked_indices, product, refusal
 
 
 class BinnedCode:

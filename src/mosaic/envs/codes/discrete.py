@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.envs.codes import radix
-from mosaic.envs.codes.code import checked_index, checked_indices, product, refusal
+from mosaic.envs.codes.space_code import checked_index, checked_indices, product, refusal
 
 
 class DiscreteCode:

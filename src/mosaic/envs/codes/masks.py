@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from mosaic.core.complaints import shown
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Mask
-from mosaic.envs.codes.code import SpaceCode, count_text, space_text
 from mosaic.envs.codes.discrete import ArrayCode
 from mosaic.envs.codes.nested import DictCode, TupleCode
+from mosaic.envs.codes.space_code import SpaceCode, count_text, space_text
 
 _MOST_ENTRIES = 1 << 26  # a mask is made for every step
 

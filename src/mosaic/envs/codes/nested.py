@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.envs.codes import radix
-from mosaic.envs.codes.code import SpaceCode, check_batchable, checked_index, checked_indices, product, refusal
 from mosaic.envs.codes.discrete import DiscreteCode
+from mosaic.envs.codes.space_code import SpaceCode, check_batchable, checked_index, checked_indices, product, refusal
 
 
 class TupleCode:

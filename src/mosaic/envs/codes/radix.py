@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.codes.code import check_batchable, product
+from mosaic.envs.codes.space_code import check_batchable, product
 
 
 def split(index: int, counts: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.reference import split_reference
 from mosaic.envs.action_names import names_by_action
-from mosaic.envs.compiled.gridworld import Grid
+from mosaic.envs.compiled.mdp.gridworld import Grid
 from mosaic.envs.family import split_version
 
 _CLIFF: Grid = (*["." * 12] * 3, "S" + "H" * 10 + "G")  # the cliff is where no episode ever stands, as holes are
@@ -58,7 +58,7 @@ def _cliff(config: EnvironmentConfig) -> Grid:
 
 
 def _gridworld(config: EnvironmentConfig) -> Grid:
-    from mosaic.envs.compiled.gridworld import read_map
+    from mosaic.envs.compiled.mdp.gridworld import read_map
     from mosaic.envs.families.mosaic import GridworldOptions, read_options
 
     return read_map(read_options(config, GridworldOptions).map)

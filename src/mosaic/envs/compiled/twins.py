@@ -13,10 +13,10 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.core.turn import Observation
-from mosaic.envs.compiled.blackjack import Hand, state_of
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp, compile_mdp, shorter
-from mosaic.envs.compiled.tictactoe import position_of, tictactoe_game
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.tictactoe import position_of, tictactoe_game
+from mosaic.envs.compiled.mdp.blackjack import Hand, state_of
+from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp, shorter
 from mosaic.envs.family import split_version
 
 Twin: TypeAlias = Mdp | Game

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.numba_cache import carray, function_at, memory_at, njit
-from mosaic.envs.compiled.chance import streams
+from mosaic.envs.adapters.gymnasium import AGENT
+from mosaic.envs.compiled.random import streams
 from mosaic.envs.env import Env
-from mosaic.envs.gymnasium import AGENT
-from mosaic.envs.rows import ActionHead
-from mosaic.envs.vector import VectorShape, vector_arrays
+from mosaic.envs.vector.encoding import ActionHead
+from mosaic.envs.vector.layout import VectorShape, vector_arrays
 
 _FACTS, _STATE, _INTS, _RNG = types.float64[::1], types.float64[:, ::1], types.int64[:, ::1], types.uint64[::1]
 _OBS, _MASK, _WHO = types.float32[:, ::1], types.uint8[:, ::1], types.int64[::1]
@@ -134,7 +134,7 @@ class CompiledVector:
 def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector | None:
     """None where no compiled env has the rules of this configuration."""
     from mosaic.envs.catalog import make_env
-    from mosaic.envs.compiled.kernels import find_kernel
+    from mosaic.envs.compiled.registry import find_kernel
 
     kernel = find_kernel(config)
     if kernel is None:

@@ -9,8 +9,8 @@ from mosaic.core.turn import digest
 from mosaic.envs.contract.errors import ContractError, Place
 from mosaic.envs.contract.face import check_face
 from mosaic.envs.contract.report import EnvReport
+from mosaic.envs.contract.session import Watched
 from mosaic.envs.contract.tape import FEW, Tape, check_same, check_same_stream, record
-from mosaic.envs.contract.watch import Watched
 from mosaic.envs.env import Env
 
 

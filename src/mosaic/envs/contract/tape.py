@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mosaic.core.turn import digest
 from mosaic.envs.contract.errors import ContractError, Place
 from mosaic.envs.contract.report import Tally
-from mosaic.envs.contract.watch import Watched
+from mosaic.envs.contract.session import Watched
 from mosaic.envs.env import Env
 
 FEW = 5  # steps where a few tell as much as many

@@ -11,10 +11,10 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.adapters.lunar_lander import SmokeOnDemand
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
-from mosaic.envs.gymnasium import GymnasiumEnv
-from mosaic.envs.smoke import SmokeOnDemand
 from mosaic.envs.upstream import draw_without_screen, quiet
 
 # Modules of Gymnasium whose envs were tried one by one: they never reuse an observation's buffer.

@@ -11,9 +11,9 @@ from pydantic import Field, ValidationError
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.reference import Options, explain
-from mosaic.envs.compiled.gridworld import gridworld, read_map
-from mosaic.envs.compiled.mdp import Mdp
-from mosaic.envs.compiled.tictactoe import IllegalMoves
+from mosaic.envs.compiled.board_games.tictactoe import IllegalMoves
+from mosaic.envs.compiled.mdp.gridworld import gridworld, read_map
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.env import Env, EnvFacts
 from mosaic.envs.family import EnvEntry
 
@@ -57,9 +57,9 @@ def gridworld_of(options: GridworldOptions) -> Mdp:
 
 
 def _make_gridworld(config: EnvironmentConfig) -> Env:
-    from mosaic.envs.compiled.mdp_env import MdpEnv
-    from mosaic.envs.compiled.pictures import draw_grid
-    from mosaic.envs.gymnasium import GymnasiumEnv
+    from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+    from mosaic.envs.compiled.drawing import draw_grid
+    from mosaic.envs.compiled.mdp.env import MdpEnv
 
     options = read_options(config, GridworldOptions)
     mdp = gridworld_of(options)
@@ -68,30 +68,30 @@ def _make_gridworld(config: EnvironmentConfig) -> Env:
 
 
 def _make_tictactoe(config: EnvironmentConfig) -> Env:
-    from mosaic.envs.compiled.tictactoe_env import TicTacToeEnv
+    from mosaic.envs.compiled.board_games.tictactoe_env import TicTacToeEnv
 
     options = read_options(config, TicTacToeOptions)
     return TicTacToeEnv(EnvFacts(config, turn_based=True, competitive=True, has_chance=False), options.illegal)
 
 
 def _make_catch_pixels(config: EnvironmentConfig) -> Env:
-    from mosaic.envs.catch_pixels import CatchPixels
-    from mosaic.envs.gymnasium import GymnasiumEnv
+    from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+    from mosaic.envs.toys.catch_pixels import CatchPixels
 
     options = read_options(config, CatchPixelsOptions)
     return GymnasiumEnv(CatchPixels(options.size), EnvFacts(config), aliases=False)
 
 
 def _make_recall(config: EnvironmentConfig) -> Env:
-    from mosaic.envs.gymnasium import GymnasiumEnv
-    from mosaic.envs.recall import Recall
+    from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+    from mosaic.envs.toys.recall import Recall
 
     options = read_options(config, RecallOptions)
     return GymnasiumEnv(Recall(options.delay, options.cues), EnvFacts(config), aliases=False)
 
 
 def _make_blind_pair(config: EnvironmentConfig) -> Env:
-    from mosaic.envs.blind_pair import BlindPair
+    from mosaic.envs.toys.blind_pair import BlindPair
 
     options = read_options(config, BlindPairOptions)
     return BlindPair(EnvFacts(config), options.delay, options.tide, options.cues)

@@ -11,10 +11,10 @@ from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.adapters.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
+from mosaic.envs.adapters.upstream import NO_REPAIRS, REPAIRS, refuse_second_go_size
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
-from mosaic.envs.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
-from mosaic.envs.repairs import NO_REPAIRS, REPAIRS, refuse_second_go_size
 from mosaic.envs.upstream import draw_without_screen, quiet
 
 _COOPERATIVE_CLASSICS = {"hanabi"}

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from mosaic.envs.wrappers.kind import WrapperKind
-from mosaic.envs.wrappers.table import WRAPPERS, parse_wrapper, wrap
+from mosaic.envs.wrappers.registry import WRAPPERS, parse_wrapper, wrap
 
 __all__ = ["WRAPPERS", "WrapperKind", "parse_wrapper", "wrap"]

@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.reference import Options
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.kind import WrapperKind
-from mosaic.envs.wrappers.viewing import View, Viewed
+from mosaic.envs.wrappers.observation import View, Viewed
 
 
 def flattened(space: Space[Any]) -> View:

@@ -18,7 +18,7 @@ from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Transform
 from mosaic.envs.wrappers.kind import WrapperKind
-from mosaic.envs.wrappers.viewing import each_agent, seen
+from mosaic.envs.wrappers.observation import each_agent, seen
 
 
 class FrameStackOptions(Options):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.connect_four import COLUMNS, drop_stone, key_of, open_columns, position_of_key
+from mosaic.envs.compiled.board_games.connect_four import COLUMNS, drop_stone, key_of, open_columns, position_of_key
 from mosaic.learners.tabular.hashed import find_or_add
 from mosaic.learners.tabular.kernels import (
     CHANCES,

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from mosaic.envs.codes import SpaceCode
-from mosaic.envs.codes.code import count_text
+from mosaic.envs.codes.space_code import count_text
 
 KEY_BITS = 64
 KeyOf: TypeAlias = Callable[[Any], int]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.connect_four import COLUMNS
+from mosaic.envs.compiled.board_games.connect_four import COLUMNS
 from mosaic.learners.tabular import kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.hashed import HashedTable

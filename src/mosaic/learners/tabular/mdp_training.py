@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular import fused_steps, kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.chance_compiled import draw, uniform

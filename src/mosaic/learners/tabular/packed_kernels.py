@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.board_games.game import Game
 from mosaic.learners.tabular.chance_compiled import below, draw, uniform
 from mosaic.learners.tabular.kernels import (
     CHANCES,

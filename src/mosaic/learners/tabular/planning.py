@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp, probabilities
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp, probabilities
 
 Floats = NDArray[np.float64]
 

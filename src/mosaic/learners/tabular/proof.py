@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.board_games.game import Game
 
 
 class Proof(NamedTuple):

@@ -19,9 +19,9 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.codes import SpaceCode, flatten_mask, space_code
 from mosaic.envs.env import Env
-from mosaic.envs.gymnasium import GymnasiumEnv
 from mosaic.envs.transform import Named
 from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
 from mosaic.learners.tabular.checks import bad_index, bad_reward, checked_mask, nothing_legal, overflown

@@ -21,7 +21,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
-from mosaic.envs.others import Others
+from mosaic.envs.vector.others import Others
 from mosaic.learners.tabular.hashed_keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner

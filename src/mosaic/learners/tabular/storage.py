@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
 from mosaic.envs.codes import MOST_STATES, SpaceCode
-from mosaic.envs.codes.code import count_text
+from mosaic.envs.codes.space_code import count_text
 from mosaic.learners.tabular.engine import table_bytes
 from mosaic.learners.tabular.settings import TabularOptions
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular import kernels, packed_kernels
 from mosaic.learners.tabular.chance import stream
 from mosaic.learners.tabular.saving import read_table

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.game import Game
+from mosaic.envs.compiled.board_games.game import Game
 from mosaic.learners.tabular import kernels
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.twin_training import TwinTraining

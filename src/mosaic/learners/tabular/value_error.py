@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.game import Game
-from mosaic.envs.compiled.mdp import Mdp
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular.planning import game_values, value_iteration
 from mosaic.learners.tabular.twin_training import Opponent, SteppedEnv, Twin
 from mosaic.learners.tabular.two_tables import TwoTableTraining

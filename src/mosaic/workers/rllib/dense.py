@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.rows import ActionHead
+from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, VALUE, tensors
 

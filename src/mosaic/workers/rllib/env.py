@@ -14,8 +14,8 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.ids import AgentID
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.gymnasium import GymnasiumEnv
 from mosaic.workers.rllib.seat_code import PICTURE_SIZE, is_taken_as_is
 from mosaic.workers.rllib.seats import Outcome, Seats
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.envs.rows import action_code
+from mosaic.envs.vector.encoding import action_code
 from mosaic.workers.rllib.dense import DenseNetwork, dense_network
 from mosaic.workers.rllib.exported import DEVIATIONS, FACTS, FORMAT, MODULE, SCALE, SHIFT
 from mosaic.workers.rllib.filters import filter_moments

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.rows import ActionCode, Row, RowCode, action_code, row_code
+from mosaic.envs.vector.encoding import ActionCode, Row, RowCode, action_code, row_code
 from mosaic.models.layout import POLICY, tensors
 from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyRequest
 from mosaic.policies.exploring import EpsilonGreedyController

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mosaic.envs.rows import action_code
+from mosaic.envs.vector.encoding import action_code
 from mosaic.workers.rllib.setup import Setup
 
 
@@ -23,7 +23,7 @@ def has_twin(setup: Setup) -> bool:
     other = setup.single or setup.masked or casting.plan.self_play or casting.played or spec.facts.turn_based
     if other or options.use_lstm or options.observation_filter != "NoFilter":
         return False
-    from mosaic.envs.compiled.kernels import find_kernel
+    from mosaic.envs.compiled.registry import find_kernel
 
     kernel = find_kernel(setup.config.environment)
     if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != casting.learners:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Action, Observation
-from mosaic.envs.rows import ActionCode, RowCode, action_code, row_code
+from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
 from mosaic.envs.wrappers.resize import resize
 
 PICTURE_SIZE = 64  # pixels; RLlib has default convolutions for 42, 64, 84 and 96

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.rows import row_code
+from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.casting import Casting
 from mosaic.workers.rllib.options import AppoOptions, ImpalaOptions, RllibOptions
 

@@ -127,7 +127,7 @@ def _prove(run: Run) -> None:
 
     from mosaic.config.environment import EnvironmentConfig
     from mosaic.core.errors import MosaicError
-    from mosaic.envs.compiled.game import Game
+    from mosaic.envs.compiled.board_games.game import Game
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.proof import prove
     from mosaic.learners.tabular.twin_training import FILE

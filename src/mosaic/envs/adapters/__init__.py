@@ -1,0 +1,1 @@
+"""Adapters between Mosaic's environment protocol and other libraries."""

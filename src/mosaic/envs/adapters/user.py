@@ -1,0 +1,75 @@
+"""A user's own environment: `python:module:factory`."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+from pettingzoo import AECEnv, ParallelEnv
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.user_code import load_code
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.adapters.pettingzoo import from_pettingzoo
+from mosaic.envs.env import Env, EnvFacts, EnvSpec
+from mosaic.envs.transform import Named
+from mosaic.envs.upstream import draw_without_screen
+
+
+def make_own(config: EnvironmentConfig) -> Env:
+    """Whatever the factory makes: a Gymnasium env, a PettingZoo AEC or Parallel env, or an Env of ours."""
+    draw_without_screen()
+    factory = load_code(config.id)
+    if not callable(factory):
+        raise InputError(f"{config.id} is a {type(factory).__name__}, not a function or class that makes an env.")
+    options = dict(config.options)
+    info_masks = bool(options.pop("info_masks", False))
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
+    try:
+        raw = factory(**options)
+    except MosaicError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"{config.id} raised {type(error).__name__}: {error} ({_place(error)}). "
+            "It is your own code that makes the env: mend it there."
+        ) from error
+    return adapt(raw, EnvFacts(config), info_masks=info_masks)
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, as editors open it: the innermost line, whoever's it is."""
+    innermost = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{innermost.filename}:{innermost.lineno}"
+
+
+def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
+    """Make an Env of what a factory returned.
+
+    `metadata["competitive"] = True` of a PettingZoo env says that its highest return wins, and
+    `metadata["hidden_information"] = True` that its agents do not see all that matters.
+    """
+    if isinstance(raw, gymnasium.Env):
+        return GymnasiumEnv(raw, facts, info_masks=info_masks)
+    if isinstance(raw, ParallelEnv | AECEnv):
+        said = getattr(raw, "metadata", {})
+        facts = replace(
+            facts,
+            turn_based=isinstance(raw, AECEnv),
+            competitive=bool(said.get("competitive", False)),
+            hidden_information=bool(said.get("hidden_information", False)),
+        )
+        return from_pettingzoo(raw, facts)
+    if isinstance(getattr(raw, "spec", None), EnvSpec):
+        return Named(raw, facts)
+    raise InputError(
+        f"{facts.config.id} made a {type(raw).__name__}. It must make a gymnasium.Env, a pettingzoo AECEnv or "
+        "ParallelEnv, or an Env of Mosaic's own (see mosaic.plugins.Env)."
+    )

@@ -1,0 +1,1 @@
+"""Compiled board games and repeated games."""

@@ -1,0 +1,67 @@
+"""Tic-tac-toe as arrays: every board of three marks in nine cells."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.envs.compiled.board_games.game import Game
+
+IllegalMoves: TypeAlias = Literal["masked", "lost"]
+
+CELLS = 9
+POSITIONS = 3**CELLS
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+EMPTY, MINE, THEIRS = 0, 1, 2
+_WEIGHTS = 3 ** np.arange(CELLS, dtype=np.int64)
+_GRID_WEIGHTS = _WEIGHTS.reshape(3, 3)  # cell [i, j] of an observation is the action 3 * i + j
+
+
+def tictactoe_game(illegal: IllegalMoves = "masked") -> Game:
+    """A position is its base-3 number seen by the mover: cell i weighs 3**i, mine 1, theirs 2.
+
+    `lost`: every cell may be chosen, and a taken one loses at once.
+    """
+    boards = cells_of(np.arange(POSITIONS))
+    free = boards == EMPTY
+    goes_on = ~_has_line(boards, MINE) & ~_has_line(boards, THEIRS) & free.any(axis=1)
+    next_state = np.empty((POSITIONS, CELLS), np.int32)
+    won = np.empty((POSITIONS, CELLS), np.bool_)
+    for action in range(CELLS):
+        after = boards.copy()
+        after[free[:, action], action] = MINE  # a taken cell keeps its mark
+        won[:, action] = _has_line(after, MINE)
+        next_state[:, action] = swapped(after) @ _WEIGHTS
+    full = free.sum(axis=1) == 1
+    reward = np.where(free, won, -1.0 if illegal == "lost" else 0.0).astype(np.float32)
+    over = won | full[:, None] | ~free
+    legal = (free if illegal == "masked" else np.ones_like(free)) & goes_on[:, None]
+    return Game(next_state, reward, over.astype(np.uint8), legal.astype(np.uint8), start=0)
+
+
+def cells_of(position: Any) -> NDArray[np.int64]:
+    """The marks of one position or an array of them, by cell."""
+    return np.asarray(position)[..., None] // _WEIGHTS % 3
+
+
+def swapped(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same board seen by the other player."""
+    return -cells % 3
+
+
+def position_of(observation: NDArray[np.int8]) -> int:
+    """The position that an observation shows: [3, 3, 2], plane 0 holds the mover's marks."""
+    return int(np.vdot(observation[..., 0] + 2 * observation[..., 1], _GRID_WEIGHTS))
+
+
+def observation_of(position: int) -> NDArray[np.int8]:
+    """What the mover of a position sees."""
+    cells = cells_of(position).reshape(3, 3)
+    return np.stack([cells == MINE, cells == THEIRS], axis=2).astype(np.int8)
+
+
+def _has_line(boards: NDArray[np.int64], mark: int) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.any([(boards[:, line] == mark).all(axis=1) for line in LINES], axis=0)
+    return found

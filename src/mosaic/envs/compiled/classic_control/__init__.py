@@ -1,0 +1,1 @@
+"""Compiled versions of Gymnasium's classic control environments."""

@@ -1,0 +1,1 @@
+"""Compiled Markov decision processes with a transition table."""

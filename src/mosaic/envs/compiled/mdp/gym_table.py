@@ -1,0 +1,100 @@
+"""What a Gymnasium env's own transition table says, and whether it is the whole truth."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.toy_text.blackjack import BlackjackEnv
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import EnvID
+from mosaic.envs.compiled.mdp.blackjack import blackjack_mdp
+from mosaic.envs.compiled.mdp.mdp import Mdp, Outcomes, refuse_size, shorter
+from mosaic.envs.compiled.reference import bare_env
+from mosaic.envs.env import Env
+
+_ADVICE = "Train on the env itself instead, or give its model to mosaic.envs.compiled.mdp.mdp.enumerate_mdp."
+
+
+class Table(NamedTuple):
+    outcomes: Outcomes
+    start: list[float]
+    legal: NDArray[np.uint8]
+    time_limit: int
+
+
+def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
+    """The table of the env below the wrappers, or the Mdp that is known of it."""
+    env_id = env.spec.env_id
+    raw, time_limit = _unwrapped(env)
+    mdp = getattr(raw, "mdp", None)
+    if isinstance(mdp, Mdp):
+        return mdp._replace(time_limit=shorter(mdp.time_limit, time_limit))
+    if type(raw) is BlackjackEnv:
+        return blackjack_mdp(natural=raw.natural, sab=raw.sab)._replace(time_limit=time_limit)
+    table, start = getattr(raw, "P", None), getattr(raw, "initial_state_distrib", None)
+    if table is None:
+        raise InputError(f"{env_id} has no transition table `P`, so there is nothing to compile. {_ADVICE}")
+    if start is None:
+        raise InputError(
+            f"{env_id} has a table `P` but no `initial_state_distrib` that says where it starts. {_ADVICE}"
+        )
+    if getattr(raw, "fickle_passenger", False):
+        raise InputError(
+            f"{env_id} with fickle_passenger changes its mind outside its table `P`, by something that no observation "
+            f"shows. {_ADVICE}"
+        )
+    states, actions = _size(raw.observation_space, env_id), _size(raw.action_space, env_id)
+    refuse_size(states, actions, 1, memory_limit, env_id)  # before lists larger than the arrays are made
+    try:
+        outcomes = [[[_plain(each) for each in table[s][a]] for a in range(actions)] for s in range(states)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InputError(
+            f"The table `P` of {env_id} is not {states} states × {actions} actions × "
+            f"[(probability, next state, reward, terminated)]: {error!r}"
+        ) from error
+    return Table(outcomes, np.asarray(start, np.float64).tolist(), _legal(env, raw, states, actions), time_limit)
+
+
+def _unwrapped(env: Env) -> tuple[Any, int]:
+    """The env inside, and after how many steps the wrappers truncate; a wrapper that changes more is refused."""
+    inner, limit = bare_env(env)
+    if isinstance(inner, gymnasium.Wrapper):
+        raise InputError(
+            f"{env.spec.env_id} is wrapped in {type(inner).__name__}, which its table `P` does not know. {_ADVICE}"
+        )
+    if not isinstance(inner, gymnasium.Env):
+        raise InputError(
+            f"{env.spec.env_id} is a {type(inner).__name__}, not a bare Gymnasium env: what it shows is not what a "
+            f"table `P` speaks of. Leave out wrappers other than time_limit. {_ADVICE}"
+        )
+    return inner, limit
+
+
+def _size(space: Any, env_id: EnvID) -> int:
+    if not isinstance(space, spaces.Discrete) or space.start != 0:
+        raise InputError(
+            f"{env_id} has the space {space}; a table `P` needs Discrete spaces that start at 0. {_ADVICE}"
+        )
+    return int(space.n)
+
+
+def _plain(outcome: Any) -> tuple[float, int, float, bool]:
+    p, state, reward, terminated = outcome
+    return float(p), int(state), float(reward), bool(terminated)
+
+
+def _legal(env: Env, raw: Any, states: int, actions: int) -> NDArray[np.uint8]:
+    """Gymnasium plays masked actions, so its masks are law only where `info_masks` was asked for."""
+    if not env.spec.facts.config.options.get("info_masks"):
+        return np.ones((states, actions), np.uint8)
+    if not hasattr(raw, "action_mask"):
+        raise InputError(
+            f"{env.spec.env_id} was made with info_masks, but has no method action_mask(state) that says what is legal "
+            "where. Leave out info_masks."
+        )
+    return np.array([raw.action_mask(state) for state in range(states)], np.uint8)

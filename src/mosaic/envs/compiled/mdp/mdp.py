@@ -1,0 +1,201 @@
+"""A one-agent env with finitely many states as arrays, and how a table of outcomes becomes one."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.complaints import shown
+from mosaic.core.errors import InputError
+from mosaic.core.memory import free_memory
+from mosaic.envs.env import Env
+
+Outcome: TypeAlias = tuple[float, int, float, bool]  # probability, next state, reward, terminated
+Outcomes: TypeAlias = Sequence[Sequence[Sequence[Outcome]]]  # [state][action][outcome]
+
+CERTAIN = 2.0  # a threshold that no number below 1 reaches, whatever rounding did to the sum before it
+_SUM_TOLERANCE = 1e-9
+_BYTES_PER_OUTCOME = 4 + 8 + 8 + 1
+_INSTEAD = "Train on the env itself with a hashed table instead: it holds only the states that play reaches."
+
+
+class Mdp(NamedTuple):
+    """C-contiguous arrays that go straight into numba: S states, A actions, at most K outcomes of an action.
+
+    With `u` uniform in [0, 1) the outcome is the first whose threshold exceeds `u`. That is how Gymnasium draws, so
+    the same `u` leads to the same outcome here and there. Places behind an action's last outcome are never drawn.
+    """
+
+    next_state: NDArray[np.int32]  # [S, A, K]
+    threshold: NDArray[np.float64]  # [S, A, K] cumulative probability, CERTAIN from the last possible outcome on
+    reward: NDArray[np.float64]  # [S, A, K]
+    terminated: NDArray[np.uint8]  # [S, A, K]
+    start_state: NDArray[np.int32]  # [N]
+    start_threshold: NDArray[np.float64]  # [N] cumulative probability, the last is CERTAIN
+    legal: NDArray[np.uint8]  # [S, A]
+    time_limit: int  # env steps after which an episode is truncated; 0: never
+
+
+def probabilities(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The probabilities behind thresholds, along the last axis."""
+    return np.diff(np.minimum(threshold, 1.0), axis=-1, prepend=0.0)
+
+
+def shorter(one: int, other: int) -> int:
+    """The tighter of two time limits, where 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+def compile_mdp(env: Env, *, memory_limit: int | None = None) -> Mdp:
+    """The arrays of a Gymnasium env with a table `P` (FrozenLake, CliffWalking, Taxi, one's own), or of Blackjack."""
+    from mosaic.envs.compiled.mdp.gym_table import read_table
+
+    table = read_table(env, memory_limit)
+    if isinstance(table, Mdp):
+        return table
+    return tabulate(*table, name=env.spec.env_id, memory_limit=memory_limit)
+
+
+def enumerate_mdp(
+    start_states: Mapping[Hashable, float] | Iterable[Hashable],
+    step: Callable[[Any, int], Sequence[tuple[float, Hashable, float, bool]]],
+    actions: int,
+    *,
+    legal: Callable[[Any], Sequence[bool]] | None = None,
+    time_limit: int = 0,
+    memory_limit: int | None = None,
+) -> tuple[Mdp, dict[Hashable, int]]:
+    """The arrays of a model `step(state, action) -> [(p, next, reward, terminated)]`, and the index of each state.
+
+    States are hashable and numbered in the order in which they are found, breadth first. `start_states` are equally
+    likely, or map to their probabilities. Neither actions that are not legal nor states in which every way there ends
+    the episode are ever asked about.
+    """
+    starts = _start_probabilities(start_states)
+    index = {state: number for number, state in enumerate(starts)}
+    waiting = deque(starts)
+    asked = set(starts)
+    rows: dict[int, list[list[Outcome]]] = {}
+    masks: dict[int, Sequence[bool]] = {}
+    limit, width = _half_of_free_memory() if memory_limit is None else memory_limit, 1
+    while waiting:
+        state = waiting.popleft()
+        number = index[state]
+        masks[number] = [True] * actions if legal is None else legal(state)
+        rows[number] = []
+        for action in range(actions):
+            outcomes = list(step(state, action)) if masks[number][action] else []
+            rows[number].append([(p, index.setdefault(s, len(index)), pay, end) for p, s, pay, end in outcomes])
+            new = dict.fromkeys(s for _, s, _, end in outcomes if not end and s not in asked)
+            waiting.extend(new)
+            asked.update(new)
+            width = max(width, len(outcomes))
+        refuse_size(len(index), actions, width, limit, "The model, as far as it was walked,")
+    stay: list[list[list[Outcome]]] = [[[(1.0, number, 0.0, True)]] * actions for number in range(len(index))]
+    table = [[said or stay[n][0] for said in rows[n]] if n in rows else stay[n] for n in range(len(index))]
+    distribution = [*starts.values(), *[0.0] * (len(index) - len(starts))]
+    allowed = np.array([masks.get(n, [True] * actions) for n in range(len(index))], np.uint8)
+    return tabulate(table, distribution, allowed, time_limit, name="The model", memory_limit=limit), index
+
+
+def tabulate(
+    outcomes: Outcomes,
+    start: Sequence[float],
+    legal: NDArray[np.uint8],
+    time_limit: int,
+    *,
+    name: str,
+    memory_limit: int | None = None,
+) -> Mdp:
+    """Checked arrays from lists. Outcomes keep their order, so that equal draws lead to equal outcomes."""
+    states, actions = len(outcomes), len(outcomes[0])
+    width = max(len(each) for row in outcomes for each in row)
+    refuse_size(states, actions, width, memory_limit, name)
+    next_state = np.empty((states, actions, width), np.int32)
+    probability = np.zeros((states, actions, width))
+    reward = np.zeros((states, actions, width))
+    terminated = np.ones((states, actions, width), np.uint8)
+    next_state[:] = np.arange(states, dtype=np.int32)[:, None, None]
+    for state, row in enumerate(outcomes):
+        if len(row) != actions:
+            raise InputError(f"{name}: state {state} has {len(row)} actions, others have {actions}.")
+        for action, each in enumerate(row):
+            place = f"{name}: action {action} in state {state}"
+            for k, (p, following, pay, end) in enumerate(each):
+                if not 0 <= following < states:
+                    raise InputError(f"{place} leads to state {following}, but there are only 0..{states - 1}.")
+                if not math.isfinite(pay):
+                    raise InputError(f"{place} pays {shown(pay)}. Rewards must be finite numbers.")
+                next_state[state, action, k] = following
+                probability[state, action, k], reward[state, action, k] = p, pay
+                terminated[state, action, k] = bool(end)
+            if not _is_distribution(probability[state, action]):
+                raise InputError(f"{place} has outcomes of probability {[p for p, *_ in each]}; they must sum to 1.")
+    start_state = np.flatnonzero(np.asarray(start)).astype(np.int32)
+    start_probability = np.asarray(start, np.float64)[start_state]
+    if len(start) != states or not _is_distribution(start_probability):
+        raise InputError(f"{name}: the start distribution must hold {states} probabilities that sum to 1.")
+    mdp = Mdp(
+        next_state,
+        _thresholds(probability),
+        reward,
+        terminated,
+        start_state,
+        _thresholds(start_probability),
+        np.ascontiguousarray(legal, np.uint8),
+        time_limit,
+    )
+    _refuse_dead_ends(mdp, name)
+    return mdp
+
+
+def _thresholds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    cumulative = np.cumsum(probability, axis=-1)
+    possible = probability > 0
+    behind: NDArray[np.int64] = np.cumsum(possible[..., ::-1], axis=-1)[..., ::-1] - possible
+    cumulative[behind == 0] = CERTAIN
+    return cumulative
+
+
+def _is_distribution(probability: NDArray[np.float64]) -> bool:
+    return bool((probability >= 0).all() and abs(probability.sum() - 1) <= _SUM_TOLERANCE)
+
+
+def _start_probabilities(start_states: Mapping[Hashable, float] | Iterable[Hashable]) -> dict[Hashable, float]:
+    if isinstance(start_states, Mapping):
+        starts = dict(start_states)
+    else:
+        states = dict.fromkeys(start_states)
+        starts = {state: 1 / len(states) for state in states}
+    if not starts:
+        raise InputError("The model has no start state.")
+    return starts
+
+
+def _refuse_dead_ends(mdp: Mdp, name: str) -> None:
+    """Where an episode goes on, something must be legal."""
+    goes_on = (probabilities(mdp.threshold) > 0) & (mdp.terminated == 0) & (mdp.legal[:, :, None] == 1)
+    visited = np.union1d(mdp.start_state, mdp.next_state[goes_on])
+    dead = visited[mdp.legal[visited].sum(axis=1) == 0]
+    if len(dead):
+        raise InputError(f"{name}: no action is legal in state {dead[0]}, yet no episode ends there.")
+
+
+def refuse_size(states: int, actions: int, outcomes: int, memory_limit: int | None, name: str) -> None:
+    """Without a limit: half of the memory that is free, because the table of values has to fit as well."""
+    limit = _half_of_free_memory() if memory_limit is None else memory_limit
+    size = states * actions * (outcomes * _BYTES_PER_OUTCOME + 1)
+    if size > limit or states >= 2**31:
+        raise InputError(
+            f"{name} has {states:,} states × {actions:,} actions × {outcomes:,} outcomes: {size:,} bytes as arrays, "
+            f"and {limit:,} may be used. {_INSTEAD}"
+        )
+
+
+def _half_of_free_memory() -> int:
+    return free_memory() // 2

@@ -1,0 +1,1 @@
+"""Compiled multi-agent particle environments."""

@@ -1,0 +1,48 @@
+"""Which Gymnasium env is inside, and after how many steps the wrappers around it truncate."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import gymnasium
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.env import Env
+from mosaic.envs.transform import Named
+from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
+
+_HARMLESS = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)
+
+EnvT = TypeVar("EnvT")
+
+
+def bare_env(env: Env) -> tuple[Any, int]:
+    """What remains without the wrappers that only name, watch or truncate, and the time limit (0: none).
+
+    The first wrapper that does more is not taken off: ask for the type of what remains.
+    """
+    limits: list[int] = []
+    while isinstance(env, OwnTimeLimit | Named):
+        if isinstance(env, OwnTimeLimit):
+            limits.append(env.max_steps)
+        env = env.env
+    if not isinstance(env, GymnasiumEnv):
+        return env, min(limits, default=0)
+    inner: gymnasium.Env[Any, Any] = env.env
+    while isinstance(inner, (TimeLimit, *_HARMLESS)):
+        if isinstance(inner, TimeLimit):
+            limits.append(int(inner._max_episode_steps))
+        inner = inner.env
+    return inner, min(limits, default=0)
+
+
+def read_reference(config: EnvironmentConfig, kind: type[EnvT]) -> tuple[EnvT, int] | None:
+    """The env of exactly this class that the configuration makes, closed, to read its constants; and its time limit."""
+    from mosaic.envs.catalog import make_env
+
+    env = make_env(config)
+    env.close()
+    inner, limit = bare_env(env)
+    return (inner, limit) if type(inner) is kind else None

@@ -1,0 +1,128 @@
+"""An env instance under watch: random legal episodes whose every Turn is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn, digest_value
+from mosaic.envs.contract.errors import ContractError, Place, blamed
+from mosaic.envs.contract.kept import Kept
+from mosaic.envs.contract.sampler import Sampler
+from mosaic.envs.contract.turn_checks import Witness
+from mosaic.envs.env import Env
+
+_NOBODY: AgentID = "nobody_of_this_name"
+
+
+class Watched:
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self.place = Place(env.spec.env_id)
+        self._kept = Kept()
+        self._actions: Mapping[AgentID, Action] = {}  # the newest legal ones
+
+    def episode(self, seed: int | None, steps: int, *, draw: int = 0) -> Iterator[Turn]:
+        """The Turns from reset on. `draw` seeds the actions where the env goes on without a seed."""
+        witness = Witness(self.env, seed)
+        sampler = Sampler(self.env.action_spaces, draw if seed is None else seed)
+        self.place = witness.place
+        with blamed(self.place, "reset"):
+            turn = self.env.reset(seed)
+        yield self._seen(witness, turn, 0)
+        for step in range(1, steps + 1):
+            if turn.over:
+                return
+            self.place = Place(self.place.env_id, seed, step)
+            actions = self._actions = sampler.draw(turn)
+            before = {agent: digest_value(action) for agent, action in actions.items()}
+            with blamed(self.place, "step"):
+                turn = self.env.step(actions)
+            self._check_actions(actions, before)
+            yield self._seen(witness, turn, step)
+
+    def _seen(self, witness: Witness, turn: Turn, step: int) -> Turn:
+        witness.see(turn, step)
+        self._kept.check(witness.place)
+        self._kept.add(witness.place, turn)
+        return turn
+
+    def _check_actions(self, actions: Mapping[AgentID, Action], before: Mapping[AgentID, int]) -> None:
+        if {agent: digest_value(action) for agent, action in actions.items()} != before:
+            raise ContractError(
+                self.place,
+                f"step changed the actions it was given into {actions!r}",
+                "step leaves its arguments as they are",
+                "copy an action before computing with it in place",
+            )
+
+    def render(self) -> tuple[int, int] | None:
+        """Height and width of the picture, if there is one."""
+        with blamed(self.place, "render"):
+            picture = self.env.render()
+        self._kept.check(self.place)
+        if picture is None:
+            return None
+        if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+            shape, dtype = np.shape(picture), getattr(picture, "dtype", type(picture).__name__)
+            raise ContractError(
+                self.place,
+                f"render gave {dtype} of shape {shape}",
+                "a picture is a numpy array of uint8, height × width × 3, or None where there is none",
+                "convert it, or return None",
+            )
+        self._kept.add_picture(self.place, picture)
+        return picture.shape[0], picture.shape[1]
+
+    def refuse(self, turn: Turn) -> None:
+        """Steps with the wrong agents, which the env must refuse."""
+        right = Sampler(self.env.action_spaces, 0).draw(turn)
+        first = next(iter(right))
+        for wrong in ({}, {**right, _NOBODY: right[first]}, {_NOBODY: right[first]}, _without(right, first)):
+            try:
+                self.env.step(wrong)
+            except ValueError:
+                continue
+            except Exception as error:
+                raise self._not_refused(wrong, right, f"raised {type(error).__name__}: {error}") from error
+            raise self._not_refused(wrong, right, "was played")
+
+    def _not_refused(
+        self, wrong: Mapping[AgentID, Action], right: Mapping[AgentID, Action], found: str
+    ) -> ContractError:
+        return ContractError(
+            self.place,
+            f"a step with actions for {sorted(wrong)}, while {sorted(right)} must act, {found}",
+            "step refuses wrong agents with a ValueError before anything happens",
+            "compare set(actions) with the agents of the last observations first",
+        )
+
+    def refuse_after_end(self) -> None:
+        """Steps after the end, which the env must refuse."""
+        for actions in ({}, self._actions):
+            try:
+                self.env.step(actions)
+            except (RuntimeError, ValueError):
+                continue
+            except Exception as error:
+                raise self._not_over(f"raised {type(error).__name__}: {error}") from error
+            raise self._not_over("was played")
+
+    def _not_over(self, found: str) -> ContractError:
+        return ContractError(
+            self.place,
+            f"a step after the end of the episode {found}",
+            "step after the end is refused with a RuntimeError or ValueError",
+            "raise RuntimeError('call reset() first') where nobody must act",
+        )
+
+    def close(self) -> None:
+        for count in ("close", "close for the second time"):
+            with blamed(Place(self.place.env_id), count):
+                self.env.close()
+
+
+def _without(actions: Mapping[AgentID, Action], agent: AgentID) -> dict[AgentID, Action]:
+    return {other: action for other, action in actions.items() if other != agent}

@@ -1,0 +1,165 @@
+"""Envs so small that everybody can say what a learner must find in them.
+
+Each is a factory for `python:mosaic.envs.toys.probes:NAME`. After Andy Jones' "Debugging RL, without the agonizing pain".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, SupportsFloat, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.compiled.mdp.env import MdpEnv
+from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
+from mosaic.envs.env import EnvFacts, EnvSpec
+
+_END = "end"
+_NONE: dict[AgentID, Any] = {}
+_Outcomes: TypeAlias = Sequence[tuple[float, Hashable, float, bool]]
+
+
+def one_value() -> MdpEnv:
+    """One state, one action, one step, one reward: 1."""
+    return _episodes([0], lambda state, action: [(1.0, _END, 1.0, True)], 1)
+
+
+def two_values() -> MdpEnv:
+    """One step: state 0 pays −1, state 1 pays 1."""
+    return _episodes([0, 1], lambda state, action: [(1.0, _END, 2.0 * state - 1.0, True)], 1)
+
+
+def two_steps() -> MdpEnv:
+    """State 0 leads to state 1 and pays nothing; state 1 pays 1 and ends."""
+    return _episodes([0], lambda state, action: [(1.0, _END, 1.0, True) if state else (1.0, 1, 0.0, False)], 1)
+
+
+def choice() -> MdpEnv:
+    """One state, one step: action 0 pays −1, action 1 pays 1."""
+    return _episodes([0], lambda state, action: [(1.0, _END, 2.0 * action - 1.0, True)], 2)
+
+
+def match() -> MdpEnv:
+    """One step: the action that is the state's number pays 1, the other −1."""
+    return _episodes([0, 1], lambda state, action: [(1.0, _END, 1.0 if action == state else -1.0, True)], 2)
+
+
+def cut_off() -> MdpEnv:
+    """Every step pays 1. State 0 would go on for ever but is cut off (truncated) at once; state 1 ends (terminated)."""
+    return _episodes([0, 1], lambda state, action: [(1.0, state, 1.0, bool(state))], 1, time_limit=1)
+
+
+def _episodes(
+    starts: Sequence[int], step: Callable[[Any, int], _Outcomes], actions: int, time_limit: int = 0
+) -> MdpEnv:
+    mdp, _ = enumerate_mdp(starts, step, actions, time_limit=time_limit)
+    return MdpEnv(mdp)
+
+
+class Forbidden(gymnasium.Env[int, int]):
+    """One state, one step, three actions that pay 0, 1 and 10; the last one is masked."""
+
+    observation_space: Space[int] = spaces.Discrete(1)
+    action_space: Space[int] = spaces.Discrete(3)
+    PAY = (0.0, 1.0, 10.0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        return 0, self._info()
+
+    def step(self, action: int) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
+        return 0, self.PAY[action], True, False, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": np.array([1, 1, 0], np.int8)}
+
+
+class _Two:
+    """What the probes of two agents have in common: two actions, nothing to draw, and an episode that begins alike."""
+
+    def __init__(self, agents: tuple[AgentID, AgentID], states: int, *, turn_based: bool) -> None:
+        self.possible_agents: tuple[AgentID, ...] = agents
+        self.observation_spaces: dict[AgentID, Space[Any]] = {agent: spaces.Discrete(states) for agent in agents}
+        self.action_spaces: dict[AgentID, Space[Any]] = {agent: spaces.Discrete(2) for agent in agents}
+        facts = EnvFacts(turn_based=turn_based, competitive=turn_based, has_chance=False)
+        self.spec = EnvSpec(facts, agents, self.observation_spaces, self.action_spaces)
+        self.agents: tuple[AgentID, ...] = ()
+        self._acting: set[AgentID] = set()
+
+    def reset(self, seed: int | None = None) -> Turn:
+        return self._goes_on(self._first(), dict.fromkeys(self.possible_agents, 0.0))
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        if not self.agents:
+            raise RuntimeError("step() after the end of the episode: call reset() first.")
+        if set(actions) != self._acting:
+            raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self._acting)} must act.")
+        return self._next({agent: int(action) for agent, action in actions.items()})
+
+    def render(self) -> NDArray[np.uint8] | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def _first(self) -> dict[AgentID, int]:
+        raise NotImplementedError
+
+    def _next(self, actions: Mapping[AgentID, int]) -> Turn:
+        raise NotImplementedError
+
+    def _goes_on(self, seen: dict[AgentID, int], rewards: dict[AgentID, float]) -> Turn:
+        self.agents, self._acting = self.possible_agents, set(seen)
+        alive = dict.fromkeys(self.possible_agents, False)
+        return Turn(seen, _NONE, rewards, alive, dict(alive), _NONE, {agent: {} for agent in seen})
+
+    def _ends(self, finals: dict[AgentID, int], rewards: dict[AgentID, float]) -> Turn:
+        self.agents = ()
+        ended, cut = dict.fromkeys(self.possible_agents, True), dict.fromkeys(self.possible_agents, False)
+        return Turn(_NONE, _NONE, rewards, ended, cut, finals, {agent: {} for agent in finals})
+
+
+class Pair(_Two):
+    """Both act once, at the same time: by action 1 the left one (state 0) earns 1, and the right one (state 1) loses 1.
+
+    Neither's choice matters to the other.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("left", "right"), 2, turn_based=False)
+
+    def _next(self, actions: Mapping[AgentID, int]) -> Turn:
+        return self._ends(self._first(), {"left": float(actions["left"]), "right": -float(actions["right"])})
+
+    def _first(self) -> dict[AgentID, int]:
+        return {"left": 0, "right": 1}
+
+
+class Duel(_Two):
+    """One moves, then the other, who sees the move (state 1 or 2) and wins the stake by repeating it.
+
+    The stake is 1 after move 0 and 0.5 after move 1; whoever does not win it loses it. The first player is paid while
+    it waits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("first", "second"), 3, turn_based=True)
+        self._move: int | None = None
+
+    def _next(self, actions: Mapping[AgentID, int]) -> Turn:
+        if self._move is None:
+            self._move = actions["first"]
+            return self._goes_on({"second": 1 + self._move}, {"first": 0.0, "second": 0.0})
+        stake = 0.5 if self._move else 1.0
+        won = stake if actions["second"] == self._move else -stake
+        return self._ends({"first": 0, "second": 1 + self._move}, {"first": -won, "second": won})
+
+    def _first(self) -> dict[AgentID, int]:
+        self._move = None
+        return {"first": 0}

@@ -1,0 +1,1 @@
+"""Vector envs that step several Python environments, in one process or many."""

@@ -1,0 +1,139 @@
+"""Envs written in Python side by side in one process, stepping straight into the arrays of a vector env."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.seeding import child_seed
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.env import Env
+from mosaic.envs.gym_lane import GymLane
+from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.envs.vector.layout import VectorArrays, VectorShape, vector_arrays
+from mosaic.envs.vector.others import Others
+from mosaic.envs.vector.slots import TurnLane
+
+
+class Lane(Protocol):
+    """One env that writes into its own stretch of the arrays."""
+
+    def begin(self, seeds: Iterator[int]) -> None: ...  # one seed for each episode
+
+    def step(self, act: NDArray[np.float32]) -> None: ...  # [slots of the env, parts]; term and trunc are 0 before
+
+
+class PythonVector:
+    """Takes the envs over and closes them, and `others` too.
+
+    `masked` says whether actions may be illegal; left out, the first Turn shows it. `arrays` are those to write into
+    (they may lie in shared memory), `first` is the number of the first env where several such vectors share the work:
+    an env's episodes depend on its number and the seed alone.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[Env],
+        others: Others | None = None,
+        *,
+        masked: bool | None = None,
+        arrays: VectorArrays | None = None,
+        first: int = 0,
+    ) -> None:
+        self.shape = vector_shape(envs, others, masked)
+        self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = every = (
+            vector_arrays(self.shape) if arrays is None else arrays
+        )
+        self._envs, self._others, self._first = tuple(envs), others, first
+        self._grouped = self.shape.envs, self.shape.slots_per_env, self.shape.parts
+        self._lanes = [
+            _lane(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
+            for e, env in enumerate(envs)
+        ]
+
+    def reset(self, seed: int) -> None:
+        self.term.fill(0)
+        self.trunc.fill(0)
+        for index, lane in enumerate(self._lanes, self._first):
+            lane.begin(episode_seeds(seed, index))
+
+    def step(self, act: NDArray[np.float32]) -> None:
+        self.term.fill(0)
+        self.trunc.fill(0)
+        index = self._first
+        try:
+            for lane, rows in zip(self._lanes, act.reshape(self._grouped), strict=True):
+                lane.step(rows)
+                index += 1
+        except Exception as error:
+            error.add_note(f"This came from {self._envs[0].spec.env_id}, env number {index} of the vector.")
+            raise
+
+    def render(self, index: int) -> NDArray[np.uint8] | None:
+        return self._envs[index].render()
+
+    def close(self) -> None:
+        with ExitStack() as stack:  # closes the rest although one fails
+            for env in self._envs:
+                stack.callback(env.close)
+            if self._others:
+                stack.callback(self._others.close)
+
+
+def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool | None = None) -> VectorShape:
+    """What these envs look like side by side; resets the first of them where only a Turn can tell of masks."""
+    if not envs:
+        raise InputError("A vector env needs at least one env.")
+    shapes = {_shape(env, len(envs), others, masked=False) for env in envs}
+    if len(shapes) > 1:
+        raise InputError(f"Envs that differ in agents, observations or actions cannot stand side by side: {shapes}.")
+    if masked is None:
+        masked = bool(envs[0].reset(0).action_masks)
+    return _shape(envs[0], len(envs), others, masked)
+
+
+def _shape(env: Env, envs: int, others: Others | None, masked: bool) -> VectorShape:
+    spec = env.spec
+    if not spec.possible_agents:
+        raise InputError(f"{spec.env_id} cannot name its agents ahead, so that they have no rows to stand in.")
+    played = set(others.agents) if others else set()
+    for agent in sorted(played.difference(spec.possible_agents)):
+        raise unknown("agent", agent, spec.possible_agents)
+    agents = tuple(agent for agent in spec.possible_agents if agent not in played)
+    if not agents:
+        raise InputError(f"Others play all agents of {spec.env_id} ({', '.join(spec.possible_agents)}): nobody learns.")
+    return VectorShape(
+        envs=envs,
+        agents=agents,
+        turn_based=spec.facts.turn_based,
+        widths=tuple(row_code(spec.observation_spaces[agent]).width for agent in agents),
+        heads=tuple(action_code(spec.action_spaces[agent]).head for agent in agents),
+        masked=masked,
+    )
+
+
+def part_of(arrays: VectorArrays, shape: VectorShape, start: int, stop: int) -> VectorArrays:
+    """The stretch of the arrays that belongs to envs start … stop − 1."""
+    slots = slice(start * shape.slots_per_env, stop * shape.slots_per_env)
+    rows = slice(start * len(shape.agents), stop * len(shape.agents))
+    obs, mask, who, active, rew, term, trunc, fin = arrays
+    return VectorArrays(
+        obs[slots], mask[slots], who[slots], active[slots], rew[rows], term[rows], trunc[rows], fin[rows]
+    )
+
+
+def episode_seeds(seed: int, index: int) -> Iterator[int]:
+    """The seeds of the episodes that env number `index` plays."""
+    return (child_seed(seed, "env", index, episode) for episode in count())
+
+
+def _lane(env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> Lane:
+    if others is None and type(env) is GymnasiumEnv and env.plain:
+        return GymLane(env, arrays)
+    return TurnLane(env, shape, arrays, others, index)

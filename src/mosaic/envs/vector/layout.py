@@ -1,0 +1,123 @@
+"""Many envs side by side: where each of their numbers lies in flat arrays that a step overwrites.
+
+E envs with A agents each. An env has S slots: one per agent where all act together, one where they take turns (its
+agent changes). Slot m belongs to env m // S. What is paid and ended belongs to (env, agent) at e * A + a, because an
+agent that waits is paid and ended too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID
+from mosaic.envs.vector.encoding import ActionHead
+
+
+@dataclass(frozen=True, slots=True)
+class VectorShape:
+    envs: int
+    agents: tuple[AgentID, ...]  # in the order of rows
+    turn_based: bool
+    widths: tuple[int, ...]  # numbers that each agent observes
+    heads: tuple[ActionHead, ...]  # how each agent acts
+    masked: bool
+
+    @property
+    def slots_per_env(self) -> int:
+        return 1 if self.turn_based else len(self.agents)
+
+    @property
+    def slots(self) -> int:
+        return self.envs * self.slots_per_env
+
+    @property
+    def rows(self) -> int:
+        return self.envs * len(self.agents)
+
+    @property
+    def width(self) -> int:
+        return max(self.widths)
+
+    @property
+    def mask_width(self) -> int:
+        return max(head.width for head in self.heads)
+
+    @property
+    def parts(self) -> int:
+        return max(head.parts for head in self.heads)
+
+
+class VectorArrays(NamedTuple):
+    """C-contiguous, made once, written in place. Narrower agents leave the end of their rows zero.
+
+    An episode that is over begins anew within the same step: `term` and `trunc` say who ended in this step (both may
+    be set; then nothing follows, as with `term` alone), `fin` what that agent saw last, and all else already shows the
+    next episode. An agent that ends before its env does has an inactive slot until then.
+    """
+
+    obs: NDArray[np.float32]  # [slots, width]
+    mask: NDArray[np.uint8]  # [slots, mask_width], or [0, mask_width] where nothing is ever illegal
+    who: NDArray[np.int64]  # [slots] index of the agent whom the slot shows now
+    active: NDArray[np.uint8]  # [slots] 1: the slot must act now
+    rew: NDArray[np.float32]  # [rows] paid in the last step
+    term: NDArray[np.uint8]  # [rows]
+    trunc: NDArray[np.uint8]  # [rows]
+    fin: NDArray[np.float32]  # [rows, width] valid where trunc is set
+
+
+class VectorEnv(Protocol):
+    """The arrays are the same objects for the whole life of the env; readers copy what they keep."""
+
+    @property
+    def shape(self) -> VectorShape: ...
+
+    @property
+    def obs(self) -> NDArray[np.float32]: ...
+
+    @property
+    def mask(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def who(self) -> NDArray[np.int64]: ...
+
+    @property
+    def active(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def rew(self) -> NDArray[np.float32]: ...
+
+    @property
+    def term(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def trunc(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def fin(self) -> NDArray[np.float32]: ...
+
+    def reset(self, seed: int) -> None: ...  # every env at the start of an episode; nothing paid, nothing ended
+
+    def step(self, act: NDArray[np.float32]) -> None: ...  # [slots, parts]; rows of inactive slots are not read
+
+    def render(self, index: int) -> NDArray[np.uint8] | None: ...  # of one env; None where there is no picture
+
+    def close(self) -> None: ...
+
+
+def vector_arrays(shape: VectorShape) -> VectorArrays:
+    """Zeroed, with every slot active and showing its own agent (in turn-based games the first)."""
+    slots, rows, width = shape.slots, shape.rows, shape.width
+    return VectorArrays(
+        obs=np.zeros((slots, width), np.float32),
+        mask=np.zeros((slots if shape.masked else 0, shape.mask_width), np.uint8),
+        who=np.arange(slots, dtype=np.int64) % shape.slots_per_env,
+        active=np.ones(slots, np.uint8),
+        rew=np.zeros(rows, np.float32),
+        term=np.zeros(rows, np.uint8),
+        trunc=np.zeros(rows, np.uint8),
+        fin=np.zeros((rows, width), np.float32),
+    )

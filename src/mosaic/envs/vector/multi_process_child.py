@@ -1,0 +1,162 @@
+"""What a process does that steps some envs of a vector for another process.
+
+The talk over the connection: the child introduces its envs and receives the shared memory; then every request is
+answered. An empty message asks for a step, and answers that all went well; anything else is pickled.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle
+from typing import Any
+
+import numpy as np
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import EnvID
+from mosaic.envs.env import Env
+from mosaic.envs.vector.in_process import PythonVector, part_of, vector_shape
+from mosaic.envs.vector.layout import VectorShape
+from mosaic.envs.vector.others import Others
+from mosaic.envs.vector.shared_memory import map_arrays
+
+STEP = b""
+DONE = b""
+CLOSE = ("close", None)
+
+
+class _NobodyListensError(Exception):
+    """The parent is gone or has closed. Errors of the env's own connections are another matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which envs a process plays, and how it makes them."""
+
+    make: Callable[[], Env]
+    make_others: Callable[[], Others] | None
+    masked: bool | None
+    start: int
+    stop: int
+
+    @property
+    def envs(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What the process made."""
+
+    env_id: EnvID
+    shape: VectorShape
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception, as text, because its class may not exist in the other process or survive the journey."""
+
+    text: str
+    details: str
+    bad_input: bool
+
+
+def play_share(share: Share, connection: Connection) -> None:
+    """The whole life of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    _end_with_parent()
+    try:
+        with ExitStack() as stack:
+            vector, act = _set_up(share, connection, stack)
+            _serve(vector, act, connection)
+    except _NobodyListensError:  # the stack has closed the envs: all is done
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must raise it
+        last = pickle.dumps(_failure(error))
+    else:
+        last = DONE
+    with suppress(_NobodyListensError):
+        _answer(connection, last)
+
+
+def _set_up(share: Share, connection: Connection, stack: ExitStack) -> tuple[PythonVector, Any]:
+    envs = [_kept(share.make(), stack) for _ in range(share.envs)]
+    others = _kept(share.make_others(), stack) if share.make_others else None
+    shape = vector_shape(envs, others, share.masked)
+    _answer(connection, pickle.dumps(Introduction(envs[0].spec.env_id, shape)))
+    whole: VectorShape = pickle.loads(_next_request(connection))
+    _answer(connection, DONE)
+    descriptor = recv_handle(connection)
+    try:
+        act, arrays = map_arrays(descriptor, whole)
+    finally:
+        os.close(descriptor)
+    _answer(connection, DONE)
+    part = part_of(arrays, whole, share.start, share.stop)
+    vector = PythonVector(envs, others, masked=whole.masked, arrays=part, first=share.start)
+    slots = whole.slots_per_env
+    return vector, act[share.start * slots : share.stop * slots]
+
+
+def _kept(made: Any, stack: ExitStack) -> Any:
+    stack.callback(made.close)
+    return made
+
+
+def _serve(vector: PythonVector, act: np.ndarray[Any, np.dtype[np.float32]], connection: Connection) -> None:
+    while True:
+        request = _next_request(connection)
+        if request == STEP:
+            vector.step(act)
+            _answer(connection, DONE)
+            continue
+        name, value = pickle.loads(request)
+        match name:
+            case "reset":
+                vector.reset(value)
+                _answer(connection, DONE)
+            case "render":
+                _answer(connection, pickle.dumps(vector.render(value)))
+            case "close":
+                return
+
+
+def _next_request(connection: Connection) -> bytes:
+    try:
+        return connection.recv_bytes()
+    except (EOFError, ConnectionError) as error:
+        raise _NobodyListensError from error
+
+
+def _answer(connection: Connection, message: bytes) -> None:
+    try:
+        connection.send_bytes(message)
+    except ConnectionError as error:
+        raise _NobodyListensError from error
+
+
+def _failure(error: Exception) -> Failure:
+    notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    return Failure(text + notes, "".join(traceback.format_exception(error)), isinstance(error, InputError))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()

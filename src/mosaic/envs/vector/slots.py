@@ -1,0 +1,171 @@
+"""How the Turns of any env fill its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import MosaicError
+from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Action, Mask, Turn
+from mosaic.envs.env import Env
+from mosaic.envs.vector.encoding import Row, action_code, row_code
+from mosaic.envs.vector.layout import VectorArrays, VectorShape
+from mosaic.envs.vector.others import Others
+
+_MOST_EPISODES_WITHOUT_US = 1000  # so many in a row mean that the learner's agents never get a turn
+
+
+class _Place(NamedTuple):
+    """Where one agent of the learner is found."""
+
+    row: int  # of what is paid and ended
+    slot: int
+    choices: int  # how many entries of the mask are its own
+    action: Callable[[Row], Action]
+    write: Callable[[Any, Row], None]
+    seen: Row
+    rest: Row  # what another agent of the same slot may have written behind
+    final: Row
+
+
+class TurnLane:
+    """One env, of which the learner's agents are shown and `others` play the rest.
+
+    Agents that learn in other envs, but are played here, have rows: what they are paid and how they end is booked, and
+    their slots never act.
+
+    A step goes on until one of the learner's agents must act. What they are paid meanwhile is summed; what they would
+    be paid before their first look in a new episode is left out, since no decision of theirs earned it.
+    """
+
+    def __init__(self, env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> None:
+        self._env, self._others, self._index = env, others, index
+        self._arrays = arrays
+        self._played = frozenset(others.plays(index)) if others else frozenset()
+        self._show = self._show_one if shape.turn_based else self._show_all
+        self._places = {agent: _place(env, shape, arrays, row) for row, agent in enumerate(shape.agents)}
+        self._ours = {agent: place for agent, place in self._places.items() if agent not in self._played}
+        self._movers = [(agent, place.slot, place.action) for agent, place in self._ours.items()]
+        self._masked = shape.masked
+        self._nothing = [0.0] * len(shape.agents)
+        self._turn: Turn
+        self._seeds: Iterator[int] = iter(())
+
+    def begin(self, seeds: Iterator[int]) -> None:
+        self._seeds = seeds
+        arrays = self._arrays
+        arrays.rew.fill(0)
+        for place in self._places.values():
+            arrays.who[place.slot] = place.row  # arrays that others made may say nothing yet
+            if self._masked:  # slots that nobody fills yet must not look as if nothing were legal
+                arrays.mask[place.slot, : place.choices] = 1
+        for agent in self._places.keys() - self._ours.keys():
+            arrays.active[self._places[agent].slot] = 0
+        self._show(self._until_ours(self._first()))
+
+    def step(self, act: NDArray[np.float32]) -> None:
+        observations = self._turn.observations
+        actions = {agent: action(act[slot]) for agent, slot, action in self._movers if agent in observations}
+        if self._others and len(actions) < len(observations):
+            actions.update(self._others.act(self._index, self._turn))
+        paid = self._nothing.copy()
+        turn = self._env.step(actions)
+        self._book(turn, paid)
+        self._show(self._until_ours(turn, paid))
+        self._arrays.rew[:] = paid
+
+    def _until_ours(self, turn: Turn, paid: list[float] | None = None) -> Turn:
+        """The next Turn in which one of the learner's agents must act; `paid` until the episode ends."""
+        begun = 0
+        while self._played.issuperset(turn.observations):  # so it is where nobody acts: the episode is over
+            if turn.observations:
+                assert self._others is not None
+                turn = self._env.step(self._others.act(self._index, turn))
+                if paid is not None:
+                    self._book(turn, paid)
+                continue
+            paid = None
+            begun += 1
+            if begun > _MOST_EPISODES_WITHOUT_US:
+                raise MosaicError(
+                    f"{begun - 1} episodes of {self._env.spec.env_id} went by without a turn of "
+                    f"{', '.join(self._ours)}: there is nothing to learn."
+                )
+            turn = self._first()
+        return turn
+
+    def _first(self) -> Turn:
+        seed = next(self._seeds)
+        if self._others:
+            self._others.begin(self._index, child_seed(seed, "others"))
+        return self._env.reset(seed)
+
+    def _book(self, turn: Turn, paid: list[float]) -> None:
+        places = self._places
+        for agent, reward in turn.rewards.items():
+            if agent in places:
+                paid[places[agent].row] += reward
+        for agent, seen in turn.final_observations.items():
+            if agent in places:
+                place = places[agent]
+                self._arrays.term[place.row] = turn.terminated[agent]
+                if turn.truncated[agent]:
+                    self._arrays.trunc[place.row] = 1
+                    place.write(seen, place.final)
+
+    def _show_all(self, turn: Turn) -> None:
+        self._turn = turn
+        active, observations, masks = self._arrays.active, turn.observations, turn.action_masks
+        for agent, place in self._ours.items():
+            if agent in observations:
+                active[place.slot] = 1
+                place.write(observations[agent], place.seen)
+                if masks or self._masked:
+                    self._show_mask(place, agent, masks)
+            elif active[place.slot]:
+                active[place.slot] = 0
+                place.seen.fill(0)  # a centralised critic reads the rows of the dead
+
+    def _show_one(self, turn: Turn) -> None:
+        self._turn = turn
+        (agent,) = turn.observations
+        place = self._places[agent]
+        self._arrays.active[0] = 1
+        self._arrays.who[0] = place.row
+        place.write(turn.observations[agent], place.seen)
+        if len(place.rest):
+            place.rest.fill(0)
+        if turn.action_masks or self._masked:
+            self._show_mask(place, agent, turn.action_masks)
+
+    def _show_mask(self, place: _Place, agent: AgentID, masks: Mapping[AgentID, Mask]) -> None:
+        rows = self._arrays.mask
+        if self._masked:
+            rows[place.slot, : place.choices] = masks.get(agent, 1)
+            rows[place.slot, place.choices :] = 0
+        elif agent in masks:
+            raise MosaicError(
+                f"{self._env.spec.env_id} restricts what '{agent}' may do, but showed no mask in its first Turn. "
+                "Make the vector env with masked=True."
+            )
+
+
+def _place(env: Env, shape: VectorShape, arrays: VectorArrays, row: int) -> _Place:
+    agent = shape.agents[row]
+    slot = 0 if shape.turn_based else row
+    width = shape.widths[row]
+    return _Place(
+        row=row,
+        slot=slot,
+        choices=shape.heads[row].width,
+        action=action_code(env.action_spaces[agent]).action,
+        write=row_code(env.observation_spaces[agent]).write,
+        seen=arrays.obs[slot, :width],
+        rest=arrays.obs[slot, width:],
+        final=arrays.fin[row, :width],
+    )
