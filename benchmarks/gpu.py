@@ -38,7 +38,7 @@ from mosaic.learners.torch_engine import ADAM_EPSILON, checked_device
 from mosaic.learners.torch_loss import Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
-from mosaic.models.torch_heads import draw
+from mosaic.models.torch_distributions import draw
 from mosaic.models.torch_net import TorchNet
 
 LIMIT = 500  # steps of an episode

@@ -16,9 +16,9 @@ from mosaic.learners.fused_dqn import LOSS, Q_VALUE, ROWS, STATS, aim, decide, e
 from mosaic.learners.fused_dqn_engine import first_q_weights
 from mosaic.learners.fused_replay import make_ring
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
 from mosaic.models.fused import build_model, greedy_rows, make_scratch
 from mosaic.models.layout import tensors
+from mosaic.models.random import random_streams
 
 torch = pytest.importorskip("torch")
 

@@ -23,9 +23,9 @@ from mosaic.learners.fused_update import (
     update,
 )
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
 from mosaic.models.fused import act_rows, build_model, make_scratch
 from mosaic.models.layout import initial_weights, tensors
+from mosaic.models.random import random_streams
 
 torch = pytest.importorskip("torch")
 

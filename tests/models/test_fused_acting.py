@@ -10,10 +10,10 @@ from scipy import stats
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.activations import RELU, SILU, TANH, add_bias, fast_tanh, times_derivative
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import draw_below, draw_uniform, random_streams
 from mosaic.models.fused import act_rows, build_model, greedy_rows, make_scratch, probabilities, sample_rows, value_rows
 from mosaic.models.layout import initial_weights, tensors
-from mosaic.models.one_row import _layer, decide_row, row_plan, row_room
+from mosaic.models.random import draw_below, draw_uniform, random_streams
+from mosaic.models.single_row import _layer, decide_row, row_plan, row_room
 
 DISCRETE = ActionHead("categorical", (5,))
 MULTI = ActionHead("categorical", (3, 2, 4))

@@ -14,7 +14,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.vector.encoding import ActionHead, RowPart
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights, tensors
-from mosaic.models.torch_heads import draw, judge, likeliest
+from mosaic.models.torch_distributions import draw, judge, likeliest
 from mosaic.models.torch_net import (
     TorchNet,
     dense_names,

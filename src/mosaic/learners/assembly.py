@@ -28,10 +28,10 @@ from mosaic.learners.ppo_options import PpoOptions
 from mosaic.learners.resources import meet_resources
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
+from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.packed_rows import RowPacking, row_packing
-from mosaic.models.threads import set_product_threads
 
 
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:

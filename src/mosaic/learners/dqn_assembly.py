@@ -16,8 +16,8 @@ from mosaic.learners.learner import Assembled
 from mosaic.learners.resources import meet_resources
 from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
+from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.packed_rows import row_packing
-from mosaic.models.threads import set_product_threads
 
 
 def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:

@@ -21,9 +21,9 @@ from mosaic.learners.fused_update import gathered
 from mosaic.learners.seats import Seats
 from mosaic.learners.tally import Tally, book
 from mosaic.learners.track import Track
-from mosaic.models.chance import draw_below, draw_uniform
 from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
+from mosaic.models.random import draw_below, draw_uniform
 
 ADAM_EPSILON = 1e-8  # torch's default, which SB3's DQN leaves alone
 

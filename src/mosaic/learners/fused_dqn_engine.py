@@ -20,9 +20,9 @@ from mosaic.learners.seats import Seats
 from mosaic.learners.tally import Tally
 from mosaic.learners.track import Track
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
 from mosaic.models.fused import build_model, make_scratch
 from mosaic.models.layout import count_weights, tensors
+from mosaic.models.random import random_streams
 
 
 class FusedDqnEngine:

@@ -21,10 +21,10 @@ from mosaic.learners.fused_update import (
     update,
 )
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, check_size
 from mosaic.models.fused import act_rows, build_model, greedy_rows, make_scratch, value_rows
 from mosaic.models.layout import initial_weights
+from mosaic.models.random import random_streams
 
 _SUMS = (POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL)  # in the order of LOSSES
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.learners.adam import Optimiser, adam, make_optimiser
-from mosaic.models.chance import draw_below
 from mosaic.models.dense import backward, last_delta, matrix
 from mosaic.models.fused import CATEGORICAL, Head, Model, Scratch, outputs
+from mosaic.models.random import draw_below
 
 __all__ = ["Batch", "Hyper", "Optimiser", "adam", "gradient", "make_batch", "make_hyper", "make_optimiser", "update"]
 

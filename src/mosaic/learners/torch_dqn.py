@@ -25,8 +25,8 @@ from mosaic.learners.torch_adam import adam_state, load_adam_state
 from mosaic.learners.track import Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import PackedRows, RowPacking
+from mosaic.models.torch_modules import Dense
 from mosaic.models.torch_net import flat_weights, load_flat, make_network, tensor_names
-from mosaic.models.torch_parts import Dense
 from mosaic.models.torch_rows import PackedTensor
 
 _LEARNERS = 1

@@ -20,7 +20,7 @@ from mosaic.learners.torch_loss import Loss, Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
 from mosaic.models.packed_rows import PackedRows, Rows
-from mosaic.models.torch_heads import draw, likeliest
+from mosaic.models.torch_distributions import draw, likeliest
 from mosaic.models.torch_net import Answer, flat_weights, load_flat, make_network, scale_of, state_size, tensor_names
 from mosaic.models.torch_rows import PackedTensor
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.engine import LearnSettings
-from mosaic.models.torch_heads import judge
+from mosaic.models.torch_distributions import judge
 from mosaic.models.torch_net import Answer
 
 

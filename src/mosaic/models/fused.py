@@ -15,9 +15,9 @@ from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
 from mosaic.models.activations import CODES
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import draw_uniform
 from mosaic.models.dense import Net, NetScratch, forward, make_net_scratch, matrix, no_net_scratch
 from mosaic.models.layout import LOG_STD, POLICY, VALUE, Tensor, tensors
+from mosaic.models.random import draw_uniform
 
 CATEGORICAL, GAUSSIAN = 0, 1
 

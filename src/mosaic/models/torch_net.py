@@ -16,7 +16,7 @@ from mosaic.core.user_code import load_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import check_size
 from mosaic.models.layout import initial_weights, tensors
-from mosaic.models.torch_parts import Encoder, Memory, Mlp, start_orthogonal
+from mosaic.models.torch_modules import Encoder, Memory, Mlp, start_orthogonal
 
 
 class Answer(NamedTuple):

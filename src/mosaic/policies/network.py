@@ -14,10 +14,10 @@ from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.architecture import Architecture
-from mosaic.models.chance import random_streams
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, probabilities, sample_rows, value_rows
 from mosaic.models.layout import LOG_STD, POLICY, count_weights, tensors
-from mosaic.models.one_row import decide_row, row_plan, row_room
+from mosaic.models.random import random_streams
+from mosaic.models.single_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
 FARTHEST = np.float32(10)  # where scaled observations are cut off, in training as here
