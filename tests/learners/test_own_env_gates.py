@@ -14,7 +14,7 @@ from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.assembly import assemble
 from mosaic.learners.learner import Assembled
 from mosaic.learners.ppo_options import PpoOptions
-from mosaic.policies.engine import EnginePolicyController
+from mosaic.policies.torch_network import EnginePolicyController
 
 SOLVED, EPISODES = 0.95, 200
 AGENT = "agent_0"
