@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         Remembers,
         Sampling,
     )
-    from mosaic.runners.others import ControllerOthers
+    from mosaic.runners.fixed_policies import ControllerOthers
     from mosaic.runners.screen import Screen, Shot
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
     from mosaic.store.trust import require_trust_to_go_on
@@ -129,7 +129,7 @@ else:
                 "Remembers",
                 "Sampling",
             ),
-            "mosaic.runners.others": ("ControllerOthers",),
+            "mosaic.runners.fixed_policies": ("ControllerOthers",),
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
             "mosaic.store.trust": ("require_trust_to_go_on",),

@@ -146,7 +146,7 @@ def test_words_for_a_policy_that_is_refused(client: TestClient) -> None:
 
 
 def test_a_policy_that_fails_is_named_and_a_restart_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mosaic.runners import cast
+    from mosaic.runners import controllers as cast
 
     class Broken:
         def begin(self, agents: tuple[str, ...], seed: int) -> None:

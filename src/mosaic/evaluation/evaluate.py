@@ -26,7 +26,7 @@ from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
 
 if TYPE_CHECKING:
-    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
 
 

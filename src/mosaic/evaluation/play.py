@@ -14,7 +14,7 @@ from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.table import Game, Plan, Table
 
 if TYPE_CHECKING:
-    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
 
 DEFAULT_MAX_STEPS = 10_000  # some envs have no end of their own: random play in CliffWalking

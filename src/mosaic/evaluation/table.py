@@ -18,7 +18,7 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import save_episode
 
 if TYPE_CHECKING:
-    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
 
 

@@ -12,7 +12,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.casting import Casting
-from mosaic.runners.others import ControllerOthers, make_others
+from mosaic.runners.fixed_policies import ControllerOthers, make_others
 
 
 def make_python_vector(

@@ -14,7 +14,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.spaces import objection
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
-from mosaic.runners.cast import Cast, Player
+from mosaic.runners.controllers import Cast, Player
 from mosaic.runners.screen import Screen, Shot
 from mosaic.runners.versions import versions
 from mosaic.runners.watch import Watch

@@ -88,7 +88,7 @@ def make_played_training(
 ) -> PlayedTraining | SeatsTraining:
     """The kind of table that fits; `why` is why the env is played itself. Both are said on the log."""
     from mosaic.learners.tabular.seats_training import SeatsTraining
-    from mosaic.runners.others import ControllerOthers
+    from mosaic.runners.fixed_policies import ControllerOthers
 
     env = make_env(config.environment)
     mapping = read_table_mapping(config, options, env.spec)

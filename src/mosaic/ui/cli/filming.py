@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.film import FilmCamera
 
 
 def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> FilmCamera | None:
     if video is None:
         return None
-    from mosaic.runners.film_camera import FilmCamera
+    from mosaic.runners.film import FilmCamera
 
     return FilmCamera(video, episodes=episodes, fps=fps)

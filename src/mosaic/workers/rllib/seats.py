@@ -16,7 +16,7 @@ from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import MASK, objection
-from mosaic.runners.others import ControllerOthers
+from mosaic.runners.fixed_policies import ControllerOthers
 from mosaic.workers.rllib.seat_code import PICTURE_SIZE, SeatCode, seat_code
 from mosaic.workers.rllib.support import no_central_pictures
 
