@@ -10,7 +10,7 @@ import pytest
 import mosaic
 from mosaic.core.errors import FormatError, InputError, UnknownNameError
 from mosaic.evaluation import tournament as module
-from mosaic.evaluation.matches import MatchResult, schedule
+from mosaic.evaluation.schedule import MatchResult, schedule
 from mosaic.evaluation.standings import Tally, Tournament
 from mosaic.evaluation.tournament import tournament
 

@@ -20,7 +20,7 @@ from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, distinct_see
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.statistics import Estimate, estimate_mean
 from mosaic.evaluation.summary import Summary, by_agent, by_policy
-from mosaic.evaluation.table import Game, Plan
+from mosaic.evaluation.worker import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.evaluation.matches import Match, MatchResult
+from mosaic.evaluation.schedule import Match, MatchResult
 
 FORMAT, VERSION = "mosaic.tournament", 1
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import Env
-from mosaic.evaluation.processes import play_in_processes
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.table import Game, Plan, Table
+from mosaic.evaluation.run_games import play_in_processes
+from mosaic.evaluation.worker import Game, Plan, Table
 
 if TYPE_CHECKING:
     from mosaic.runners.film import FilmCamera

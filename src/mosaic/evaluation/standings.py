@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mosaic.core.ids import EnvID, PolicyID
-from mosaic.evaluation.matches import SCORES, MatchResult
 from mosaic.evaluation.ratings import Rating, rate
+from mosaic.evaluation.schedule import SCORES, MatchResult
 from mosaic.evaluation.statistics import Estimate, estimate_score
 
 

@@ -14,11 +14,11 @@ from mosaic.core.ids import EnvID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.match_store import opened
-from mosaic.evaluation.matches import SCORES, Match, MatchResult, schedule
 from mosaic.evaluation.play import DEFAULT_MAX_STEPS, check_counts, play_games
 from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.schedule import SCORES, Match, MatchResult, schedule
 from mosaic.evaluation.standings import Tournament
-from mosaic.evaluation.table import Game, Plan
+from mosaic.evaluation.worker import Game, Plan
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes

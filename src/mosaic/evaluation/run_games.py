@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mosaic.core.child_process import ChildProcess
 from mosaic.evaluation.failure import WorkerError, portable
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.table import Game, Plan, Table
+from mosaic.evaluation.worker import Game, Plan, Table
 
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
