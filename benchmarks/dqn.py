@@ -51,8 +51,8 @@ def rate(work: Callable[[], int]) -> Rate:
 def ours(steps: int, seed: int) -> tuple[Rate, tuple[float, float, float]]:
     """And the seconds in env, inference and learning."""
     from mosaic.config.run import RunConfig
-    from mosaic.learners.dqn_assembly import assemble_dqn
-    from mosaic.learners.dqn_options import DqnOptions
+    from mosaic.learners.dqn.build import assemble_dqn
+    from mosaic.learners.dqn.options import DqnOptions
 
     environment, training = {"env_id": "gym/CartPole-v1"}, {"total_timesteps": steps}
     config = RunConfig.model_validate({"seed": seed, "environment": environment, "training": training})
@@ -71,8 +71,8 @@ def ours(steps: int, seed: int) -> tuple[Rate, tuple[float, float, float]]:
 def best_return(seed: int) -> float:
     """Of our greedy policy, asked every 2,500 of 50,000 steps until it is good enough."""
     from mosaic.config.run import RunConfig
-    from mosaic.learners.dqn_assembly import assemble_dqn
-    from mosaic.learners.dqn_options import DqnOptions
+    from mosaic.learners.dqn.build import assemble_dqn
+    from mosaic.learners.dqn.options import DqnOptions
 
     asked = {"seed": seed, "environment": {"env_id": "gym/CartPole-v1"}, "training": {"total_timesteps": TOTAL}}
     assembled = assemble_dqn(RunConfig.model_validate(asked), DqnOptions(**ZOO, hidden=HIDDEN))

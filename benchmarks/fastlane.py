@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from mosaic.config.run import RunConfig
 from mosaic.evaluation.statistics import estimate_mean
-from mosaic.learners.assembly import assemble
-from mosaic.learners.learner import Learner
+from mosaic.learners.base import Learner
+from mosaic.learners.ppo.build import assemble
 from mosaic.store.layout import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.paths import lane_paths

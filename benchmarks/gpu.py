@@ -34,8 +34,8 @@ import torch
 from torch import Tensor
 
 from mosaic.envs.vector.encoding import ActionHead
-from mosaic.learners.torch_engine import ADAM_EPSILON, checked_device
-from mosaic.learners.torch_loss import Minibatch, ppo_loss
+from mosaic.learners.engines.torch import ADAM_EPSILON, checked_device
+from mosaic.learners.engines.torch_ppo_loss import Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.torch_distributions import draw

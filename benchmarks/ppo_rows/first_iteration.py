@@ -10,8 +10,8 @@ def main() -> None:
     began = perf_counter()
     from mosaic.config.loading import parse_run_config
     from mosaic.envs.catalog import make_env
-    from mosaic.learners.assembly import assemble
-    from mosaic.learners.ppo_options import PpoOptions
+    from mosaic.learners.ppo.build import assemble
+    from mosaic.learners.ppo.options import PpoOptions
 
     make_env("gym/CartPole-v1").close()
     imported, imported_cpu = perf_counter(), process_time()

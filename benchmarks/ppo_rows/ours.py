@@ -8,9 +8,10 @@ from unittest.mock import patch
 from ppo_rows.measure import Outcome, timed
 
 from mosaic.config.loading import parse_run_config
-from mosaic.learners import assembly, equipment
-from mosaic.learners.learner import Learner
-from mosaic.learners.ppo_options import A2cOptions, PpoOptions
+from mosaic.learners.base import Learner
+from mosaic.learners.ppo import build as assembly
+from mosaic.learners.ppo import hardware as equipment
+from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 
 EPISODES = 100  # as many as SB3's mean is over
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from mosaic.config.loading import parse_run_config
-from mosaic.learners.assembly import assemble
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.ppo.build import assemble
+from mosaic.learners.ppo.options import PpoOptions
 from mosaic.workers.presets import with_preset
 
 GOAL = 475.0

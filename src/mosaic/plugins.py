@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from mosaic.envs.env import Env, EnvFacts, EnvSpec
     from mosaic.envs.family import EnvEntry, EnvFamily, resolve_name
     from mosaic.envs.transform import Transform
-    from mosaic.learners.casting import read_mapping
+    from mosaic.learners.agent_roles import read_mapping
     from mosaic.policies.controller import (
         Explains,
         Explanation,
@@ -119,7 +119,7 @@ else:
             "mosaic.envs.adapters.gymnasium": ("GymnasiumEnv",),
             "mosaic.envs.adapters.pettingzoo": ("from_pettingzoo",),
             "mosaic.envs.transform": ("Transform",),
-            "mosaic.learners.casting": ("read_mapping",),
+            "mosaic.learners.agent_roles": ("read_mapping",),
             "mosaic.policies.controller": (
                 "Explains",
                 "Explanation",

@@ -26,7 +26,7 @@ def _tables() -> None:
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.learners.tabular.settings import TabularOptions
-    from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.learners.tabular.training.twin import TwinTraining
 
     options, game = TabularOptions(), tictactoe_game()
     TwinTraining(game, "q_learning", options, 0).advance(10)
@@ -44,10 +44,10 @@ def _networks() -> None:
     from contextlib import closing
 
     from mosaic.config.run import RunConfig
-    from mosaic.learners.assembly import assemble
-    from mosaic.learners.dqn_assembly import assemble_dqn
-    from mosaic.learners.dqn_options import DqnOptions
-    from mosaic.learners.ppo_options import PpoOptions
+    from mosaic.learners.dqn.build import assemble_dqn
+    from mosaic.learners.dqn.options import DqnOptions
+    from mosaic.learners.ppo.build import assemble
+    from mosaic.learners.ppo.options import PpoOptions
     from mosaic.policies.network import NetworkPolicyController
 
     for name, paradigm in (("gym/CartPole-v1", "parameter_sharing"), ("classic/connect_four_v3", "self_play")):

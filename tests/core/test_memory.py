@@ -16,14 +16,17 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.mdp import mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.ppo_options import PpoOptions
-from mosaic.learners.tabular import engine, hashed, hashed_learner, storage
-from mosaic.learners.tabular.hashed import HashedTable
-from mosaic.learners.tabular.hashed_learner import HashedLearner
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.options import PpoOptions
+from mosaic.learners.tabular.engines import base as engine
+from mosaic.learners.tabular.hashed import learner as hashed_learner
+from mosaic.learners.tabular.hashed import table as hashed
+from mosaic.learners.tabular.hashed.learner import HashedLearner
+from mosaic.learners.tabular.hashed.table import HashedTable
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.storage import choose_storage
+from mosaic.learners.tabular.training import table_kind as storage
+from mosaic.learners.tabular.training.table_kind import choose_storage
 from mosaic.workers.native import NativeWorker
 
 
@@ -34,7 +37,7 @@ def free(monkeypatch):
     def fake(count):
         for module in (memory, mdp, engine, hashed, hashed_learner, storage):
             monkeypatch.setattr(module, "free_memory", lambda: count)
-        monkeypatch.setattr("mosaic.learners.dqn_check.free_memory", lambda: count)
+        monkeypatch.setattr("mosaic.learners.dqn.checks.free_memory", lambda: count)
 
     return fake
 

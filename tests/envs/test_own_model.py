@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.compiled.mdp.user_model import OwnModel, own_model
-from mosaic.learners.tabular.planning import value_iteration
+from mosaic.learners.tabular.optimal import value_iteration
 
 WALLS = {(1, 1), (1, 2), (3, 2)}
 

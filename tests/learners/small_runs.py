@@ -3,8 +3,8 @@
 from contextlib import contextmanager
 
 from mosaic.config.run import RunConfig
-from mosaic.learners.assembly import assemble
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.ppo.build import assemble
+from mosaic.learners.ppo.options import PpoOptions
 
 TICTACTOE = "classic/tictactoe_v3"
 SPREAD = "mpe/simple_spread_v3"

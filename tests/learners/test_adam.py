@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.learners.adam import adam, make_optimiser
+from mosaic.learners.engines.adam import adam, make_optimiser
 
 torch = pytest.importorskip("torch")
 

@@ -7,7 +7,7 @@ from small_runs import SPREAD, TICTACTOE, run_config
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.learners.casting import read_casting
+from mosaic.learners.agent_roles import read_casting
 
 TAG, ADVERSARY = "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.envs.vector.layout import VectorShape, vector_arrays
-from mosaic.learners.adam import make_optimiser
-from mosaic.learners.dqn import make_hyper
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.fused_dqn import LOSS, Q_VALUE, ROWS, STATS, aim, decide, exploration_rate, follow, gradient
-from mosaic.learners.fused_dqn_engine import first_q_weights
-from mosaic.learners.fused_replay import make_ring
+from mosaic.learners.dqn.algorithm import make_hyper
+from mosaic.learners.dqn.fused_engine import first_q_weights
+from mosaic.learners.dqn.kernels import LOSS, Q_VALUE, ROWS, STATS, aim, decide, exploration_rate, follow, gradient
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.dqn.replay_buffer import make_ring
+from mosaic.learners.engines.adam import make_optimiser
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import build_model, greedy_rows, make_scratch
 from mosaic.models.layout import tensors

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mosaic.envs.vector.encoding import ActionHead
-from mosaic.learners.fused_update import (
+from mosaic.learners.engines.fused_ppo_update import (
     CLIPPED,
     ENTROPY,
     KL,

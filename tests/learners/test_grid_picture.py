@@ -8,9 +8,9 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.grid_layout import GridLayout, grid_layout
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.grid_picture import grid_image, grid_text, read_cells, shade
-from mosaic.learners.tabular.planning import value_iteration
+from mosaic.learners.tabular.optimal import value_iteration
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
 
 MOVES = {"←": (0, -1), "↓": (1, 0), "→": (0, 1), "↑": (-1, 0)}
 GRIDS = [

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.codes import space_code
+from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
 from mosaic.learners.tabular.hashed_keys import collision_odds, describe_keys, is_exact, keys_of
-from mosaic.learners.tabular.hashed_learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
 

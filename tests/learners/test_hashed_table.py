@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
-from mosaic.learners.tabular.hashed import HashedTable, find, find_sorted
+from mosaic.learners.tabular.hashed.table import HashedTable, find, find_sorted
 
 KEYS = st.integers(1, 2**64 - 1) | st.integers(1, 40) | st.integers(1, 40).map(lambda n: n << 58)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of, open_columns, position_of_key
-from mosaic.learners.tabular.chance import below, draw, stream, uniform
-from mosaic.learners.tabular.hashed import find_sorted
-from mosaic.learners.tabular.hashed_training import HashedTraining
+from mosaic.learners.tabular.hashed.table import find_sorted
+from mosaic.learners.tabular.hashed.training import HashedTraining
+from mosaic.learners.tabular.random import below, draw, stream, uniform
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.settings import TabularOptions
 

@@ -10,14 +10,14 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.assembly import _architectures, _fused_lane, _played_lane
-from mosaic.learners.casting import read_casting
-from mosaic.learners.fused_lane import FusedLane
-from mosaic.learners.gae import rows_of
-from mosaic.learners.lane import Rates
+from mosaic.learners.agent_roles import read_casting
 from mosaic.learners.opponents import NOBODY_NAMED
-from mosaic.learners.played_lane import PlayedLane
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.ppo.build import _architectures, _fused_lane, _played_lane
+from mosaic.learners.ppo.gae import rows_of
+from mosaic.learners.ppo.options import PpoOptions
+from mosaic.learners.rollout.base import Rates
+from mosaic.learners.rollout.compiled import FusedLane
+from mosaic.learners.rollout.python import PlayedLane
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
 
@@ -92,7 +92,7 @@ def test_a_centralised_critic_sees_all_and_the_actor_its_own(engine):
 
 def answers(whole, obs, critic):
     """Value of rows, and the log-probability of what the same chance decides on."""
-    from mosaic.learners.fused_policy import FusedEngine
+    from mosaic.learners.engines.fused import FusedEngine
 
     engine = FusedEngine(whole.architectures[0], 7)
     engine.load(whole.learner.weights(0))

@@ -15,10 +15,10 @@ from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.assembly import assemble
-from mosaic.learners.learner import Assembled
-from mosaic.learners.ppo_options import PpoOptions
-from mosaic.learners.tabular.proof import prove
+from mosaic.learners.base import Assembled
+from mosaic.learners.ppo.build import assemble
+from mosaic.learners.ppo.options import PpoOptions
+from mosaic.learners.tabular.verify import prove
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.runners.local import LocalEnvRunner

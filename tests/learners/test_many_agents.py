@@ -9,8 +9,8 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
-from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.workers.registry import resolve
 
 NAMES = ("x", "y", "z", "w")

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.learners.normalise import RunningMoments
+from mosaic.learners.normalization import RunningMoments
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(0, 1000))

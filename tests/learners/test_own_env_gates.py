@@ -11,9 +11,9 @@ import pytest
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.assembly import assemble
-from mosaic.learners.learner import Assembled
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.base import Assembled
+from mosaic.learners.ppo.build import assemble
+from mosaic.learners.ppo.options import PpoOptions
 from mosaic.policies.torch_network import EnginePolicyController
 
 SOLVED, EPISODES = 0.95, 200
@@ -55,7 +55,7 @@ def learn(asked: RunConfig, enough: float = 2.0, **options: Any) -> Assembled:
 
 def share_right(assembled: Assembled, env_id: str) -> float:
     """Of fresh episodes that the likeliest actions play."""
-    from mosaic.learners.torch_engine import TorchEngine
+    from mosaic.learners.engines.torch import TorchEngine
 
     engine = TorchEngine(assembled.architectures[0], 0)
     engine.load(assembled.learner.weights(0))

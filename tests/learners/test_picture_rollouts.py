@@ -12,9 +12,9 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.encoding import row_code
-from mosaic.learners import assembly
-from mosaic.learners.ppo_options import A2cOptions, PpoOptions
-from mosaic.learners.rollout import make_rollout, rollout_bytes
+from mosaic.learners.ppo import build as assembly
+from mosaic.learners.ppo.options import A2cOptions, PpoOptions
+from mosaic.learners.rollout.buffers import make_rollout, rollout_bytes
 from mosaic.models.packed_rows import PackedRows, row_packing
 
 LAYOUTS = {"channels_last": (12, 9, 3), "channels_first": (3, 12, 9), "grey": (12, 9)}

@@ -7,11 +7,13 @@ import pytest
 
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.envs.vector.in_process import PythonVector
-from mosaic.learners import assembly, dqn_assembly, probes
-from mosaic.learners.dqn import DqnLearner
-from mosaic.learners.fused_policy import FusedEngine
-from mosaic.learners.played_lane import Discount, PlayedLane
+from mosaic.learners import probes
+from mosaic.learners.dqn import build as dqn_assembly
+from mosaic.learners.dqn.algorithm import DqnLearner
+from mosaic.learners.engines.fused import FusedEngine
+from mosaic.learners.ppo import build as assembly
 from mosaic.learners.probes import PROBES, Answer, run_probe, run_probes
+from mosaic.learners.rollout.python import Discount, PlayedLane
 
 BY_NAME = {probe.name: probe for probe in PROBES}
 FAR = np.float32(0.99)

@@ -14,10 +14,10 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.played_training import PlayedTraining
-from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+from mosaic.learners.tabular.training.resumable import PlayedTraining
 
 OPTIONS = TabularOptions(epsilon=0.3, epsilon_min=0.05)
 

@@ -5,9 +5,9 @@ import pytest
 from small_runs import SPREAD, TICTACTOE, assembled, learner, self_play, trained_weights
 
 from mosaic.core.errors import InputError
-from mosaic.learners.fused_lane import FusedLane
 from mosaic.learners.opponents import Guest, Opponents, guests, played_by_env, read_opponents
-from mosaic.learners.played_lane import PlayedLane
+from mosaic.learners.rollout.compiled import FusedLane
+from mosaic.learners.rollout.python import PlayedLane
 from mosaic.models.layout import count_weights, tensors
 
 NEVER = 10**9

@@ -12,10 +12,10 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.mdp.mdp import compile_mdp
-from mosaic.learners.tabular import engine
-from mosaic.learners.tabular.checks import checked_options
+from mosaic.learners.tabular.engines import base as engine
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.planning import value_iteration
+from mosaic.learners.tabular.optimal import value_iteration
+from mosaic.learners.tabular.options import checked_options
 from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
 
 

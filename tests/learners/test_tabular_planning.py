@@ -9,7 +9,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp
-from mosaic.learners.tabular.planning import game_values, policy_iteration, value_iteration
+from mosaic.learners.tabular.optimal import game_values, policy_iteration, value_iteration
 
 
 def mdp_of(env_id: str, **options: object) -> Mdp:

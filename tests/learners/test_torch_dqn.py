@@ -14,15 +14,16 @@ from mosaic.core.errors import MissingExtraError
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import ActionHead, row_code
 from mosaic.envs.vector.layout import VectorShape
-from mosaic.learners import dqn_assembly, dqn_check
-from mosaic.learners.dqn import DqnLearner, make_hyper
-from mosaic.learners.dqn_assembly import assemble_dqn, q_architecture
-from mosaic.learners.dqn_check import ring_bytes
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.fused_dqn_engine import FusedDqnEngine
-from mosaic.learners.fused_replay import make_ring
+from mosaic.learners.dqn import build as dqn_assembly
+from mosaic.learners.dqn import checks as dqn_check
+from mosaic.learners.dqn.algorithm import DqnLearner, make_hyper
+from mosaic.learners.dqn.build import assemble_dqn, q_architecture
+from mosaic.learners.dqn.checks import ring_bytes
+from mosaic.learners.dqn.fused_engine import FusedDqnEngine
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.dqn.replay_buffer import make_ring
+from mosaic.learners.dqn.torch_engine import TorchDqnEngine
 from mosaic.learners.plan import Plan
-from mosaic.learners.torch_dqn import TorchDqnEngine
 from mosaic.models.packed_rows import row_packing
 
 EYE = DqnOptions(
@@ -101,7 +102,7 @@ def test_goals_are_the_compiled_engines():
     ring.follows[:] = random.random(64) < 0.7
     ring.next_mask[:] = random.random((64, 5)) < 0.5
     ring.next_mask[:, 3] = 1
-    from mosaic.learners.fused_dqn import aim
+    from mosaic.learners.dqn.kernels import aim
     from mosaic.models.fused import build_model, make_scratch
 
     model, goals, idx = build_model(architecture), np.zeros(64, np.float32), np.arange(64)

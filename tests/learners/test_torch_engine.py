@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
 from mosaic.envs.vector.encoding import ActionHead, RowPart
-from mosaic.learners.fused_policy import FusedEngine
-from mosaic.learners.fused_update import Batch, make_batch
+from mosaic.learners.engines.fused import FusedEngine
+from mosaic.learners.engines.fused_ppo_update import Batch, make_batch
+from mosaic.learners.engines.torch import TorchEngine, TorchOptions
+from mosaic.learners.engines.torch_ppo_loss import Minibatch, value_error
 from mosaic.learners.sequences import line_up, minibatches, sequences_per_minibatch
-from mosaic.learners.torch_engine import TorchEngine, TorchOptions
-from mosaic.learners.torch_loss import Minibatch, value_error
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Engine, LearnSettings, Resumes
 from mosaic.models.torch_net import Answer

@@ -6,12 +6,12 @@ import pytest
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.chance import below, draw, stream, uniform
+from mosaic.learners.tabular.kernels.small_games import pack_game
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.packed_kernels import pack_game
-from mosaic.learners.tabular.proof import prove
+from mosaic.learners.tabular.random import below, draw, stream, uniform
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
+from mosaic.learners.tabular.verify import prove
 from mosaic.runtimes.parallel import ParallelTraining, shares
 
 

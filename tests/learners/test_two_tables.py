@@ -9,7 +9,7 @@ from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.board_games.tictactoe import cells_of
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.two_tables import TwoTableTraining
 from mosaic.learners.tabular.value_error import ValueGauge
 

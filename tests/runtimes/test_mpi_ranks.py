@@ -49,7 +49,7 @@ elif task in ("shapes", "options", "rules"):
     from mosaic.config.environment import EnvironmentConfig
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.settings import TabularOptions
-    from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.runtimes.mpi_agreement import check_same_training
     twin = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))
     if last and task == "shapes":

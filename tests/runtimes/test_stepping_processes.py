@@ -6,8 +6,8 @@ import pytest
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.stepped_training import SteppedTraining
-from mosaic.learners.tabular.twin_training import SteppedEnv
+from mosaic.learners.tabular.training.stepped import SteppedTraining
+from mosaic.learners.tabular.training.twin import SteppedEnv
 from mosaic.runtimes.processes import ProcessTraining
 
 ENVS = """

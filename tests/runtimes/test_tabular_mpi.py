@@ -12,11 +12,11 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular import kernels
-from mosaic.learners.tabular.planning import probabilities, value_iteration
-from mosaic.learners.tabular.proof import prove
+from mosaic.learners.tabular.kernels import loops as kernels
+from mosaic.learners.tabular.optimal import probabilities, value_iteration
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
+from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes import mpi, tabular_mpi
 from mosaic.runtimes.mpi import RankError

@@ -13,9 +13,9 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.proof import prove
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
+from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes import tabular_ray
 from mosaic.runtimes.parallel import ParallelTraining

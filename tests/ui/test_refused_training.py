@@ -101,7 +101,7 @@ def test_what_is_refused_is_known_without_machine_code(algorithm):
         "from mosaic.workers.registry import resolve\n"
         f"training = {{'worker': 'native', 'algorithm': '{algorithm}'}}\n"
         "resolve(parse_run_config({'environment': {'env_id': 'gym/CartPole-v1'}, 'training': training}))\n"
-        "assert 'mosaic.learners.casting' in sys.modules\n"
+        "assert 'mosaic.learners.agent_roles' in sys.modules\n"
         "print(sorted({'numba', 'torch', 'scipy'} & sys.modules.keys()))\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.save_load import read_table
 from mosaic.learners.tabular.saved_values import read_values
-from mosaic.learners.tabular.saving import read_table
 from mosaic.models.weights_file import NotFiniteError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoint_record import MANIFEST, file_entry, manifest_bytes

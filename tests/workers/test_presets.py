@@ -7,7 +7,7 @@ import pytest
 from mosaic.config.run import RunConfig
 from mosaic.core.plugins import plugins
 from mosaic.envs.catalog import make_env
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.ppo.options import PpoOptions
 from mosaic.workers.presets import Preset, find_preset, presets, with_preset
 from mosaic.workers.registry import load_worker, parse_params, resolve
 

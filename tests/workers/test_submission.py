@@ -5,8 +5,8 @@ from hosting import run_config
 
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import with_resources
 from mosaic.runs.trainer import Trainer
 from mosaic.workers.registry import resolve

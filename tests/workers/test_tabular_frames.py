@@ -13,10 +13,10 @@ from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of
 from mosaic.envs.compiled.board_games.tictactoe import position_of
 from mosaic.envs.compiled.reference import bare_env
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.hashed_training import HashedTraining
-from mosaic.learners.tabular.kernels import NOWHERE, RETURN, STATE
+from mosaic.learners.tabular.hashed.training import HashedTraining
+from mosaic.learners.tabular.kernels.loops import NOWHERE, RETURN, STATE
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.two_tables import TwoTableTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining

@@ -7,8 +7,8 @@ from safetensors.numpy import load_file
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
-from mosaic.learners.tabular.hashed import find_sorted
-from mosaic.learners.tabular.hashed_training import FILE, HashedTraining
+from mosaic.learners.tabular.hashed.table import find_sorted
+from mosaic.learners.tabular.hashed.training import FILE, HashedTraining
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.workers.tabular_hashed import hashed_controller, in_hashed_table, is_hashed
 

@@ -7,9 +7,9 @@ from hosting import run_config
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.learners.tabular.seats_training import SeatsTraining
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_env
 from mosaic.testing.duel import CONSTANT, STEPS, Duel, duel

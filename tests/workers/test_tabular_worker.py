@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.proof import prove
+from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.testing import check_worker

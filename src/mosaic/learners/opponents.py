@@ -12,8 +12,8 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code
-from mosaic.learners.casting import Casting
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.agent_roles import Casting
+from mosaic.learners.ppo.options import PpoOptions
 from mosaic.policies.registry import load_policy, parse_policy
 
 RANDOM = "random"

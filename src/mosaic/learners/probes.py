@@ -18,7 +18,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.training import TrainingConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.envs.vector.encoding import row_code
-from mosaic.learners.learner import Assembled
+from mosaic.learners.base import Assembled
 from mosaic.models.fused import build_model, make_scratch, policy_outputs, probabilities, value_rows
 
 GAMMA = 0.5  # small, so that a wrong discount shows
@@ -108,22 +108,22 @@ class _Algorithm:
 
 
 def _ppo(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
-    from mosaic.learners.assembly import assemble
-    from mosaic.learners.ppo_options import PpoOptions
+    from mosaic.learners.ppo.build import assemble
+    from mosaic.learners.ppo.options import PpoOptions
 
     return assemble(config, PpoOptions.model_validate(settings))
 
 
 def _a2c(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
-    from mosaic.learners.assembly import assemble
-    from mosaic.learners.ppo_options import A2cOptions
+    from mosaic.learners.ppo.build import assemble
+    from mosaic.learners.ppo.options import A2cOptions
 
     return assemble(config, A2cOptions.model_validate(settings))
 
 
 def _dqn(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
-    from mosaic.learners.dqn_assembly import assemble_dqn
-    from mosaic.learners.dqn_options import DqnOptions
+    from mosaic.learners.dqn.build import assemble_dqn
+    from mosaic.learners.dqn.options import DqnOptions
 
     return assemble_dqn(config, DqnOptions.model_validate(settings))
 

@@ -8,11 +8,11 @@ from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.casting import Casting
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.equipment import has_twin
+from mosaic.learners.agent_roles import Casting
+from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.opponents import opponents_of
-from mosaic.learners.ppo_options import PpoOptions
+from mosaic.learners.ppo.hardware import has_twin
+from mosaic.learners.ppo.options import PpoOptions
 
 Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
 

@@ -11,7 +11,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.casting import Casting
+from mosaic.learners.agent_roles import Casting
 from mosaic.runners.fixed_policies import ControllerOthers, make_others
 
 

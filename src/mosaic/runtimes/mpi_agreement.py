@@ -14,7 +14,7 @@ import numpy as np
 
 from mosaic.core.numba_cache import SOURCES, fingerprint
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import Twin, TwinTraining
+from mosaic.learners.tabular.training.twin import Twin, TwinTraining
 from mosaic.runtimes.mpi_exchange import check_agreement
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, assert_never
 
-from mosaic.learners.tabular.mdp_training import open_training
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.mdp import open_training
+from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runtimes.merging import apply, delta
 from mosaic.runtimes.mpi_agreement import check_same_programs, check_same_training
 from mosaic.runtimes.mpi_budget import Budget

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.learners.tabular.kernels import Progress
-from mosaic.learners.tabular.saving import read_table
-from mosaic.learners.tabular.twin_training import FILE, Statistics, TwinTraining, save_tensors
+from mosaic.learners.tabular.kernels.loops import Progress
+from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.training.twin import FILE, Statistics, TwinTraining, save_tensors
 from mosaic.runtimes.merging import merge
 
 SHARED_FROM_BYTES = 64 * 2**20

@@ -12,8 +12,8 @@ from typing import Any
 from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.stepped_training import SteppedTraining
-from mosaic.learners.tabular.twin_training import SteppedEnv
+from mosaic.learners.tabular.training.stepped import SteppedTraining
+from mosaic.learners.tabular.training.twin import SteppedEnv
 from mosaic.runtimes.merging import apply, combine, delta
 from mosaic.runtimes.spread import Share, SpreadTraining
 

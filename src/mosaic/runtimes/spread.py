@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
-from mosaic.learners.tabular import kernels
-from mosaic.learners.tabular.mdp_training import open_training
-from mosaic.learners.tabular.saving import read_table
+from mosaic.learners.tabular.kernels import loops as kernels
+from mosaic.learners.tabular.save_load import read_table
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import (
+from mosaic.learners.tabular.training.mdp import open_training
+from mosaic.learners.tabular.training.twin import (
     FILE,
     Opponent,
     Statistics,

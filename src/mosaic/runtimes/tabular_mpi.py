@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import Opponent, Twin
+from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.mpi import check_installed, mpiexec_path, run_ranks
 from mosaic.runtimes.spread import Share, SpreadTraining
 

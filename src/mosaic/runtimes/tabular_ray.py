@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.learners.tabular.mdp_training import open_training
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import Opponent, Twin
+from mosaic.learners.tabular.training.mdp import open_training
+from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.merging import Delta, apply, combine, delta
 from mosaic.runtimes.spread import Share, SpreadTraining
 

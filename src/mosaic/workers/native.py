@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from mosaic.config.section import Section
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.ppo_options import A2cOptions, PpoOptions
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.run_policy import parse_init
@@ -24,7 +24,7 @@ from mosaic.workers.loop import train
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
-    from mosaic.learners.learner import Assembled
+    from mosaic.learners.base import Assembled
 
 
 class Reporting(Section):
@@ -78,10 +78,10 @@ class NativeWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raises InputError where agents and policies do not fit, before anything is started."""
-        from mosaic.learners.casting import read_casting
-        from mosaic.learners.dqn_check import ENVS, check_dqn
-        from mosaic.learners.equipment import check_ppo, check_processes, has_twin
+        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.dqn.checks import ENVS, check_dqn
         from mosaic.learners.opponents import check_players
+        from mosaic.learners.ppo.hardware import check_ppo, check_processes, has_twin
         from mosaic.learners.resources import meet_resources
 
         casting = read_casting(config, spec)
@@ -101,10 +101,10 @@ class NativeWorker:
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Decide limits, envs, engine and all that follows from them."""
-        from mosaic.learners.casting import read_casting
-        from mosaic.learners.dqn_check import settle_dqn
-        from mosaic.learners.equipment import settle_ppo
+        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.dqn.checks import settle_dqn
         from mosaic.learners.opponents import opponents_of
+        from mosaic.learners.ppo.hardware import settle_ppo
         from mosaic.learners.resources import meet_resources
 
         config, casting = with_limit(config), read_casting(config, spec)
@@ -144,10 +144,10 @@ class NativeWorker:
 
 def _assemble(config: RunConfig, options: BaseModel) -> Assembled:
     if isinstance(options, DqnOptions):
-        from mosaic.learners.dqn_assembly import assemble_dqn
+        from mosaic.learners.dqn.build import assemble_dqn
 
         return assemble_dqn(config, options)
-    from mosaic.learners.assembly import assemble
+    from mosaic.learners.ppo.build import assemble
 
     assert isinstance(options, PpoOptions)
     return assemble(config, options)

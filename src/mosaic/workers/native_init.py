@@ -15,8 +15,8 @@ from mosaic.workers.native_policies import weights_file
 if TYPE_CHECKING:  # they bring numba along
     from numpy.typing import NDArray
 
-    from mosaic.learners.learner import Assembled
-    from mosaic.learners.normalise import RunningMoments
+    from mosaic.learners.base import Assembled
+    from mosaic.learners.normalization import RunningMoments
 
 TRAINING = "training.safetensors"
 _OPTIMISER = ("optimiser.first", "optimiser.second", "optimiser.count")
@@ -74,7 +74,7 @@ def _moments(
     reference: str, policy: str, state: dict[str, NDArray[Any]], wanted: RunningMoments | None
 ) -> RunningMoments | None:
     """Return by what the other run normalised observations: its weights mean nothing without."""
-    from mosaic.learners.normalise import RunningMoments
+    from mosaic.learners.normalization import RunningMoments
 
     seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
     normalised = seen is not None and seen.count > 0

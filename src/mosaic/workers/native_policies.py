@@ -14,7 +14,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 
 if TYPE_CHECKING:  # it brings numba along
-    from mosaic.learners.learner import Assembled
+    from mosaic.learners.base import Assembled
     from mosaic.models.weights_file import SavedNetwork
 
 FACTS = "facts.json"
@@ -79,7 +79,7 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
             saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature or 1.0
         )
     else:
-        from mosaic.learners.torch_engine import TorchEngine, TorchOptions
+        from mosaic.learners.engines.torch import TorchEngine, TorchOptions
 
         engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
         engine.load(saved.flat)

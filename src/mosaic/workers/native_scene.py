@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.learners.learner import Learner
+from mosaic.learners.base import Learner
 from mosaic.runners.screen import Shot
 
 

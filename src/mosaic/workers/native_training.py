@@ -12,8 +12,8 @@ import numpy as np
 
 from mosaic.core.ids import AgentID
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.dqn_options import DqnOptions
-from mosaic.learners.learner import Assembled
+from mosaic.learners.base import Assembled
+from mosaic.learners.dqn.options import DqnOptions
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry

@@ -136,7 +136,7 @@ def _choose(config: RunConfig) -> _Chosen:
 
 def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:
     """A turn-based zero-sum game in which at least two agents learn."""
-    from mosaic.learners.casting import leaves_self_play
+    from mosaic.learners.agent_roles import leaves_self_play
 
     return spec is not None and spec.facts.turn_based and spec.facts.competitive and leaves_self_play(config, spec)
 

@@ -105,7 +105,7 @@ def unmet_resources(info: WorkerCapabilities, config: RunConfig) -> dict[Resourc
 
 def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
     """Raise InputError where rules and opponents do not fit the agents of the env."""
-    from mosaic.learners.casting import read_mapping
+    from mosaic.learners.agent_roles import read_mapping
     from mosaic.learners.opponents import check_players
 
     if worker.info.agent_mapping and not isinstance(worker, ChecksRuns):

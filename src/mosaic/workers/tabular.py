@@ -32,7 +32,7 @@ from mosaic.workers.tabular_spread import describe_arrays, ended_after, make_spr
 from mosaic.workers.tabular_way import algorithm_of, check_way, choose_way, table_kind
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
-    from mosaic.learners.tabular.twin_training import TwinTraining
+    from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.workers.tabular_training import TableTraining
 
 
@@ -107,7 +107,7 @@ class TabularWorker:
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> TableTraining:
     """The way to train that fits the env; which one, and why, is said on the log."""
-    from mosaic.learners.tabular.mdp_training import open_training
+    from mosaic.learners.tabular.training.mdp import open_training
     from mosaic.learners.tabular.two_tables import TwoTableTraining
     from mosaic.runtimes.parallel import ParallelTraining
 

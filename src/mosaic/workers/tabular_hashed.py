@@ -17,7 +17,7 @@ from mosaic.envs.family import split_version
 from mosaic.policies.tabular import TabularPolicyController
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
-    from mosaic.learners.tabular.hashed_training import HashedTraining
+    from mosaic.learners.tabular.hashed.training import HashedTraining
     from mosaic.workers.tabular_options import TabularWorkerOptions
 
 CONNECT_FOUR = "classic/connect_four"
@@ -44,7 +44,7 @@ def check_hashed(config: RunConfig, options: TabularWorkerOptions) -> None:
 
 
 def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> HashedTraining:
-    from mosaic.learners.tabular.hashed_training import HashedTraining
+    from mosaic.learners.tabular.hashed.training import HashedTraining
 
     check_hashed(config, options)
     print(f"{algorithm} in a hashed table of {config.environment.id}, one thread")
@@ -53,7 +53,7 @@ def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWork
 
 
 def in_hashed_table(folder: Path) -> bool:
-    from mosaic.learners.tabular.hashed_training import FILE
+    from mosaic.learners.tabular.hashed.training import FILE
 
     return (folder / FILE).exists()
 
@@ -67,9 +67,9 @@ def hashed_controller(
     legal move, by its own seed, as it does among equally good ones elsewhere.
     """
     from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
-    from mosaic.learners.tabular.hashed import find_sorted
-    from mosaic.learners.tabular.hashed_training import FILE
-    from mosaic.learners.tabular.saving import read_table
+    from mosaic.learners.tabular.hashed.table import find_sorted
+    from mosaic.learners.tabular.hashed.training import FILE
+    from mosaic.learners.tabular.save_load import read_table
 
     tensors = read_table(folder / FILE)
     keys = tensors["keys"]

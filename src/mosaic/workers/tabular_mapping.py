@@ -10,7 +10,7 @@ from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.casting import group_names, read_mapping
+from mosaic.learners.agent_roles import group_names, read_mapping
 from mosaic.learners.opponents import check_players
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.seat_codes import Codes, boxes, check_sharing, codes_of, needs_bins
-from mosaic.learners.tabular.storage import Storage, choose_storage
+from mosaic.learners.tabular.training.table_kind import Storage, choose_storage
 from mosaic.policies.controller import Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular_mapping import TableMapping, read_table_mapping
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
-    from mosaic.learners.tabular.played_training import PlayedTraining
-    from mosaic.learners.tabular.seats_training import SeatsTraining
-    from mosaic.learners.tabular.twin_training import SteppedEnv
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.resumable import PlayedTraining
+    from mosaic.learners.tabular.training.twin import SteppedEnv
     from mosaic.workers.tabular_options import TabularWorkerOptions
 
 
@@ -87,7 +87,7 @@ def make_played_training(
     config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str
 ) -> PlayedTraining | SeatsTraining:
     """The kind of table that fits; `why` is why the env is played itself. Both are said on the log."""
-    from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.runners.fixed_policies import ControllerOthers
 
     env = make_env(config.environment)
@@ -117,7 +117,7 @@ def make_played_training(
 
 
 def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
-    from mosaic.learners.tabular.played_training import PlayedTraining
+    from mosaic.learners.tabular.training.resumable import PlayedTraining
 
     return PlayedTraining(make_env(_in_bins(config, options)), algorithm, options.of_the_table(), config.seed)
 
@@ -133,7 +133,7 @@ def _in_bins(config: RunConfig, options: TabularWorkerOptions) -> EnvironmentCon
 
 def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> SteppedEnv:
     """The env for learners in several processes, or an error where one alone can train in it."""
-    from mosaic.learners.tabular.twin_training import SteppedEnv
+    from mosaic.learners.tabular.training.twin import SteppedEnv
 
     environment = _in_bins(config, options)
     with closing(make_env(config.environment)) as env:
@@ -144,7 +144,7 @@ def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions
 
 
 def in_seats(folder: Path, policy: str) -> bool:
-    from mosaic.learners.tabular.seats_training import table_file
+    from mosaic.learners.tabular.training.multi_agent import table_file
 
     return table_file(folder, policy).exists()
 
@@ -153,10 +153,10 @@ def seats_controller(
     folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
 ) -> TabularPolicyController:
     """A state that training never met has the row of every new one: any legal action, by the controller's own seed."""
+    from mosaic.learners.tabular.hashed.learner import HashedLearner
     from mosaic.learners.tabular.hashed_keys import keys_of
-    from mosaic.learners.tabular.hashed_learner import HashedLearner
     from mosaic.learners.tabular.learner import TabularLearner
-    from mosaic.learners.tabular.seats_training import is_hashed, table_file
+    from mosaic.learners.tabular.training.multi_agent import is_hashed, table_file
 
     file = table_file(folder, policy)
     codes = codes_of(spec, agent, bins)

@@ -13,7 +13,7 @@ from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, rea
 from mosaic.workers.tabular_options import TabularWorkerOptions
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
-    from mosaic.learners.tabular.twin_training import Statistics
+    from mosaic.learners.tabular.training.twin import Statistics
     from mosaic.workers.tabular_training import TableTraining
 
 TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
@@ -36,7 +36,7 @@ def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping
 
 def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTraining) -> Roles:
     """Return the tables of the run and the agents of fixed policies."""
-    from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining
 
     mapping = mapping_of(config, options)
@@ -51,7 +51,7 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTr
 
 def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
     """Return the mean return of each policy; compiled loops know that of the agent that begins, in zero-sum games."""
-    from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.learners.tabular.two_tables import TwoTableTraining
 
     if isinstance(training, SeatsTraining):

@@ -24,11 +24,20 @@ from mosaic.envs.compiled.board_games.tictactoe_env import AGENTS as TICTACTOE_A
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import has_twin
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.learners.tabular.hashed_training import HashedTraining
-from mosaic.learners.tabular.kernels import ENDED, EPISODES, NOWHERE, RETURN, RETURNS, STATE, STEP_IN_EPISODE, Progress
-from mosaic.learners.tabular.played_training import PlayedTraining
-from mosaic.learners.tabular.seats_training import SeatsTraining
-from mosaic.learners.tabular.twin_training import SteppedEnv, Twin, TwinTraining
+from mosaic.learners.tabular.hashed.training import HashedTraining
+from mosaic.learners.tabular.kernels.loops import (
+    ENDED,
+    EPISODES,
+    NOWHERE,
+    RETURN,
+    RETURNS,
+    STATE,
+    STEP_IN_EPISODE,
+    Progress,
+)
+from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+from mosaic.learners.tabular.training.resumable import PlayedTraining
+from mosaic.learners.tabular.training.twin import SteppedEnv, Twin, TwinTraining
 from mosaic.runners.screen import Draw, Shot
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.spread import SpreadTraining

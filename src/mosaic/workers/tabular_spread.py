@@ -17,7 +17,7 @@ from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.workers.ray_record import StartRay
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
-    from mosaic.learners.tabular.twin_training import Twin
+    from mosaic.learners.tabular.training.twin import Twin
     from mosaic.runtimes.spread import SpreadTraining
     from mosaic.runtimes.tabular_mpi import MpiMode
 
@@ -36,7 +36,7 @@ def make_spread_training(
     start_ray: StartRay,
 ) -> SpreadTraining:
     """With the runtime mpi or ray; with parallel where the env is stepped in Python."""
-    from mosaic.learners.tabular.twin_training import SteppedEnv
+    from mosaic.learners.tabular.training.twin import SteppedEnv
 
     resources, number = config.resources, config.resources.workers
     what = f"{algorithm} on {describe_arrays(config.environment)}"
@@ -94,7 +94,7 @@ def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
 @contextmanager
 def ended_after(training: T) -> Iterator[T]:
     """Leaves none of the processes that a way to train may hold."""
-    from mosaic.learners.tabular.seats_training import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.runtimes.spread import SpreadTraining
 
     try:

@@ -11,7 +11,7 @@ from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.settings import ALGORITHMS
-from mosaic.learners.tabular.storage import Storage
+from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.workers.tabular_hashed import check_hashed, is_hashed
 from mosaic.workers.tabular_mapping import TableMapping, is_default, read_table_mapping
 from mosaic.workers.tabular_played import plan_tables

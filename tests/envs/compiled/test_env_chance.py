@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mosaic.envs.compiled.random import next_below, next_between, next_bits, next_uniform, streams
-from mosaic.learners.tabular.chance import draw
+from mosaic.learners.tabular.random import draw
 
 
 def test_a_stream_is_splitmix64():

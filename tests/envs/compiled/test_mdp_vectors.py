@@ -17,7 +17,7 @@ from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.tabular.chance import draw, uniform
+from mosaic.learners.tabular.random import draw, uniform
 
 CONFIGS = [
     ("gym/FrozenLake-v1", {}, ()),

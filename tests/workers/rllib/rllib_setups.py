@@ -7,7 +7,7 @@ from typing import Any
 
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
-from mosaic.learners.casting import read_casting
+from mosaic.learners.agent_roles import read_casting
 from mosaic.workers.rllib.options import OPTIONS
 from mosaic.workers.rllib.resources import Placement
 from mosaic.workers.rllib.setup import Setup

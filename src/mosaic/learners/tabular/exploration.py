@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
-from mosaic.learners.tabular.chance import below, uniform
 from mosaic.learners.tabular.experience import Legal
+from mosaic.learners.tabular.random import below, uniform
 from mosaic.learners.tabular.settings import Exploration
 
 

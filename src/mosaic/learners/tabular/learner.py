@@ -13,8 +13,10 @@ from pydantic import ValidationError
 from mosaic.core.errors import InputError
 from mosaic.core.reference import explain
 from mosaic.envs.objects import Environment
-from mosaic.learners.tabular.chance import stream
-from mosaic.learners.tabular.checks import (
+from mosaic.learners.tabular.engines.base import Batch, Snapshot, first_snapshot, open_engine
+from mosaic.learners.tabular.experience import every_action
+from mosaic.learners.tabular.given_env import borrowed, env_sizes
+from mosaic.learners.tabular.options import (
     bad_index,
     bad_reward,
     bad_size,
@@ -23,9 +25,7 @@ from mosaic.learners.tabular.checks import (
     nothing_legal,
     overflown,
 )
-from mosaic.learners.tabular.engine import Batch, Snapshot, first_snapshot, open_engine
-from mosaic.learners.tabular.experience import every_action
-from mosaic.learners.tabular.given_env import borrowed, env_sizes
+from mosaic.learners.tabular.random import stream
 from mosaic.learners.tabular.schedules import epsilon_after
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
@@ -197,20 +197,20 @@ class TabularLearner:
 
     def train(self, env: Environment, *, episodes: int | None = None, steps: int | None = None) -> TrainingStatistics:
         """Train for these episodes or env steps in an env of one agent: an id, a Gymnasium env, a class or an Env."""
-        from mosaic.learners.tabular.env_training import train
+        from mosaic.learners.tabular.training.env import train
 
         with borrowed(env) as made:
             return train(self, made, episodes=episodes, steps=steps)
 
     def save(self, path: Path | str) -> None:
         """One safetensors file from which `load` goes on exactly."""
-        from mosaic.learners.tabular.saving import save
+        from mosaic.learners.tabular.save_load import save
 
         save(self, self._engine.snapshot(), Path(path))
 
     @classmethod
     def load(cls, path: Path | str) -> TabularLearner:
-        from mosaic.learners.tabular.saving import load
+        from mosaic.learners.tabular.save_load import load
 
         return load(Path(path))
 

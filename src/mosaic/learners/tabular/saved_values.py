@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.played_training import FILE as LEARNER
-from mosaic.learners.tabular.saving import read_table
-from mosaic.learners.tabular.twin_training import FILE as TABLE
+from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.training.resumable import FILE as LEARNER
+from mosaic.learners.tabular.training.twin import FILE as TABLE
 from mosaic.learners.tabular.two_tables import TENSORS
 
 

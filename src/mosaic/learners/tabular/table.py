@@ -8,7 +8,8 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.learners.tabular import exploration, exploration_arrays
+from mosaic.learners.tabular import exploration
+from mosaic.learners.tabular import exploration_numpy as exploration_arrays
 from mosaic.learners.tabular.experience import Legal, every_action
 from mosaic.learners.tabular.exploration import Rule
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.envs.compiled.board_games.game import Game
-from mosaic.learners.tabular import kernels
+from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.twin_training import TwinTraining
+from mosaic.learners.tabular.training.twin import TwinTraining
 
 FIRST, SECOND = "first", "second"
 TENSORS = {FIRST: "values", SECOND: "values_second"}  # by seat, in a checkpoint

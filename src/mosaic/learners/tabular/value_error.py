@@ -12,8 +12,8 @@ from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.learners.tabular.planning import game_values, value_iteration
-from mosaic.learners.tabular.twin_training import Opponent, SteppedEnv, Twin
+from mosaic.learners.tabular.optimal import game_values, value_iteration
+from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin
 from mosaic.learners.tabular.two_tables import TwoTableTraining
 
 Floats = NDArray[np.float64]

@@ -68,7 +68,7 @@ def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
     wrong = [reward for reward in paid if not _LEAST <= reward <= _MOST]
     if wrong:
         found = f"with {CONSTANT} in its opponent's place an agent was paid {wrong[0]:g}, not {_LEAST:g} to {_MOST:g}"
-        advice = "let the policies of config.agents act for their agents (mosaic.learners.casting.read_mapping)"
+        advice = "let the policies of config.agents act for their agents (mosaic.learners.agent_roles.read_mapping)"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
     return Proof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
 

@@ -63,7 +63,7 @@ def look_at(env: EnvID) -> EnvLook:
 
 
 def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
-    from mosaic.learners.casting import read_casting
+    from mosaic.learners.agent_roles import read_casting
 
     found: dict[PolicyConfiguration, dict[AgentID, str]] = {}
     for paradigm in get_args(PolicyConfiguration):

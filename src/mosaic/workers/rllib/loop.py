@@ -15,7 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.casting import read_casting
+from mosaic.learners.agent_roles import read_casting
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import PolicyEntry

@@ -349,7 +349,7 @@ _ITERATION = "min_sample_timesteps_per_iteration"
 
 def snapshot_interval(options: RllibOptions, total_timesteps: int | None) -> int | None:
     """Return the env steps between two snapshots of self-play; None where only a win rate decides."""
-    from mosaic.learners.equipment import usual_snapshot_steps
+    from mosaic.learners.ppo.hardware import usual_snapshot_steps
 
     asked = options.snapshot_every_steps is not None or options.snapshot_win_rate is not None
     return options.snapshot_every_steps if asked else usual_snapshot_steps(total_timesteps)

@@ -10,7 +10,7 @@ from typing import Any
 from mosaic.config.run import RunConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.casting import Casting
+from mosaic.learners.agent_roles import Casting
 from mosaic.workers.rllib.batches import envs_per_runner
 from mosaic.workers.rllib.options import RllibOptions
 from mosaic.workers.rllib.resources import Placement

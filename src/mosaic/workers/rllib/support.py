@@ -9,7 +9,7 @@ from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import row_code
-from mosaic.learners.casting import Casting
+from mosaic.learners.agent_roles import Casting
 from mosaic.workers.rllib.options import AppoOptions, ImpalaOptions, RllibOptions
 
 Feature: TypeAlias = PolicyConfiguration | Literal["shared_encoder"]

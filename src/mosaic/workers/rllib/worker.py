@@ -58,7 +58,7 @@ class RllibWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raises InputError where the run would fail at its beginning, before anything is started."""
-        from mosaic.learners.casting import read_casting
+        from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray import check_installed, find_cluster
         from mosaic.workers.rllib.batches import check_batch, envs_per_runner
@@ -89,7 +89,7 @@ class RllibWorker:
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Decide limit, snapshots, env runners and learners. What a cluster has room for is decided on joining it."""
-        from mosaic.learners.casting import read_casting
+        from mosaic.learners.agent_roles import read_casting
         from mosaic.workers.rllib.resources import asked_for, place, settled, this_machine
 
         assert isinstance(options, RllibOptions)

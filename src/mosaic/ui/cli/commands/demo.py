@@ -129,8 +129,8 @@ def _prove(run: Run) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.envs.compiled.board_games.game import Game
     from mosaic.envs.compiled.twins import find_twin
-    from mosaic.learners.tabular.proof import prove
-    from mosaic.learners.tabular.twin_training import FILE
+    from mosaic.learners.tabular.training.twin import FILE
+    from mosaic.learners.tabular.verify import prove
     from mosaic.ui.cli.screen import out
 
     game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))

@@ -1,0 +1,243 @@
+"""DQN: act greedily but for some chance, remember, and learn from what is remembered.
+
+One policy, alone or shared by all agents. What follows a decision is learned by the Huber loss against a target net
+that lags behind; see fused_dqn.py for the mathematics, torch_dqn.py for pictures and fused_replay.py for what is
+remembered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import InputError
+from mosaic.core.seeding import child_seed
+from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
+from mosaic.learners.base import Progress
+from mosaic.learners.dqn import kernels as places
+from mosaic.learners.dqn.checks import buffer_rows
+from mosaic.learners.dqn.fused_engine import FusedDqnEngine
+from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.normalization import RunningMoments
+from mosaic.learners.plan import Plan
+from mosaic.learners.rollout.arrays import WINDOW, Tally, make_tally
+from mosaic.learners.seats import Seats, make_seats
+from mosaic.learners.track import Track, make_track
+from mosaic.models.architecture import Architecture
+from mosaic.models.packed_rows import RowPacking
+
+OPEN_END_STEPS = 1_000_000  # what exploration_fraction is a share of where nobody knows how long a run will be
+_CHUNK_STEPS, _CHUNK_UPDATES = 1024, 128  # so that a chunk takes some tens of milliseconds at most
+_CHUNK_TORCH_UPDATES = 8  # a convolution takes longer
+
+
+class DqnEngine(Protocol):
+    """A Q-net that decides, remembers and learns."""
+
+    act: NDArray[np.float32]  # [slots, 1] the decisions of the present step
+    steps: NDArray[np.int64]  # [2] steps of the vector in all attempts, env steps of this attempt
+    stats: NDArray[np.float64]  # sums over the updates
+
+    def look(self, env: VectorArrays, tally: Tally, before: int) -> None: ...  # decides for every slot
+
+    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None: ...  # after the step
+
+    def learn(self) -> None: ...  # whatever is due
+
+    def weights(self) -> NDArray[np.float32]: ...  # flat; a copy
+
+    def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None: ...
+
+    def training_state(self) -> dict[str, NDArray[Any]]: ...  # of target and optimiser
+
+    def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None: ...
+
+
+class DqnLearner:
+    """Advances by chunks of steps. A compiled env does a chunk in one call; any other is stepped by Python."""
+
+    league = None
+
+    def __init__(
+        self,
+        vector: VectorEnv,
+        plan: Plan,
+        architecture: Architecture,
+        options: DqnOptions,
+        seed: int,
+        total_env_steps: int | None = None,
+        packing: RowPacking | None = None,
+    ) -> None:
+        self.vector, self.plan, self.options = vector, plan, options
+        self.total_env_steps = total_env_steps
+        self.env_steps_before = 0  # of earlier attempts
+        self.agent_steps_before = 0
+        self.episodes_before = 0
+        shape = vector.shape
+        self._hyper = make_hyper(options, shape.envs, total_env_steps, learns=plan.trained[0])
+        per_step = self._hyper.gradient_steps / self._hyper.train_freq
+        updates = _CHUNK_UPDATES if architecture.plain else _CHUNK_TORCH_UPDATES
+        self._chunk = max(1, min(_CHUNK_STEPS // shape.envs, int(updates / max(per_step, 1e-9))))
+        size = buffer_rows(options.buffer_size, shape.envs, len(shape.agents), total_env_steps)
+        self.engine = _engine(architecture, shape, self._hyper, options.batch_size, size, seed, packing)
+        self._arrays = VectorArrays(
+            vector.obs, vector.mask, vector.who, vector.active, vector.rew, vector.term, vector.trunc, vector.fin
+        )
+        self._track = make_track(shape, 1)
+        self._seats = make_seats(np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), 0, 0)
+        self._tally = make_tally(shape, 1, 0)
+        self._losses: dict[str, float] = {}
+        self._glance: Callable[[], bool] | None = None
+        self._seconds = np.zeros(3)
+        vector.reset(child_seed(seed, "envs"))
+
+    @property
+    def env_steps(self) -> int:
+        return self.env_steps_before + int(self.engine.steps[places.ENV_STEPS])
+
+    @property
+    def tally(self) -> Tally:
+        return self._tally
+
+    def watch(self, glance: Callable[[], bool]) -> None:
+        """Called where Python steps the envs; a compiled chunk takes milliseconds and is not interrupted."""
+        self._glance = glance
+
+    def iterate(self) -> None:
+        """One chunk of steps; the last one ends with the run."""
+        count = self._chunk
+        if self.total_env_steps is not None and self.env_steps < self.total_env_steps:
+            count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
+        self.engine.stats[:] = 0
+        if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
+            where = self._track, self._seats, self._tally, self.env_steps_before
+            self._seconds += self.engine.advance(self.vector, self._arrays, *where, count)
+            self.vector.rew[:] = self._track.reward[0]  # as after a step of its own
+        else:
+            self._advance_played(self.vector, count)
+        self._losses |= _explain(self.engine.stats)
+        self._losses["exploration_rate"] = self.epsilon
+
+    def _advance_played(self, vector: VectorEnv, count: int) -> None:
+        engine, env, track = self.engine, self._arrays, self._track
+        for _ in range(count):
+            begun = perf_counter()
+            engine.look(env, self._tally, self.env_steps_before)
+            decided = perf_counter()
+            vector.step(engine.act)
+            stepped = perf_counter()
+            track.reward[0] = vector.rew
+            engine.keep(env, track, self._seats, self._tally)
+            kept = perf_counter()
+            engine.learn()
+            self._seconds += stepped - decided, decided - begun + kept - stepped, perf_counter() - kept
+            if self._glance is not None and self._glance():
+                return
+
+    def weights(self, policy: int) -> NDArray[np.float32]:
+        return self.engine.weights()
+
+    def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
+        """Into the net and its target."""
+        if seen is not None:
+            raise InputError("That policy was trained on normalised observations, and DQN sees them as they are.")
+        self.engine.load(flat, flat)
+
+    def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:
+        self.engine.load_optimiser(state)
+
+    def scaler(self, policy: int) -> None:
+        """Observations are seen as they are."""
+
+    @property
+    def epsilon(self) -> float:
+        """The share of random actions now."""
+        return float(exploration_rate(self._hyper, self.env_steps))
+
+    def progress(self) -> Progress:
+        tally = self._tally
+        return Progress(
+            env_steps=self.env_steps,
+            agent_steps=self.agent_steps_before + int(tally.decisions[0]),
+            episodes=self.episodes_before + int(tally.finished[-1]),
+            returns=(tally.recent[0, : min(WINDOW, int(tally.finished[0]))].copy(),),
+            lengths=tally.recent_length[: min(WINDOW, int(tally.finished[-1]))].copy(),
+            losses=(dict(self._losses),),
+        )
+
+    def training_state(self) -> dict[str, NDArray[Any]]:
+        """All that a new attempt needs besides the weights, but for the buffer: it is large, and soon full again."""
+        name = self.plan.names[0]
+        kept = {f"{name}/{key}": value for key, value in self.engine.training_state().items()}
+        return {**kept, f"{name}/calls": self.engine.steps[places.CALLS : places.CALLS + 1].copy()}
+
+    def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
+        """The buffer begins empty: `learning_starts` steps are played as eps has it now before learning goes on."""
+        name = self.plan.names[0]
+        self.engine.load(weights[0], state[f"{name}/target"])
+        self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
+        self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
+
+    def split(self) -> tuple[float, float, float]:
+        """Seconds in env, inference and learning since the last reading."""
+        env, inference, learning = (float(seconds) for seconds in self._seconds)
+        self._seconds[:] = 0
+        return env, inference, learning
+
+    def close(self) -> None:
+        self.vector.close()
+
+
+def _engine(
+    architecture: Architecture,
+    shape: VectorShape,
+    hyper: DqnHyper,
+    batch: int,
+    size: int,
+    seed: int,
+    packing: RowPacking | None,
+) -> DqnEngine:
+    """Compiled wherever it can be: it is an order of magnitude faster on small nets."""
+    if architecture.plain:
+        return FusedDqnEngine(architecture, shape, hyper, batch, size, seed)
+    from mosaic.learners.dqn.torch_engine import TorchDqnEngine
+
+    return TorchDqnEngine(architecture, shape, hyper, batch, size, seed, packing)
+
+
+def make_hyper(options: DqnOptions, envs: int, total_env_steps: int | None, *, learns: bool) -> DqnHyper:
+    updates = options.train_freq * envs if options.gradient_steps < 0 else options.gradient_steps
+    return DqnHyper(
+        learning_rate=np.float64(options.learning_rate),
+        learning_starts=np.int64(options.learning_starts),
+        tau=np.float32(options.tau),
+        gamma=np.float32(options.gamma),
+        train_freq=np.int64(options.train_freq),
+        gradient_steps=np.int64(updates if learns else 0),
+        target_every=np.int64(max(1, options.target_update_interval // envs)),
+        first_eps=np.float64(options.exploration_initial_eps),
+        last_eps=np.float64(options.exploration_final_eps),
+        eps_steps=np.float64(max(1.0, options.exploration_fraction * (total_env_steps or OPEN_END_STEPS))),
+        max_grad_norm=np.float64(options.max_grad_norm),
+        double_q=np.int64(options.double_q),
+    )
+
+
+def _explain(stats: NDArray[np.float64]) -> dict[str, float]:
+    """Means of what the updates of a chunk added up; empty where there was none."""
+    rows, updates = stats[places.ROWS], stats[places.UPDATES]
+    if not updates:
+        return {}
+    return {
+        "loss": float(stats[places.LOSS] / rows),
+        "q_value": float(stats[places.Q_VALUE] / rows),
+        "gradient_norm": float(stats[places.GRADIENT_NORM] / updates),
+        "updates": float(updates),
+    }

@@ -1,0 +1,66 @@
+"""From a run configuration to a DQN learner that can iterate."""
+
+from __future__ import annotations
+
+from mosaic.config.run import RunConfig
+from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.vector import make_compiled_vector
+from mosaic.envs.vector.encoding import RowPart, row_code
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.learners.agent_roles import Casting, read_casting
+from mosaic.learners.base import Assembled
+from mosaic.learners.dqn.algorithm import DqnLearner
+from mosaic.learners.dqn.checks import ENVS, check_dqn
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.hardware import EngineName, usual_torch_threads
+from mosaic.learners.resources import meet_resources
+from mosaic.learners.vectors import make_python_vector
+from mosaic.models.architecture import Architecture
+from mosaic.models.blas_threads import set_product_threads
+from mosaic.models.packed_rows import row_packing
+
+
+def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
+    """Makes envs and the policy. Whoever calls this closes the learner."""
+    set_product_threads(1)  # batches are small: more threads would spin
+    env = make_env(config.environment)
+    spec = env.spec
+    env.close()
+    casting = read_casting(config, spec)
+    options = meet_resources(options, config, casting, spec)
+    check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps elsewhere
+    code = row_code(spec.observation_spaces[casting.learners[0]])
+    packing = row_packing([code])
+    envs = config.environment.num_envs or ENVS
+    vector, world = _vector(config, casting, options, envs)
+    try:
+        architecture = q_architecture(vector.shape, options, code.parts if packing else ())
+        if not architecture.plain:
+            _set_torch_threads(options.torch_threads or usual_torch_threads(code.width))
+        total = config.training.total_timesteps
+        learner = DqnLearner(vector, casting.plan, architecture, options, config.seed, total, packing)
+    except BaseException:
+        vector.close()
+        raise
+    engine: EngineName = "fused" if architecture.plain else "torch"
+    said = f"{engine} engine, {envs} × {config.environment.id} ({world}), room for {options.buffer_size} decisions"
+    return Assembled(learner, casting, spec, (architecture,), engine, said)
+
+
+def q_architecture(shape: VectorShape, options: DqnOptions, parts: tuple[RowPart, ...] = ()) -> Architecture:
+    return Architecture(shape.width, shape.heads[0], options.hidden, options.activation, shared=True, parts=parts)
+
+
+def _set_torch_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def _vector(config: RunConfig, casting: Casting, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
+    if not casting.played:
+        compiled = make_compiled_vector(config.environment, envs)
+        if compiled is not None:
+            return compiled, "compiled twin"
+    where = f"Python envs in {options.env_processes} processes" if options.env_processes else "Python envs"
+    return make_python_vector(config, casting, envs, options.env_processes), where

@@ -1,0 +1,83 @@
+"""What DQN cannot do, known before anything is made."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.memory import check_memory, free_memory
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.learners.agent_roles import Casting
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.hardware import usual_torch_threads
+from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
+
+ENVS = 1  # SB3's; with more, fewer updates are made for every env step
+
+
+def check_dqn(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+    """Raises InputError where only PPO will do, or a machine with more memory."""
+    plan = casting.plan
+    if plan.self_play or plan.central:
+        asked = "self_play" if plan.self_play else "shared_value_function"
+        raise InputError(f"DQN knows no {asked}. Use --policies parameter_sharing, or PPO: --algo ppo.")
+    if len(plan.names) > 1:
+        raise InputError(
+            f"DQN trains one policy, but here learn {len(plan.names)}: {', '.join(plan.names)}. Give the other agents "
+            "fixed policies (--agent NAME=random), or use PPO: --algo ppo."
+        )
+    for agent in casting.learners:
+        head = action_code(spec.action_spaces[agent]).head
+        if head.kind != "categorical" or head.parts != 1:
+            raise InputError(
+                f"DQN picks one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
+                "PPO can do that: --algo ppo."
+            )
+    if sees_pictures(casting, spec) and find_spec("torch") is None:
+        raise MissingExtraError("DQN needs torch to see pictures: pip install 'mosaic-rl[torch]'")
+    check_buffer_memory(config, casting, spec, options)
+
+
+def sees_pictures(casting: Casting, spec: EnvSpec) -> bool:
+    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    return any(part.picture for code in codes for part in code.parts)
+
+
+def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+    """Raise InputError where the replay buffer takes more than is free.
+
+    Masks are counted as if there were some: only an env that has begun can tell.
+    """
+    first = casting.learners[0]
+    code = row_code(spec.observation_spaces[first])
+    envs, total = config.environment.num_envs or ENVS, config.training.total_timesteps
+    size = buffer_rows(options.buffer_size, envs, len(casting.learners), total)
+    each = ring_bytes(code.width, 1, row_packing([code]), action_code(spec.action_spaces[first]).head.width)
+    fitting = free_memory() // (2 * each)
+    check_memory(
+        f"A buffer of {size:,} decisions takes",
+        size * each,
+        f"Set buffer_size to {max(1, fitting)} or less: --set training.params.buffer_size={max(1, fitting)}",
+        limit_mb=config.resources.max_memory_mb,
+    )
+
+
+def settle_dqn(config: RunConfig, options: DqnOptions, casting: Casting, spec: EnvSpec) -> tuple[RunConfig, DqnOptions]:
+    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
+    if sees_pictures(casting, spec) and options.torch_threads is None:
+        width = row_code(spec.observation_spaces[casting.learners[0]]).width
+        options = options.model_copy(update={"torch_threads": usual_torch_threads(width)})
+    return config.model_copy(update={"environment": environment}), options
+
+
+def buffer_rows(buffer_size: int, envs: int, agents: int, total_env_steps: int | None) -> int:
+    """Return how many decisions the buffer must hold: no more than a run of known length makes."""
+    return buffer_size if total_env_steps is None else min(buffer_size, (total_env_steps + envs) * agents)
+
+
+def ring_bytes(width: int, size: int, packing: RowPacking | None = None, mask_width: int = 0) -> int:
+    """Return what `make_ring` takes for so many decisions of so many numbers each."""
+    return size * (2 * row_bytes(width, packing) + mask_width + 8 + 4 + 4)

@@ -1,0 +1,131 @@
+"""DQN's compiled engine: dense networks on the CPU."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.seeding import child_seed
+from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.vector.layout import VectorArrays, VectorShape
+from mosaic.learners.dqn import kernels as places
+from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
+from mosaic.learners.dqn.replay_buffer import make_held, make_ring
+from mosaic.learners.engines.adam import make_optimiser
+from mosaic.learners.rollout.arrays import Tally
+from mosaic.learners.seats import Seats
+from mosaic.learners.track import Track
+from mosaic.models.architecture import Architecture
+from mosaic.models.fused import build_model, make_scratch
+from mosaic.models.layout import count_weights, tensors
+from mosaic.models.random import random_streams
+
+
+class FusedDqnEngine:
+    """A Q-net in flat weights, its target, its replay buffer and its optimiser."""
+
+    def __init__(
+        self, architecture: Architecture, shape: VectorShape, hyper: DqnHyper, batch: int, size: int, seed: int
+    ) -> None:
+        model = build_model(architecture)
+        weights = first_q_weights(architecture, child_seed(seed, "weights", 0))
+        self._hyper = hyper
+        self._dqn = Dqn(
+            optimiser=make_optimiser(weights),
+            target=weights.copy(),
+            model=model,
+            ring=make_ring(shape, size),
+            held=make_held(shape),
+            scratch=make_scratch(model, max(batch, shape.slots)),
+            act=np.zeros((shape.slots, shape.parts), np.float32),
+            rng=random_streams(child_seed(seed, "actions"), shape.slots),
+            dice=random_streams(child_seed(seed, "batches"), 1),
+            idx=np.zeros(batch, np.int64),
+            goals=np.zeros(batch, np.float32),
+            chosen=np.zeros(batch, np.int64),
+            steps=np.zeros(2, np.int64),
+            stats=np.zeros(places.STATS),
+            clock=np.zeros(3, np.int64),
+        )
+        self.act, self.steps, self.stats, self.ring = self._dqn.act, self._dqn.steps, self._dqn.stats, self._dqn.ring
+
+    def look(self, env: VectorArrays, tally: Tally, before: int) -> None:
+        look(self._dqn, self._hyper, env, tally, before)
+
+    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
+        keep(self._dqn, self._hyper, env, track, seats, tally)
+
+    def learn(self) -> None:
+        learn(self._dqn, self._hyper)
+
+    def advance(
+        self,
+        vector: CompiledVector,
+        env: VectorArrays,
+        track: Track,
+        seats: Seats,
+        tally: Tally,
+        before: int,
+        count: int,
+    ) -> NDArray[np.float64]:
+        """Make steps of a compiled env and all that is learned in between; return seconds in each of the three."""
+        started = perf_counter()
+        kernel, clock = vector.kernel, self._dqn.clock
+        clock[:] = 0
+        advance(
+            kernel.step,
+            kernel.facts,
+            vector.state,
+            vector.ints,
+            vector.rng,
+            env,
+            self._dqn,
+            self._hyper,
+            track,
+            seats,
+            tally,
+            before,
+            count,
+        )
+        spent: NDArray[np.float64] = clock / max(1, int(clock.sum())) * (perf_counter() - started)
+        return spent
+
+    def weights(self) -> NDArray[np.float32]:
+        return self._dqn.optimiser.weights.copy()
+
+    def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None:
+        self._dqn.optimiser.weights[:] = weights
+        self._dqn.target[:] = target
+
+    def training_state(self) -> dict[str, NDArray[Any]]:
+        optimiser = self._dqn.optimiser
+        return {
+            "target": self._dqn.target.copy(),
+            "optimiser.first": optimiser.first.copy(),
+            "optimiser.second": optimiser.second.copy(),
+            "optimiser.count": optimiser.count.copy(),
+        }
+
+    def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None:
+        optimiser = self._dqn.optimiser
+        optimiser.first[:] = state["optimiser.first"]
+        optimiser.second[:] = state["optimiser.second"]
+        optimiser.count[:] = state["optimiser.count"]
+
+
+def first_q_weights(architecture: Architecture, seed: int) -> NDArray[np.float32]:
+    """torch's way to begin a linear layer, which SB3's DQN keeps; zeros for the value that is not used."""
+    random = np.random.default_rng(seed)
+    layout = tensors(architecture)
+    flat = np.zeros(count_weights(architecture), np.float32)
+    for matrix, bias in zip(layout[::2], layout[1::2], strict=True):
+        bound = 1 / math.sqrt(matrix.shape[0])
+        for tensor in (matrix, bias):
+            tensor.of(flat)[:] = random.uniform(-bound, bound, tensor.shape)
+    for tensor in layout[-2:]:
+        tensor.of(flat)[..., -1] = 0
+    return flat

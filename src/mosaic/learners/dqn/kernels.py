@@ -1,0 +1,296 @@
+"""How a Q-net decides, learns from a replay ring, and does both for many steps without coming back to Python.
+
+The Q-net is the policy net of a shared model: its outputs are the action values, so that greedy play is the policy's.
+The last output, a shared model's value, is not used; it stays as it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.numba_cache import njit
+from mosaic.envs.vector.layout import VectorArrays
+from mosaic.learners.cycles import cycles
+from mosaic.learners.dqn.replay_buffer import Held, Ring, hold, settle
+from mosaic.learners.engines.adam import Optimiser, adam
+from mosaic.learners.engines.fused_ppo_update import gathered
+from mosaic.learners.rollout.arrays import Tally, book
+from mosaic.learners.seats import Seats
+from mosaic.learners.track import Track
+from mosaic.models.dense import backward, forward, last_delta
+from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
+from mosaic.models.random import draw_below, draw_uniform
+
+ADAM_EPSILON = 1e-8  # torch's default, which SB3's DQN leaves alone
+
+# Places in `stats`, all sums; the first two over rows
+LOSS, Q_VALUE, ROWS, GRADIENT_NORM, UPDATES = range(5)
+STATS = 5
+CALLS, ENV_STEPS = range(2)  # places in `steps`: steps of the vector in all attempts, env steps of this attempt
+ENV, INFERENCE, LEARNING = range(3)  # places in `clock`
+
+_LEARNERS = 1
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
+_LOWEST = np.float32(-1e30)
+
+
+class DqnHyper(NamedTuple):
+    """The numbers of DQN; one numpy type each, so that nothing is compiled twice."""
+
+    learning_rate: np.float64
+    learning_starts: np.int64
+    tau: np.float32
+    gamma: np.float32
+    train_freq: np.int64
+    gradient_steps: np.int64  # 0: never learns
+    target_every: np.int64  # steps of the vector
+    first_eps: np.float64
+    last_eps: np.float64
+    eps_steps: np.float64  # env steps from the first to the last
+    max_grad_norm: np.float64  # 0: no clipping
+    double_q: np.int64
+
+
+class Dqn(NamedTuple):
+    """All that changes while DQN works, and the room it works in."""
+
+    optimiser: Optimiser
+    target: NDArray[np.float32]
+    model: Model
+    ring: Ring
+    held: Held
+    scratch: Scratch
+    act: NDArray[np.float32]  # [M, 1] the decisions of the present step
+    rng: NDArray[np.uint64]  # [M] of decisions
+    dice: NDArray[np.uint64]  # [1] of batches
+    idx: NDArray[np.int64]  # [batch] places in the ring
+    goals: NDArray[np.float32]  # [batch] what their values should be
+    chosen: NDArray[np.int64]  # [batch] what the net would do next
+    steps: NDArray[np.int64]  # [2]
+    stats: NDArray[np.float64]
+    clock: NDArray[np.int64]  # [3] processor cycles
+
+
+_FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
+
+
+@njit(**_FAST)
+def exploration_rate(hyper: DqnHyper, env_steps: int) -> float:
+    """The share of random actions: all until learning starts, then falling in a straight line."""
+    if env_steps < hyper.learning_starts:
+        return 1.0
+    rate: float = hyper.first_eps + (hyper.last_eps - hyper.first_eps) * min(1.0, env_steps / hyper.eps_steps)
+    return rate
+
+
+@njit(**_FAST)
+def decide(
+    weights: NDArray[np.float32],
+    model: Model,
+    env: VectorArrays,
+    epsilon: float,
+    scratch: Scratch,
+    rng: NDArray[np.uint64],
+    act: NDArray[np.float32],
+) -> None:
+    """A random legal action with probability epsilon, else the best legal one; slots that wait decide nothing."""
+    width = model.head.width
+    masked = env.mask.shape[0] > 0
+    greedy = False
+    for slot in range(act.shape[0]):
+        act[slot, 0] = -_ONE
+        if env.active[slot] and draw_uniform(rng, slot) < epsilon:
+            legal = 0
+            for action in range(width):
+                legal += not masked or env.mask[slot, action] != 0
+            left = draw_below(rng, slot, legal)
+            for action in range(width):
+                if not masked or env.mask[slot, action] != 0:
+                    if left == 0:
+                        act[slot, 0] = np.float32(action)
+                    left -= 1
+        elif env.active[slot]:
+            greedy = True
+    if greedy:
+        out = policy_outputs(weights, model, env.obs, scratch)
+        forbid(model.head, out, env.mask)
+        for slot in range(act.shape[0]):
+            if act[slot, 0] < _ZERO:
+                act[slot, 0] = np.float32(_best(out, slot, width))
+    for slot in range(act.shape[0]):
+        act[slot, 0] = max(act[slot, 0], _ZERO)
+
+
+@njit(**_FAST, inline="always")
+def _best(values: NDArray[np.float32], row: int, width: int) -> int:
+    """Of equal ones the lowest, as greedy play has it."""
+    best = 0
+    for action in range(1, width):
+        if values[row, action] > values[row, best]:
+            best = action
+    return best
+
+
+@njit(**_FAST)
+def aim(
+    weights: NDArray[np.float32],
+    target: NDArray[np.float32],
+    model: Model,
+    gamma: np.float32,
+    double_q: int,
+    ring: Ring,
+    idx: NDArray[np.int64],
+    scratch: Scratch,
+    chosen: NDArray[np.int64],
+    goals: NDArray[np.float32],
+) -> None:
+    """What the listed decisions turned out to be worth: their reward, and the target net's value of what followed."""
+    rows, width = idx.shape[0], model.head.width
+    inputs = gathered(ring.next_obs, idx, model.policy.dims[0], scratch.inputs)
+    if double_q:
+        out = forward(weights, model.policy, inputs, scratch.policy)
+        _choose(out, ring.next_mask, idx, width, chosen)
+    out = forward(target, model.policy, inputs, scratch.policy)
+    if not double_q:
+        _choose(out, ring.next_mask, idx, width, chosen)
+    for i in range(rows):
+        place = idx[i]
+        goals[i] = ring.reward[place]
+        if ring.follows[place] > _ZERO:
+            goals[i] += gamma * out[i, chosen[i]]
+
+
+@njit(**_FAST)
+def _choose(
+    out: NDArray[np.float32], mask: NDArray[np.uint8], idx: NDArray[np.int64], width: int, chosen: NDArray[np.int64]
+) -> None:
+    """The best legal action of every row; the values themselves stay as they are."""
+    masked = mask.shape[0] > 0
+    for i in range(idx.shape[0]):
+        best, most = 0, _LOWEST
+        for action in range(width):
+            if out[i, action] > most and (not masked or mask[idx[i], action] != 0):
+                best, most = action, out[i, action]
+        chosen[i] = best
+
+
+@njit(**_FAST)
+def gradient(
+    weights: NDArray[np.float32],
+    slope: NDArray[np.float32],
+    model: Model,
+    ring: Ring,
+    idx: NDArray[np.int64],
+    goals: NDArray[np.float32],
+    scratch: Scratch,
+    stats: NDArray[np.float64],
+) -> None:
+    """The gradient of the mean Huber loss between Q(obs, act) and the goals is written over `slope`."""
+    rows = idx.shape[0]
+    inputs = gathered(ring.obs, idx, model.policy.dims[0], scratch.inputs)
+    out = forward(weights, model.policy, inputs, scratch.policy)
+    delta = last_delta(model.policy, rows, scratch.policy)
+    delta[:, :] = _ZERO
+    scale = _ONE / np.float32(rows)
+    loss, total = _ZERO, _ZERO
+    for i in range(rows):
+        action = ring.act[idx[i]]
+        error = out[i, action] - goals[i]
+        far = abs(error)
+        loss += _HALF * error * error if far < _ONE else far - _HALF
+        total += out[i, action]
+        delta[i, action] = min(max(error, -_ONE), _ONE) * scale
+    backward(weights, slope, model.policy, inputs, scratch.policy)
+    stats[LOSS] += loss
+    stats[Q_VALUE] += total
+    stats[ROWS] += rows
+
+
+@njit(**_FAST)
+def update(dqn: Dqn, hyper: DqnHyper) -> None:
+    """One step of Adam on a batch that is drawn alike and with replacement."""
+    ring, optimiser, idx = dqn.ring, dqn.optimiser, dqn.idx
+    filled = min(ring.written[0], ring.act.shape[0])
+    for i in range(idx.shape[0]):
+        idx[i] = draw_below(dqn.dice, 0, filled)
+    weights, model, scratch = optimiser.weights, dqn.model, dqn.scratch
+    aim(weights, dqn.target, model, hyper.gamma, hyper.double_q, ring, idx, scratch, dqn.chosen, dqn.goals)
+    gradient(weights, optimiser.gradient, model, ring, idx, dqn.goals, scratch, dqn.stats)
+    dqn.stats[GRADIENT_NORM] += adam(optimiser, hyper.learning_rate, hyper.max_grad_norm, ADAM_EPSILON)
+    dqn.stats[UPDATES] += 1
+
+
+@njit(**_FAST)
+def follow(target: NDArray[np.float32], weights: NDArray[np.float32], tau: np.float32) -> None:
+    """The target net moves towards the net."""
+    if tau == _ONE:  # fastmath would leave a trace of what stood there
+        target[:] = weights
+        return
+    for i in range(target.shape[0]):
+        target[i] += tau * (weights[i] - target[i])
+
+
+@njit(**_FAST)
+def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: Tally, before: int) -> None:
+    """Decides for every slot; `before`: env steps of earlier attempts."""
+    epsilon = exploration_rate(hyper, before + dqn.steps[ENV_STEPS])
+    decide(dqn.optimiser.weights, dqn.model, env, epsilon, dqn.scratch, dqn.rng, dqn.act)
+    tally.decisions[0] += hold(dqn.held, env, tally.length.shape[0], dqn.act)
+
+
+@njit(**_FAST)
+def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
+    """Books the step that was made and stores what it completed."""
+    envs = tally.length.shape[0]
+    settle(dqn.ring, dqn.held, env, envs, track.reward[0])
+    book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, hyper.gamma)
+    dqn.steps[CALLS] += 1
+    dqn.steps[ENV_STEPS] += envs
+
+
+@njit(**_FAST)
+def learn(dqn: Dqn, hyper: DqnHyper) -> None:
+    """Whatever is due after this step: the target net follows, the net learns."""
+    calls = dqn.steps[CALLS]
+    if calls % hyper.target_every == 0:
+        follow(dqn.target, dqn.optimiser.weights, hyper.tau)
+    ready = dqn.steps[ENV_STEPS] > hyper.learning_starts and dqn.ring.written[0] > 0
+    if ready and calls % hyper.train_freq == 0:
+        for _ in range(hyper.gradient_steps):
+            update(dqn, hyper)
+
+
+@njit(**_FAST)
+def advance(
+    step: Callable[..., None],
+    facts: NDArray[np.float64],
+    state: NDArray[np.float64],
+    ints: NDArray[np.int64],
+    rng: NDArray[np.uint64],
+    env: VectorArrays,
+    dqn: Dqn,
+    hyper: DqnHyper,
+    track: Track,
+    seats: Seats,
+    tally: Tally,
+    before: int,
+    count: int,
+) -> None:
+    """`count` steps of a compiled env and all that is learned in between."""
+    for _ in range(count):
+        begun = cycles()
+        look(dqn, hyper, env, tally, before)
+        decided = cycles()
+        reward = track.reward[0]
+        step(facts, state, ints, rng, dqn.act, env.obs, env.mask, env.who, reward, env.term, env.trunc, env.fin)
+        stepped = cycles()
+        keep(dqn, hyper, env, track, seats, tally)
+        kept = cycles()
+        learn(dqn, hyper)
+        dqn.clock[ENV] += stepped - decided
+        dqn.clock[INFERENCE] += decided - begun + kept - stepped
+        dqn.clock[LEARNING] += cycles() - kept

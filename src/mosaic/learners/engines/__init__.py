@@ -1,0 +1,1 @@
+"""Network engines: PyTorch and the fused CPU engine."""

@@ -1,0 +1,127 @@
+"""A policy that acts and learns in compiled code: dense networks on the CPU, without torch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mosaic.core.seeding import child_seed
+from mosaic.learners.engines.fused_ppo_update import (
+    CLIPPED,
+    ENTROPY,
+    GRADIENT_NORM,
+    KL,
+    MINIBATCHES,
+    POLICY_LOSS,
+    ROWS,
+    STATS,
+    VALUE_LOSS,
+    Batch,
+    make_hyper,
+    make_optimiser,
+    update,
+)
+from mosaic.models.architecture import Architecture
+from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, check_size
+from mosaic.models.fused import act_rows, build_model, greedy_rows, make_scratch, value_rows
+from mosaic.models.layout import initial_weights
+from mosaic.models.random import random_streams
+
+_SUMS = (POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL)  # in the order of LOSSES
+
+
+class FusedEngine:
+    """One policy's flat weights, the room to compute with them, and the optimiser."""
+
+    def __init__(self, architecture: Architecture, seed: int, log_std: float = 0.0) -> None:
+        self.architecture = architecture
+        self._model = build_model(architecture)
+        self._weights = initial_weights(architecture, seed, log_std)
+        self._optimiser = make_optimiser(self._weights)
+        self._seed = seed
+        self._room = 0
+        self._streams = random_streams(seed, 0)
+        self._scratch = make_scratch(self._model, 0)
+        self._shuffle = random_streams(child_seed(seed, "shuffle"), 1)
+
+    def weights(self) -> Floats:
+        return self._weights.copy()
+
+    def load(self, flat: Floats) -> None:
+        check_size(flat, len(self._weights))
+        self._weights[:] = flat
+
+    def training_state(self) -> dict[str, Floats]:
+        """Adam's moments and how many steps it has taken; the torch engine reads the same names."""
+        return {
+            "optimiser.first": self._optimiser.first.copy(),
+            "optimiser.second": self._optimiser.second.copy(),
+            "optimiser.count": self._optimiser.count.astype(np.float32),
+        }
+
+    def load_training_state(self, state: dict[str, Floats]) -> None:
+        self._optimiser.first[:] = state["optimiser.first"]
+        self._optimiser.second[:] = state["optimiser.second"]
+        self._optimiser.count[:] = state["optimiser.count"].astype(np.int64)
+
+    def act(
+        self,
+        obs: Floats,
+        critic_obs: Floats,
+        mask: Bytes,
+        slots: Ints,
+        first: Bytes,
+        act: Floats,
+        logp: Floats,
+        val: Floats,
+    ) -> None:
+        self._make_room(len(obs))
+        act_rows(self._weights, self._model, obs, critic_obs, mask, self._scratch, self._streams, act, logp, val)
+
+    def greedy(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats) -> None:
+        self._make_room(len(obs))
+        greedy_rows(self._weights, self._model, obs, mask, self._scratch, act)
+
+    def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
+        self._make_room(len(obs))
+        val = np.empty(len(obs), np.float32)
+        value_rows(self._weights, self._model, obs, critic_obs, self._scratch, val)
+        return val
+
+    def begin_rollout(self) -> None:
+        """Dense networks remember nothing."""
+
+    def learn(
+        self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
+    ) -> dict[str, float]:
+        self._make_room(min(settings.batch_size, len(idx)))
+        hyper = make_hyper(
+            n_epochs=settings.n_epochs,
+            batch_size=settings.batch_size,
+            clip_range=settings.clip_range,
+            clip_range_vf=settings.clip_range_vf,
+            ent_coef=settings.ent_coef,
+            vf_coef=settings.vf_coef,
+            max_grad_norm=settings.max_grad_norm,
+            target_kl=settings.target_kl,
+            normalize_advantage=settings.normalize_advantage,
+        )
+        assert isinstance(batch.obs, np.ndarray), "pictures belong to the torch engine"
+        assert isinstance(batch.critic_obs, np.ndarray)
+        rows = Batch(batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret)
+        stats = np.zeros(STATS, np.float64)
+        order = idx.copy()  # the update shuffles it
+        update(self._optimiser, self._model, hyper, lr, rows, order, self._scratch, self._shuffle, stats)
+        return {
+            **{name: float(stats[place] / max(stats[ROWS], 1)) for name, place in zip(LOSSES, _SUMS, strict=True)},
+            "gradient_norm": float(stats[GRADIENT_NORM] / max(stats[MINIBATCHES], 1)),
+            "minibatches": float(stats[MINIBATCHES]),
+        }
+
+    def _make_room(self, rows: int) -> None:
+        """Scratch and random streams for so many rows; streams already in use go on."""
+        if rows <= self._room:
+            return
+        streams = random_streams(self._seed, rows)
+        streams[: self._room] = self._streams
+        self._room, self._streams = rows, streams
+        self._scratch = make_scratch(self._model, rows)

@@ -1,0 +1,314 @@
+"""A policy that acts and learns in torch: pictures, memory, a user's own module, CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf, log
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from mosaic.core.errors import InputError
+from mosaic.core.user_code import load_code
+from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
+from mosaic.learners.engines.torch_ppo_loss import Loss, Minibatch, ppo_loss
+from mosaic.learners.sequences import Sequences, line_up, minibatches, sequences_per_minibatch
+from mosaic.models.architecture import Architecture
+from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
+from mosaic.models.packed_rows import PackedRows, Rows
+from mosaic.models.torch_distributions import draw, likeliest
+from mosaic.models.torch_net import Answer, flat_weights, load_flat, make_network, scale_of, state_size, tensor_names
+from mosaic.models.torch_rows import PackedTensor
+
+ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, Answer], Tensor]
+ADAM_EPSILON = 1e-5  # as the fused engine; torch's own 1e-8 lets the first steps run away
+KL_PATIENCE = 1.5  # as in Stable-Baselines3
+REPORTED = ("loss", *LOSSES, "gradient_norm", "extra_loss")
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOptions:
+    """How the torch engine computes, not what."""
+
+    device: str = "cpu"
+    compiled: bool = False  # by torch.compile; the first calls then take a minute
+    module: str | None = None  # python:MODULE:FACTORY, a network of the user's own
+    extra_loss: str | None = None  # python:MODULE:FUNCTION(network, rows, answer) -> what is added to the loss
+    log_std: float = 0.0
+
+
+DEFAULTS = TorchOptions()
+
+
+class _Rollout(NamedTuple):
+    """A rollout on the device; pictures are bytes until a minibatch takes them."""
+
+    obs: Tensor | PackedTensor
+    critic_obs: Tensor | PackedTensor
+    mask: Tensor | None
+    act: Tensor
+    logp: Tensor
+    val: Tensor
+    adv: Tensor
+    ret: Tensor
+
+    def rows(self, index: Tensor) -> Minibatch:
+        return Minibatch(*(None if field is None else field[index] for field in self))  # type: ignore[arg-type]
+
+
+class _Piece(NamedTuple):
+    """What one gradient step looks at, and what the network says about it."""
+
+    rows: Minibatch
+    answer: Answer
+
+
+class TorchEngine:
+    """One policy's network, its memories and its optimiser.
+
+    `draws` seeds what is drawn while acting and learning. Engines that begin with equal weights and play one another
+    need different ones, or their actions fall together.
+    """
+
+    def __init__(
+        self, architecture: Architecture, seed: int, options: TorchOptions = DEFAULTS, draws: int | None = None
+    ) -> None:
+        self.architecture = architecture
+        self._device = checked_device(options.device)
+        self._network = make_network(architecture, seed, options.log_std, options.module).to(self._device)
+        if options.compiled and state_size(self._network):
+            raise InputError("Networks with memory are not compiled: leave `compiled` out, or take memory away.")
+        self._ask: Callable[..., Any] = torch.compile(self._network) if options.compiled else self._network
+        self._extra: ExtraLoss | None = None if options.extra_loss is None else load_code(options.extra_loss)
+        self._names = tensor_names(self._network, architecture)
+        self._optimiser = torch.optim.Adam(self._network.parameters(), eps=ADAM_EPSILON)
+        draws = seed if draws is None else draws
+        self._generator = torch.Generator(self._device).manual_seed(draws)
+        self._shuffle = np.random.default_rng(draws)
+        self._states = torch.zeros(0, state_size(self._network), device=self._device)
+        self._start_states = self._states
+
+    @property
+    def network(self) -> nn.Module:
+        return self._network
+
+    # -- weights
+
+    def weights(self) -> Floats:
+        return flat_weights(self._network, self._names)
+
+    def load(self, flat: Floats) -> None:
+        load_flat(self._network, flat, self._names)
+
+    def training_state(self) -> dict[str, Floats]:
+        """Adam's moments, in the order of the flat weights, and how many steps it has taken."""
+        return adam_state(self._optimiser, self._parameters())
+
+    def load_training_state(self, state: dict[str, Floats]) -> None:
+        load_adam_state(self._optimiser, self._parameters(), state)
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        parameters = dict(self._network.named_parameters())
+        return (parameters[name] for name in self._names if name in parameters)
+
+    # -- acting
+
+    @torch.no_grad()
+    def act(
+        self,
+        obs: Floats,
+        critic_obs: Floats,
+        mask: Bytes,
+        slots: Ints,
+        first: Bytes,
+        act: Floats,
+        logp: Floats,
+        val: Floats,
+    ) -> None:
+        answer = self._decide(obs, critic_obs, slots, first)
+        drawn = draw(self.architecture.head, answer.outputs, scale_of(self._network), self._mask(mask), self._generator)
+        act[:, : self.architecture.head.parts] = _array(drawn.act)
+        logp[:] = _array(drawn.logp)
+        val[:] = _array(answer.value)
+
+    @torch.no_grad()
+    def greedy(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats) -> None:
+        blind = np.zeros((len(obs), self.architecture.critic_observation), np.float32)
+        answer = self._decide(obs, blind, slots, first)
+        chosen = likeliest(self.architecture.head, answer.outputs, self._mask(mask))
+        act[:, : self.architecture.head.parts] = _array(chosen)
+
+    def seed_samples(self, seed: int) -> None:
+        self._generator.manual_seed(seed)
+
+    @torch.no_grad()
+    def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
+        blind = np.zeros((len(obs), self.architecture.critic_observation), np.float32)
+        outputs, log_std = self._decide(obs, blind, slots, first).outputs, scale_of(self._network)
+        if self.architecture.head.kind == "gaussian":
+            assert log_std is not None
+            log_std = log_std + log(temperature)
+        else:
+            outputs = outputs / temperature
+        drawn = draw(self.architecture.head, outputs, log_std, self._mask(mask), self._generator)
+        act[:, : self.architecture.head.parts] = _array(drawn.act)
+
+    @torch.no_grad()
+    def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
+        seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
+        if not self._remembers:
+            return _array(self._ask(seen, critic)[1])
+        places = self._places(slots)
+        keep = torch.zeros(1, len(seen), device=self._device)
+        answer, _ = self._unroll(seen[None], critic[None], self._states[places], keep)
+        return _array(answer.value[0])
+
+    def begin_rollout(self) -> None:
+        self._start_states = self._states.clone()
+
+    def _decide(self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes) -> Answer:
+        """What the network says now; memories move on."""
+        seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
+        if not self._remembers:
+            return Answer(*self._ask(seen, critic))
+        places = self._places(slots)
+        begun = self._tensor(first).to(seen.dtype)[None]
+        answer, states = self._unroll(seen[None], critic[None], self._states[places], begun)
+        self._states[places] = states
+        return Answer(answer.outputs[0], answer.value[0])
+
+    def _unroll(self, obs: Tensor, critic_obs: Tensor, states: Tensor, first: Tensor) -> tuple[Answer, Tensor]:
+        unroll: Callable[..., Any] = self._network.unroll  # type: ignore[assignment]
+        (outputs, value), states = unroll(obs, critic_obs, states, first)
+        return Answer(outputs, value), states
+
+    def _places(self, slots: Ints) -> Tensor:
+        """Where the slots' memories lie; slots never seen before begin with zeros."""
+        missing = int(slots.max(initial=-1)) + 1 - len(self._states)
+        if missing > 0:
+            self._states = torch.cat([self._states, self._states.new_zeros(missing, self._states.shape[1])])
+        return self._tensor(slots)
+
+    @property
+    def _remembers(self) -> bool:
+        return self._states.shape[1] > 0
+
+    # -- learning
+
+    def learn(
+        self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
+    ) -> dict[str, float]:
+        for group in self._optimiser.param_groups:
+            group["lr"] = lr
+        rows = self._on_device(batch)
+        sequences = line_up(sequence, idx) if self._remembers else None
+        begun = self._tensor(first).to(rows.logp.dtype) if self._remembers else rows.logp
+        steps: list[Tensor] = []
+        for _ in range(settings.n_epochs):
+            if sequences is None:
+                pieces = self._loose_rows(rows, idx, settings.batch_size)
+            else:
+                pieces = self._whole_sequences(rows, begun, sequences, settings.batch_size)
+            for piece in pieces:
+                loss = self._loss(piece, settings)
+                if _too_far(loss, settings.target_kl):
+                    return _report(steps)
+                steps.append(self._improve(piece, loss, settings.max_grad_norm))
+        return _report(steps)
+
+    def _loose_rows(self, rows: _Rollout, idx: Ints, size: int) -> Iterator[_Piece]:
+        for chosen in minibatches(self._shuffle.permutation(idx), size):
+            piece = rows.rows(self._tensor(chosen))
+            yield _Piece(piece, Answer(*self._ask(piece.obs, piece.critic_obs)))
+
+    def _whole_sequences(
+        self, rows: _Rollout, first: Tensor, sequences: Sequences, batch_size: int
+    ) -> Iterator[_Piece]:
+        """Each sequence is lived through again from the memory with which its rollout began."""
+        size = sequences_per_minibatch(sequences, batch_size)
+        known = len(self._start_states)
+        for chosen in minibatches(self._shuffle.permutation(len(sequences.slots)), size):
+            places = sequences.slots[chosen]
+            states = self._states.new_zeros(len(chosen), self._states.shape[1])
+            old = self._tensor(places < known)
+            states[old] = self._start_states[self._tensor(places[places < known])]
+            table = self._tensor(np.maximum(sequences.rows[chosen].T, 0))
+            answer, _ = self._unroll(rows.obs[table], rows.critic_obs[table], states, first[table])
+            learned = self._tensor(sequences.learned[chosen].T)
+            yield _Piece(rows.rows(table[learned]), Answer(answer.outputs[learned], answer.value[learned]))
+
+    def _loss(self, piece: _Piece, settings: LearnSettings) -> Loss:
+        return ppo_loss(self.architecture.head, piece.answer, scale_of(self._network), piece.rows, settings)
+
+    def _improve(self, piece: _Piece, loss: Loss, max_grad_norm: float) -> Tensor:
+        """One step of Adam. Its numbers stay on the device until the report asks for them."""
+        extra = torch.zeros_like(loss.total) if self._extra is None else self._extra(self._network, *piece)
+        self._optimiser.zero_grad()
+        torch.autograd.backward(loss.total + extra)
+        norm = nn.utils.clip_grad_norm_(self._network.parameters(), max_grad_norm or inf)
+        self._optimiser.step()
+        return torch.stack([part.detach() for part in (*loss, norm, extra)])
+
+    def _on_device(self, batch: Experience) -> _Rollout:
+        return _Rollout(
+            self._kept(batch.obs, self.architecture.observation),
+            self._kept(batch.critic_obs, self.architecture.critic_observation),
+            self._mask(batch.mask),
+            self._tensor(batch.act[:, : self.architecture.head.parts]),
+            *(self._tensor(field) for field in (batch.logp, batch.val, batch.adv, batch.ret)),
+        )
+
+    # -- numpy ⇄ device
+
+    def _kept(self, rows: Rows, width: int) -> Tensor | PackedTensor:
+        """The first columns of rows, to be indexed many times."""
+        if width == 0:
+            return torch.zeros(len(rows), 0, device=self._device)
+        if isinstance(rows, PackedRows):
+            return PackedTensor(rows.first(width), self._device)
+        return self._tensor(rows[:, :width])
+
+    def _seen(self, obs: Floats) -> Tensor:
+        return self._tensor(obs[:, : self.architecture.observation])
+
+    def _critic_seen(self, critic_obs: Floats, rows: int) -> Tensor:
+        width = self.architecture.critic_observation
+        if width == 0:  # such a critic reads what the policy reads
+            return torch.zeros(rows, 0, device=self._device)
+        return self._tensor(critic_obs[:, :width])
+
+    def _mask(self, mask: Bytes) -> Tensor | None:
+        return self._tensor(mask[:, : self.architecture.head.width]) if len(mask) else None
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def checked_device(name: str) -> torch.device:
+    """The device, or what to type where it does not exist here."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"There is no device named '{name}'. Known: cpu, cuda, cuda:0, cuda:1 ….") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("This torch sees no CUDA device here. Take device=cpu, or install a torch built for CUDA.")
+    return device
+
+
+def _too_far(loss: Loss, target_kl: float | None) -> bool:
+    """Whether the policy has left its data behind: the only question that must wait for the device."""
+    return bool(target_kl and float(loss.kl) > KL_PATIENCE * target_kl)
+
+
+def _report(steps: list[Tensor]) -> dict[str, float]:
+    """Means over the gradient steps, and how many there were."""
+    means = torch.stack(steps).mean(0).tolist() if steps else [0.0] * len(REPORTED)
+    return {**dict(zip(REPORTED, means, strict=True)), "minibatches": float(len(steps))}
+
+
+def _array(tensor: Tensor) -> NDArray[np.float32]:
+    return tensor.detach().to(torch.float32).cpu().numpy()

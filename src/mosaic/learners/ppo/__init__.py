@@ -1,0 +1,1 @@
+"""Proximal policy optimization (PPO) and advantage actor-critic (A2C)."""

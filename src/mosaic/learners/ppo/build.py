@@ -1,0 +1,247 @@
+"""From a run configuration to a learner that can iterate, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.config.run import RunConfig
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.seeding import child_seed
+from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
+from mosaic.envs.vector.encoding import RowCode, row_code
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.learners.agent_roles import Casting, read_casting
+from mosaic.learners.base import Assembled
+from mosaic.learners.engines.fused import FusedEngine
+from mosaic.learners.engines.fused_ppo_update import make_hyper
+from mosaic.learners.opponents import Guest, Opponents, opponents_of, played_by_env
+from mosaic.learners.ppo.algorithm import PpoLearner
+from mosaic.learners.ppo.hardware import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
+from mosaic.learners.ppo.options import PpoOptions
+from mosaic.learners.resources import meet_resources
+from mosaic.learners.rollout.base import Lane
+from mosaic.learners.rollout.compiled import FusedLane
+from mosaic.learners.rollout.python import Discount, PlayedLane, Trains
+from mosaic.learners.vectors import make_python_vector
+from mosaic.models.architecture import Architecture
+from mosaic.models.blas_threads import set_product_threads
+from mosaic.models.engine import LearnSettings
+from mosaic.models.layout import initial_weights
+from mosaic.models.packed_rows import RowPacking, row_packing
+
+
+def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
+    """Makes envs and policies. Whoever calls this closes the learner."""
+    set_product_threads(1)  # minibatches are small: more threads would spin
+    env = make_env(config.environment)
+    spec = env.spec
+    env.close()
+    casting = read_casting(config, spec)
+    options = meet_resources(options, config, casting, spec)
+    plan = casting.plan
+    rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
+    opponents = opponents_of(options, casting, spec)
+    check_rollout_memory(config, options, casting, spec, opponents)  # it was free at submission, perhaps elsewhere
+    engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
+    played = played_by_env(opponents, seats, envs, casting.learners)
+    if threads > 1:  # a minibatch is shared out, so that as many steps are made as one thread would make
+        options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
+    lanes: list[Lane] = []
+    shape: VectorShape | None = None
+    architectures: tuple[Architecture, ...] = ()
+    fused = False
+    for number in range(threads):
+        share = envs * (number + 1) // threads - envs * number // threads
+        vector = _vector(config, casting, options, share, compiled, number, played)
+        shape = vector.shape
+        architectures = _architectures(casting, options, shape, rows)
+        fused = engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1
+        seed = child_seed(config.seed, "lane", number)
+        if fused:
+            assert isinstance(vector, CompiledVector)
+            lanes.append(_fused_lane(vector, casting, architectures, options, opponents, steps, config.seed, seed))
+        else:
+            lanes.append(
+                _played_lane(
+                    vector,
+                    casting,
+                    architectures,
+                    options,
+                    opponents,
+                    seats,
+                    engine,
+                    steps,
+                    config.seed,
+                    seed,
+                    row_packing([*rows.values()]),
+                )
+            )
+    learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps, opponents)
+    world = "compiled twin" if compiled else "Python envs"
+    if opponents.foreign:
+        world += f", {len(seats)} of them against {', '.join(opponents.foreign)}"
+    crew = f"{threads} threads" if threads > 1 else "one thread"
+    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {crew}"
+    return Assembled(learner, casting, spec, architectures, engine, said)
+
+
+def _vector(
+    config: RunConfig,
+    casting: Casting,
+    options: PpoOptions,
+    envs: int,
+    compiled: bool,
+    number: int,
+    by_env: Mapping[int, Mapping[AgentID, PolicyID]],
+) -> VectorEnv:
+    if compiled:
+        vector = make_compiled_vector(config.environment, envs)
+        assert vector is not None
+        return vector
+    return make_python_vector(config, casting, envs, options.env_processes, number, by_env)
+
+
+def _architectures(
+    casting: Casting, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
+) -> tuple[Architecture, ...]:
+    plan = casting.plan
+    critic = shape.width * len(shape.agents) if plan.central else 0
+    made = []
+    for policy in range(len(plan.names)):
+        agent = plan.agents_of(policy, shape.agents)[0]
+        parts = rows[agent].parts if agent in rows else ()
+        pictures = any(part.picture for part in parts)
+        made.append(
+            Architecture(
+                observation=plan.width_of(policy, shape),
+                head=plan.head_of(policy, shape),
+                hidden=options.hidden,
+                activation=options.activation,
+                shared=options.share_layers and not critic,
+                critic_observation=critic,
+                critic_hidden=options.critic_hidden,
+                parts=parts if pictures else (),
+                memory=options.memory,
+                memory_size=options.memory_size,
+            )
+        )
+    return tuple(made)
+
+
+def _fused_lane(
+    vector: CompiledVector,
+    casting: Casting,
+    architectures: Sequence[Architecture],
+    options: PpoOptions,
+    opponents: Opponents,
+    steps: int,
+    run_seed: int,
+    seed: int,
+) -> FusedLane:
+    rows = steps * vector.shape.slots
+    hyper = make_hyper(
+        n_epochs=options.n_epochs,
+        batch_size=min(options.batch_size, rows),
+        gamma=options.gamma,
+        gae_lambda=options.gae_lambda,
+        clip_range=options.clip_range,
+        ent_coef=options.ent_coef,
+        vf_coef=options.vf_coef,
+        max_grad_norm=options.max_grad_norm,
+        clip_range_vf=options.clip_range_vf,
+        target_kl=options.target_kl,
+        normalize_advantage=options.normalize_advantage,
+    )
+    return FusedLane(
+        vector,
+        casting.plan,
+        architectures[0],
+        _initial(architectures, options, run_seed),
+        hyper,
+        steps,
+        seed,
+        places=opponents.places(options.league_places),
+        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
+        normalise=options.normalize_observations,
+    )
+
+
+def _played_lane(
+    vector: VectorEnv,
+    casting: Casting,
+    architectures: Sequence[Architecture],
+    options: PpoOptions,
+    opponents: Opponents,
+    seats: Sequence[Guest],
+    engine: EngineName,
+    steps: int,
+    run_seed: int,
+    seed: int,
+    packing: RowPacking | None = None,
+) -> PlayedLane:
+    def make(policy: int, engine_seed: int) -> Trains:
+        if engine == "fused":
+            fused = FusedEngine(architectures[policy], engine_seed, options.log_std_init)
+            fused.load(_initial(architectures, options, run_seed)[policy])
+            return fused
+        return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), engine_seed, options)
+
+    settings = LearnSettings(
+        n_epochs=options.n_epochs,
+        batch_size=min(options.batch_size, steps * vector.shape.slots),
+        clip_range=options.clip_range,
+        clip_range_vf=options.clip_range_vf,
+        ent_coef=options.ent_coef,
+        vf_coef=options.vf_coef,
+        max_grad_norm=options.max_grad_norm,
+        target_kl=options.target_kl,
+        normalize_advantage=options.normalize_advantage,
+    )
+    return PlayedLane(
+        vector,
+        casting.plan,
+        architectures,
+        make,
+        settings,
+        Discount(np.float32(options.gamma), np.float32(options.gae_lambda)),
+        steps,
+        seed,
+        places=opponents.places(options.league_places),
+        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
+        guests=seats,
+        normalise=options.normalize_observations,
+        packing=packing,
+    )
+
+
+def _torch_engine(architecture: Architecture, seed: int, draws: int, options: PpoOptions) -> Trains:
+    import torch
+
+    from mosaic.learners.engines.torch import TorchEngine, TorchOptions
+
+    device = options.device
+    if device == "auto":
+        device = "cuda" if cuda_is_available() else "cpu"
+    if device == "cpu":
+        torch.set_num_threads(options.torch_threads or usual_torch_threads(architecture.observation))
+    return TorchEngine(
+        architecture,
+        seed,
+        TorchOptions(device, options.compile, options.network, options.extra_loss, options.log_std_init),
+        draws,
+    )
+
+
+def _initial(architectures: Sequence[Architecture], options: PpoOptions, seed: int) -> list[NDArray[np.float32]]:
+    return [
+        initial_weights(architecture, child_seed(seed, "weights", policy), options.log_std_init)
+        for policy, architecture in enumerate(architectures)
+    ]
+
+
+def _selfplay_envs(options: PpoOptions, envs: int) -> int:
+    return round(envs * options.selfplay_share)

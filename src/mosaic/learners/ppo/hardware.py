@@ -1,0 +1,192 @@
+"""Engine, envs, steps and threads of a PPO run, and what cannot be had.
+
+All of it follows from the configuration and the env, never from the cores of a machine: it decides results. It is known
+before anything is made, so that bad input is refused before there is a run and the values are stored with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.memory import check_memory
+from mosaic.core.user_code import load_code
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.vector.encoding import RowCode, row_code
+from mosaic.learners.agent_roles import Casting
+from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of
+from mosaic.learners.ppo.options import PpoOptions
+from mosaic.learners.rollout.buffers import rollout_bytes
+from mosaic.models.packed_rows import row_packing
+
+EngineName: TypeAlias = Literal["fused", "torch"]
+DEFAULT_ENVS = 8
+_LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
+_LARGE_ROW_THREADS = 4
+_SNAPSHOTS_IN_A_RUN = 20
+_OPEN_END_STEPS = 2_000_000  # what snapshots are spread over where nothing says how long a run will be
+
+
+class Equipment(NamedTuple):
+    engine: EngineName
+    why: str
+    compiled: bool  # envs are stepped in machine code
+    envs: int
+    steps: int  # of each env in one rollout
+    threads: int
+    seats: tuple[Guest, ...]
+
+
+def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents) -> Equipment:
+    """Raises InputError where options, env and agents do not fit."""
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
+    controlled = bool(casting.played or opponents.foreign)
+    compiled = not controlled and has_twin(config.environment)
+    chairs = len(casting.learners)
+    envs = _envs(config, options, casting, opponents)
+    check_processes(options.env_processes, envs, config.environment, compiled=compiled)
+    seats = guests(opponents, envs, options.selfplay_share, chairs)
+    check_guests(opponents, seats, envs)
+    _check_threads(options.threads, engine, compiled, envs)
+    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, seats)
+
+
+def settle_ppo(
+    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+) -> tuple[RunConfig, PpoOptions]:
+    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    rows = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    engine, _ = pick_engine(options, rows)
+    chosen: dict[str, Any] = {"engine": engine}
+    if options.device == "auto":
+        chosen["device"] = "cuda" if engine == "torch" and cuda_is_available() else "cpu"
+    if engine == "torch" and options.torch_threads is None:
+        chosen["torch_threads"] = usual_torch_threads(max(code.width for code in rows))
+    if casting.plan.self_play and options.snapshot_every_steps is None:
+        chosen["snapshot_every_steps"] = usual_snapshot_steps(config.training.total_timesteps)
+    environment = config.environment.model_copy(update={"num_envs": _envs(config, options, casting, opponents)})
+    return config.model_copy(update={"environment": environment}), options.model_copy(update=chosen)
+
+
+def _envs(config: RunConfig, options: PpoOptions, casting: Casting, opponents: Opponents) -> int:
+    usual = enough_envs(opponents, options.selfplay_share, len(casting.learners), DEFAULT_ENVS)
+    return config.environment.num_envs or max(usual, options.threads)
+
+
+def usual_torch_threads(width: int) -> int:
+    return 1 if width < _LARGE_ROW else _LARGE_ROW_THREADS
+
+
+def usual_snapshot_steps(total_timesteps: int | None) -> int:
+    return max(1, (total_timesteps or _OPEN_END_STEPS) // _SNAPSHOTS_IN_A_RUN)
+
+
+def cuda_is_available() -> bool:
+    """Import torch only on a machine that has a driver: it takes seconds."""
+    if not any(Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
+    """Raises InputError for all that can be known; machine code is loaded only where something depends on it."""
+    opponents = opponents_of(options, casting, spec)
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
+    if engine == "torch":
+        _check_torch(options, why)
+    if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
+        equip(config, options, casting, spec, opponents)
+    check_rollout_memory(config, options, casting, spec, opponents)
+    return opponents
+
+
+def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineName, str]:
+    """fused wherever it can: it is an order of magnitude faster on small nets."""
+    pictures = any(part.picture for code in rows for part in code.parts)
+    needs = [
+        reason
+        for reason, needed in (
+            ("it sees pictures", pictures),
+            ("it has memory", options.memory is not None),
+            ("it has a network of its own", options.network is not None),
+            ("it has an extra loss", options.extra_loss is not None),
+            ("device=cuda", options.device == "cuda"),
+            ("compile=true", options.compile),
+        )
+        if needed
+    ]
+    if options.engine == "fused" and needs:
+        raise InputError(f"The fused engine cannot do this: {', '.join(needs)}. Use engine=torch, or leave it out.")
+    if needs:
+        return "torch", needs[0]
+    return ("torch", "asked for") if options.engine == "torch" else ("fused", "a plain net")
+
+
+def _check_torch(options: PpoOptions, why: str) -> None:
+    if find_spec("torch") is None:
+        raise MissingExtraError(f"The torch engine ({why}) needs torch: pip install 'mosaic-rl[torch]'")
+    if options.device == "cuda":
+        from mosaic.learners.engines.torch import checked_device
+
+        checked_device(options.device)
+    for code in (options.network, options.extra_loss):
+        if code is not None:
+            load_code(code)
+
+
+def check_rollout_memory(
+    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+) -> None:
+    """Of what is seen in a rollout: with pictures it soon is more than a machine has."""
+    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    envs, agents, central = _envs(config, options, casting, opponents), len(codes), casting.plan.central
+    needed = rollout_bytes(
+        options.n_steps,
+        envs if spec.facts.turn_based else envs * agents,
+        agents,
+        max(code.width for code in codes),
+        None if options.normalize_observations else row_packing(codes),
+        central=central,
+        batch_size=options.batch_size,
+    )
+    check_memory(
+        f"A rollout of {options.n_steps:,} steps of {envs:,} envs takes",
+        needed,
+        "Set n_steps, batch_size or environment.num_envs lower, or make what they see smaller (a wrapper)"
+        + (", or leave out --policies shared_value_function, whose critic sees all agents." if central else "."),
+        limit_mb=config.resources.max_memory_mb,
+    )
+
+
+def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *, compiled: bool) -> None:
+    if processes and compiled:
+        raise InputError(
+            f"env_processes is for envs that Python steps; {environment.id} has a compiled twin, which needs none. "
+            "Leave it out."
+        )
+    if processes > envs:
+        raise InputError(f"{envs} envs cannot be shared by {processes} processes: set env_processes to {envs} or less.")
+
+
+def has_twin(environment: EnvironmentConfig) -> bool:
+    from mosaic.envs.compiled.registry import find_kernel
+
+    return find_kernel(environment) is not None
+
+
+def _check_threads(threads: int, engine: EngineName, compiled: bool, envs: int) -> None:
+    if threads > 1 and (not compiled or engine == "torch"):
+        raise InputError(
+            "threads needs the fused engine; torch has one learner: give its operations torch_threads=N instead."
+            if compiled
+            else "threads needs an env with a compiled twin; Python envs take env_processes=N instead."
+        )
+    if threads > envs:
+        raise InputError(f"{threads} threads cannot share {envs} envs. Set environment.num_envs higher.")

@@ -1,0 +1,1 @@
+"""Rollout collection, compiled and in Python."""

@@ -1,0 +1,241 @@
+"""What many rows of several policies decide and are worth: sorted by policy, so that each is one matrix product."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.numba_cache import njit
+from mosaic.envs.compiled.random import next_uniform
+from mosaic.envs.vector.layout import VectorShape
+from mosaic.learners.engines.fused_ppo_update import Batch
+from mosaic.learners.track import Track
+from mosaic.models.architecture import Architecture
+from mosaic.models.fused import Model, Scratch, act_rows, value_rows
+
+# numba compiles a function anew for every constant and every memory layout that it is called with, and all of it again
+# within its caller: arguments here are whole C-ordered rows and variables.
+_FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
+_ZERO = np.float32(0)
+_LIMIT = np.float32(10)  # normalised observations are cut here, as VecNormalize does
+
+
+class Pool(NamedTuple):
+    """The weights of all policies of one architecture: learners first, then frozen places."""
+
+    weights: NDArray[np.float32]  # [policies, size]
+    shift: NDArray[np.float32]  # [policies or 0, D] observations are shown as (x - shift) * scale
+    scale: NDArray[np.float32]
+    seen: NDArray[np.float64]  # [policies or 0, 2, D] sums of what they saw, and of its squares
+    looks: NDArray[np.float64]  # [policies] how many observations that were
+
+
+class Desk(NamedTuple):
+    """Room to sort rows by policy."""
+
+    order: NDArray[np.int64]  # [M]
+    start: NDArray[np.int64]  # [policies + 1]
+    obs: NDArray[np.float32]  # [M, D]
+    critic_obs: NDArray[np.float32]  # [M, critic's width, or 0]
+    mask: NDArray[np.uint8]
+    act: NDArray[np.float32]
+    logp: NDArray[np.float32]
+    value: NDArray[np.float32]
+    final: NDArray[np.float32]  # [E*A, D] final observations of those who were cut
+    final_critic: NDArray[np.float32]
+    final_value: NDArray[np.float32]
+    rng: NDArray[np.uint64]  # [M]
+    clock: NDArray[np.int64]  # [2] processor cycles spent on deciding and on stepping
+
+
+def make_desk(shape: VectorShape, architecture: Architecture, policies: int, seed: int) -> Desk:
+    slots, rows, width = shape.slots, shape.rows, shape.width
+    critic = architecture.critic_observation
+
+    def zeros(*size: int) -> NDArray[np.float32]:
+        return np.zeros(size, np.float32)
+
+    return Desk(
+        order=np.zeros(slots, np.int64),
+        start=np.zeros(policies + 1, np.int64),
+        obs=zeros(slots, width),
+        critic_obs=zeros(slots if critic else 1, critic),
+        mask=np.ones((slots if shape.masked else 0, shape.mask_width), np.uint8),
+        act=zeros(slots, shape.parts),
+        logp=zeros(slots),
+        value=zeros(max(slots, rows)),
+        final=zeros(rows, width),
+        final_critic=zeros(rows if critic else 1, critic),
+        final_value=zeros(rows),
+        rng=np.random.default_rng(seed).integers(1, 2**62, slots).astype(np.uint64),
+        clock=np.zeros(2, np.int64),
+    )
+
+
+def make_pool(weights: NDArray[np.float32], width: int, normalise: bool) -> Pool:
+    policies = weights.shape[0]
+    rows = policies if normalise else 0
+    return Pool(
+        weights=weights,
+        shift=np.zeros((rows, width), np.float32),
+        scale=np.ones((rows, width), np.float32),
+        seen=np.zeros((rows, 2, width)),
+        looks=np.zeros(policies),
+    )
+
+
+@njit(**_FAST)
+def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]) -> None:
+    """Copies observations, normalised by the policy that will see them."""
+    rows, width = obs.shape
+    if pool.shift.shape[0] == 0:
+        for row in range(rows):
+            for column in range(width):
+                out[row, column] = obs[row, column]
+        return
+    for row in range(rows):
+        policy = brain[row]
+        for column in range(width):
+            x = obs[row, column]
+            y = (x - pool.shift[policy, column]) * pool.scale[policy, column]
+            out[row, column] = min(max(y, -_LIMIT), _LIMIT)
+
+
+@njit(**_FAST)
+def count_seen(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool) -> None:
+    """What a policy decides on counts as seen, where observations are normalised."""
+    if pool.seen.shape[0] == 0:
+        return
+    for row in range(obs.shape[0]):
+        policy = brain[row]
+        pool.looks[policy] += 1.0
+        for column in range(obs.shape[1]):
+            pool.seen[policy, 0, column] += obs[row, column]
+            pool.seen[policy, 1, column] += obs[row, column] * obs[row, column]
+
+
+@njit(**_FAST)
+def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.float32]) -> None:
+    """What a centralised critic sees: the agent's own observation first, then the others' in cyclic order."""
+    rows, width = obs.shape
+    for row in range(rows):
+        first = row // agents * agents
+        for k in range(agents):
+            other = first + (row - first + k) % agents
+            for column in range(width):
+                out[row, k * width + column] = obs[other, column]
+
+
+@njit(**_FAST)
+def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
+    """Counting sort: `order` lists the slots policy by policy, `start[k]` is where policy k's begin."""
+    start = desk.start
+    start[:] = 0
+    for row in range(brain.shape[0]):
+        start[brain[row] + 1] += 1
+    for policy in range(policies):
+        start[policy + 1] += start[policy]
+    for row in range(brain.shape[0]):
+        policy = brain[row]
+        desk.order[start[policy]] = row
+        start[policy] += 1
+    for policy in range(policies, 0, -1):
+        start[policy] = start[policy - 1]
+    start[0] = 0
+
+
+@njit(**_FAST)
+def slip(desk: Desk, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
+    """Frozen opponents err at random: new positions for the learner, and no bias, their rows teach nothing."""
+    masked = desk.mask.shape[0] > 0
+    for row in range(low, high):
+        if next_uniform(desk.rng, row) < chance:
+            first = 0
+            for part in range(sizes.shape[0]):
+                legal = 0
+                for action in range(sizes[part]):
+                    if not masked or desk.mask[row, first + action]:
+                        legal += 1
+                        if next_uniform(desk.rng, row) * legal < 1.0:
+                            desk.act[row, part] = np.float32(action)
+                first += sizes[part]
+
+
+@njit(**_FAST)
+def decide_sorted(
+    pool: Pool,
+    model: Model,
+    batch: Batch,
+    track: Track,
+    time: int,
+    desk: Desk,
+    scratch: Scratch,
+    learners: int,
+    chances: NDArray[np.float32],
+) -> None:
+    """One decision for every slot, each by its own policy."""
+    slots = track.brain.shape[1]
+    base = time * slots
+    masked, central = desk.mask.shape[0] > 0, desk.critic_obs.shape[1] > 0
+    policies = pool.weights.shape[0]
+    sort_rows(track.brain[time], policies, desk)
+    for row in range(slots):
+        place = base + desk.order[row]
+        for column in range(desk.obs.shape[1]):
+            desk.obs[row, column] = batch.obs[place, column]
+        if masked:
+            for column in range(desk.mask.shape[1]):
+                desk.mask[row, column] = batch.mask[place, column]
+        if central:
+            for column in range(desk.critic_obs.shape[1]):
+                desk.critic_obs[row, column] = batch.critic_obs[place, column]
+    for policy in range(policies):
+        low, high = desk.start[policy], desk.start[policy + 1]
+        if high > low:
+            obs = desk.obs[low:high]
+            act_rows(
+                pool.weights[policy],
+                model,
+                obs,
+                desk.critic_obs[low:high] if central else obs,
+                desk.mask[low:high] if masked else desk.mask,
+                scratch,
+                desk.rng[low:high],
+                desk.act[low:high],
+                desk.logp[low:high],
+                desk.value[low:high],
+            )
+            if policy >= learners and chances[policy - learners] > _ZERO:
+                slip(desk, model.head.sizes, low, high, chances[policy - learners])
+    for row in range(slots):
+        slot = desk.order[row]
+        batch.logp[base + slot] = desk.logp[row]
+        track.value[time, slot] = desk.value[row]
+        for part in range(desk.act.shape[1]):
+            batch.act[base + slot, part] = desk.act[row, part]
+
+
+@njit(**_FAST)
+def judge(
+    pool: Pool,
+    model: Model,
+    learners: int,
+    brain: NDArray[np.int64],
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    rows: int,
+    desk: Desk,
+    scratch: Scratch,
+    out: NDArray[np.float32],
+) -> None:
+    """The values of the first `rows` rows, each by its own learner; opponents' rows get learner 0's, nobody asks."""
+    central = critic_obs.shape[1] > 0
+    x = obs[:rows]
+    y = critic_obs[:rows] if central else x
+    for policy in range(learners):
+        value_rows(pool.weights[policy], model, x, y, scratch, desk.value[:rows])
+        for row in range(rows):
+            if policy == 0 or brain[row] == policy:
+                out[row] = desk.value[row]

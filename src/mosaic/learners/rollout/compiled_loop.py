@@ -1,0 +1,199 @@
+"""A whole rollout in a compiled env without coming back to Python: look, decide, step, book.
+
+The env's step is a C function pointer, so that this file is compiled once for all envs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.numba_cache import njit
+from mosaic.envs.vector.layout import VectorArrays
+from mosaic.learners.cycles import cycles
+from mosaic.learners.engines.fused_ppo_update import Batch
+from mosaic.learners.rollout.arrays import Tally, book
+from mosaic.learners.rollout.compiled_inference import (
+    Desk,
+    Pool,
+    count_seen,
+    decide_sorted,
+    join_observations,
+    judge,
+    show,
+)
+from mosaic.learners.seats import Seats
+from mosaic.learners.track import Track
+from mosaic.models.fused import Model, Scratch, act_rows
+
+_FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
+
+
+@njit(**_FAST)
+def bootstrap(
+    pool: Pool,
+    model: Model,
+    env: VectorArrays,
+    track: Track,
+    time: int,
+    seated: NDArray[np.int64],
+    desk: Desk,
+    scratch: Scratch,
+    learners: int,
+) -> None:
+    """The value of the final observation of every agent that was cut off."""
+    agents, width = seated.shape[1], env.fin.shape[1]
+    joined = desk.final_critic.shape[1] > 0
+    cut = np.empty(env.trunc.shape[0], np.int64)
+    rows = find_cut(env.term, env.trunc, cut)
+    brain, mate, shown = np.empty(rows, np.int64), np.empty(1, np.int64), np.empty((1, width), np.float32)
+    for place in range(rows):
+        row = cut[place]
+        first = row // agents * agents
+        brain[place] = seated[row // agents, row - first]
+        show(env.fin[row : row + 1], brain[place : place + 1], pool, desk.final[place : place + 1])
+        if joined:
+            for k in range(agents):
+                other = first + (row - first + k) % agents
+                mate[0] = seated[row // agents, other - first]
+                show(env.fin[other : other + 1], mate, pool, shown)
+                for column in range(width):
+                    desk.final_critic[place, k * width + column] = shown[0, column]
+    judge(pool, model, learners, brain, desk.final, desk.final_critic, rows, desk, scratch, desk.final_value)
+    for place in range(rows):
+        track.bootstrap[time, cut[place]] = desk.final_value[place]
+
+
+@njit(**_FAST)
+def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.int64]) -> int:
+    """Lists the rows of agents that were cut off rather than ended; answers how many there are."""
+    count = 0
+    for row in range(trunc.shape[0]):
+        if trunc[row] > term[row]:
+            cut[count] = row
+            count += 1
+    return count
+
+
+@njit(**_FAST)
+def look(env: VectorArrays, seats: Seats, pool: Pool, batch: Batch, track: Track, time: int, agents: int) -> None:
+    """Writes what every slot sees now into the batch."""
+    slots = track.who.shape[1]
+    per_env = slots // seats.brain.shape[0]
+    base = time * slots
+    for slot in range(slots):
+        agent = env.who[slot]
+        track.who[time, slot] = agent
+        track.brain[time, slot] = seats.brain[slot // per_env, agent]
+    count_seen(env.obs, track.brain[time], pool)
+    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots])
+    if batch.mask.shape[0] > 0:
+        for slot in range(slots):
+            for column in range(env.mask.shape[1]):
+                batch.mask[base + slot, column] = env.mask[slot, column]
+    if batch.critic_obs.shape[1] > 0:
+        join_observations(batch.obs[base : base + slots], agents, batch.critic_obs[base : base + slots])
+
+
+@njit(**_FAST)
+def collect(
+    step: Callable[..., None],
+    facts: NDArray[np.float64],
+    state: NDArray[np.float64],
+    ints: NDArray[np.int64],
+    rng: NDArray[np.uint64],
+    env: VectorArrays,
+    pool: Pool,
+    model: Model,
+    batch: Batch,
+    track: Track,
+    seats: Seats,
+    tally: Tally,
+    desk: Desk,
+    scratch: Scratch,
+    learners: int,
+    gamma: np.float32,
+) -> None:
+    """T steps of every env. All that is needed to go on lies in the arrays."""
+    steps, slots = track.brain.shape
+    agents = seats.brain.shape[1]
+    masked, central = batch.mask.shape[0] > 0, batch.critic_obs.shape[1] > 0
+    alone = pool.weights.shape[0] == 1
+    seated = np.empty_like(seats.brain)
+    for time in range(steps):
+        begun = cycles()
+        look(env, seats, pool, batch, track, time, agents)
+        low, high = time * slots, time * slots + slots
+        if alone:
+            obs = batch.obs[low:high]
+            act_rows(
+                pool.weights[0],
+                model,
+                obs,
+                batch.critic_obs[low:high] if central else obs,
+                batch.mask[low:high] if masked else batch.mask,
+                scratch,
+                desk.rng,
+                batch.act[low:high],
+                batch.logp[low:high],
+                track.value[time],
+            )
+        else:
+            decide_sorted(pool, model, batch, track, time, desk, scratch, learners, seats.slip)
+        decided = cycles()
+        step(
+            facts,
+            state,
+            ints,
+            rng,
+            batch.act[low:high],
+            env.obs,
+            env.mask,
+            env.who,
+            track.reward[time],
+            env.term,
+            env.trunc,
+            env.fin,
+        )
+        stepped = cycles()
+        for env_index in range(seated.shape[0]):
+            for agent in range(agents):
+                seated[env_index, agent] = seats.brain[env_index, agent]
+        if book(tally, seats, track, time, env.term, env.trunc, learners, gamma):
+            bootstrap(pool, model, env, track, time, seated, desk, scratch, learners)
+        desk.clock[0] += decided - begun
+        desk.clock[1] += stepped - decided
+    tally.decisions[0] += steps * slots
+    look_ahead(env, seats, pool, model, track, desk, scratch, learners, agents)
+    flat = batch.val.reshape(steps, slots)
+    for time in range(steps):
+        for slot in range(slots):
+            flat[time, slot] = track.value[time, slot]
+
+
+@njit(**_FAST)
+def look_ahead(
+    env: VectorArrays,
+    seats: Seats,
+    pool: Pool,
+    model: Model,
+    track: Track,
+    desk: Desk,
+    scratch: Scratch,
+    learners: int,
+    agents: int,
+) -> None:
+    """What the observations after the last step are worth."""
+    steps, slots = track.brain.shape
+    per_env = slots // seats.brain.shape[0]
+    brain = np.empty(slots, np.int64)
+    for slot in range(slots):
+        agent = env.who[slot]
+        track.who[steps, slot] = agent
+        brain[slot] = seats.brain[slot // per_env, agent]
+    show(env.obs, brain, pool, desk.obs)
+    if desk.critic_obs.shape[1] > 0:
+        join_observations(desk.obs, agents, desk.critic_obs)
+    judge(pool, model, learners, brain, desk.obs, desk.critic_obs, slots, desk, scratch, track.value[steps])

@@ -1,0 +1,1 @@
+"""Engines that update a table: Python, NumPy and compiled."""

@@ -1,0 +1,1 @@
+"""Tables keyed by hashed observations."""

@@ -1,0 +1,133 @@
+"""A table that acts and learns, and whose rows are given out as states are met.
+
+A state's row never changes, so every algorithm and every engine works on it as on a table of all states, and comes to
+the same numbers: which rows there are is all that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from mosaic.core.errors import FormatError, InputError
+from mosaic.core.memory import free_memory
+from mosaic.learners.tabular.engines.base import Snapshot, first_snapshot, open_engine, table_bytes
+from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.random import stream
+from mosaic.learners.tabular.settings import TabularOptions
+
+FIRST_ROWS = 1024
+BYTES_PER_KEY = 100  # of a dictionary from int to int, in the mean between two of its own growths
+
+
+class HashedLearner(TabularLearner):
+    """`row(key)` is the state that the other methods take."""
+
+    def __init__(
+        self,
+        actions: int,
+        algorithm: str = "q_learning",
+        options: TabularOptions | None = None,
+        seed: int = 0,
+        *,
+        memory_limit: int | None = None,
+        rows: int = FIRST_ROWS,
+    ) -> None:
+        """`memory_limit` in bytes, of the table and of its copy while it grows; None: what is free then."""
+        self.memory_limit = memory_limit
+        self._rows: dict[int, int] = {}
+        super().__init__(rows, actions, algorithm, options, seed)
+
+    def __len__(self) -> int:
+        """How many states were met."""
+        return len(self._rows)
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """By row."""
+        return np.fromiter(self._rows, np.uint64, len(self._rows))
+
+    def row(self, key: int) -> int:
+        """The row of a state, met now or before; grows where there is no room."""
+        row = self._rows.get(key)
+        return self._add(key) if row is None else row
+
+    def find(self, key: int) -> int | None:
+        return self._rows.get(key)
+
+    def new_row(self) -> NDArray[Any]:
+        """[1, actions]: the values of a state that was never met."""
+        return np.full((1, self.actions), self.options.initial_value, self.options.dtype)
+
+    def save(self, path: Path | str) -> None:
+        """As an ordinary table of the rows that are taken, and beside it whose they are."""
+        path = Path(path)
+        rows = max(1, len(self))
+        taken = TabularLearner(
+            rows, self.actions, self.algorithm, self.options, self.seed, start=_cut(self._engine.snapshot(), rows)
+        )
+        taken.episodes, taken.epsilon = self.episodes, self.epsilon
+        taken.save(path)
+        save_file({"keys": self.keys}, keys_file(path))
+
+    @classmethod
+    def load(cls, path: Path | str, memory_limit: int | None = None) -> Self:
+        path = Path(path)
+        saved = TabularLearner.load(path)
+        keys = load_file(keys_file(path))["keys"]
+        if max(1, len(keys)) != saved.states or keys.dtype != np.uint64 or len(np.unique(keys)) != len(keys):
+            raise FormatError(f"{keys_file(path)} does not hold one key for each of the {saved.states:,} rows.")
+        learner = cls(saved.actions, saved.algorithm, saved.options, saved.seed, memory_limit=memory_limit, rows=1)
+        learner._take(saved, keys.tolist())
+        return learner
+
+    def _take(self, saved: TabularLearner, keys: Iterable[int]) -> None:
+        self._engine, self.states = saved._engine, saved.states
+        self.episodes = saved.episodes
+        self._rows = {key: row for row, key in enumerate(keys)}
+
+    def _add(self, key: int) -> int:
+        if len(self._rows) == self.states:
+            self._grow(2 * self.states)
+        self._rows[key] = row = len(self._rows)
+        return row
+
+    def _grow(self, rows: int) -> None:
+        """More rows; or an error, and everything is as it was."""
+        old, epsilon = self._engine.snapshot(), self.epsilon
+        self._refuse_too_large(rows, len(old.values))
+        new = first_snapshot(rows, self.actions, self.algorithm, self.options, stream(self.seed, "tabular"))
+        new.values[:, : self.states], new.visits[: self.states] = old.values, old.visits
+        self._engine = open_engine(old._replace(values=new.values, visits=new.visits), self.algorithm, self.options)
+        self._engine.epsilon = epsilon
+        self.states = rows
+
+    def _refuse_too_large(self, rows: int, layers: int) -> None:
+        """The old table is there until all is copied."""
+        needed = table_bytes(rows, self.actions, layers, self.options) + rows * BYTES_PER_KEY
+        now = table_bytes(self.states, self.actions, layers, self.options) + self.states * BYTES_PER_KEY
+        if self.memory_limit is None:
+            room, bound = free_memory(), "are free here"
+        else:
+            room, bound = self.memory_limit - now, "are left by the limit"
+        if needed > room:
+            raise InputError(
+                f"A hashed table of {rows:,} rows × {self.actions:,} actions needs {needed:,} bytes; "
+                f"{max(room, 0):,} {bound} beside the {now:,} bytes that hold {len(self):,} states now. Use fewer "
+                "bins, train for fewer steps, explore less, use dtype float32, or a worker that learns a function "
+                "instead of a table: --worker native"
+            )
+
+
+def keys_file(path: Path) -> Path:
+    return path.with_suffix(".keys.safetensors")
+
+
+def _cut(snapshot: Snapshot, rows: int) -> Snapshot:
+    values, visits = snapshot.values[:, :rows], snapshot.visits[:rows]
+    return snapshot._replace(values=np.ascontiguousarray(values), visits=np.ascontiguousarray(visits))

@@ -1,0 +1,1 @@
+"""Compiled training loops over tables."""

@@ -1,0 +1,100 @@
+"""How a tabular learner is kept in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import FormatError, InputError
+from mosaic.learners.tabular.engines.base import Snapshot
+from mosaic.learners.tabular.settings import TabularOptions
+
+if TYPE_CHECKING:
+    from mosaic.learners.tabular.learner import TabularLearner
+
+FORMAT = "mosaic-tabular-1"
+VALUES = ("values", "new_row")  # how the names of tensors begin that hold values of actions
+
+
+def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
+    """Whole or not at all: written beside the place, then moved there."""
+    from safetensors.numpy import save_file
+
+    facts = {
+        "format": FORMAT,
+        "algorithm": learner.algorithm,
+        "options": learner.options.model_dump(),
+        "seed": learner.seed,
+        "states": learner.states,
+        "actions": learner.actions,
+        "episodes": learner.episodes,
+        "epsilon": learner.epsilon,
+    }
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(snapshot._asdict(), beside, {"mosaic": json.dumps(facts)})
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def check_table(values: NDArray[Any] | None, path: Path) -> None:
+    """Raise for a table that holds NaN or infinity: a policy that has it plays nonsense without a word."""
+    if values is not None and not np.isfinite(values).all():
+        count = int(values.size - np.isfinite(values).sum())
+        raise FormatError(
+            f"{path}: {count:,} of {values.size:,} values of the table are NaN or infinite. Use another checkpoint, or "
+            "train again."
+        )
+
+
+def read_table(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a saved table, whose values are finite. What statistics hold may be infinite."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    for name, array in tensors.items():
+        if name.startswith(VALUES):
+            check_table(array, path)
+    return tensors
+
+
+def load(path: Path) -> TabularLearner:
+    from safetensors import SafetensorError, safe_open
+
+    from mosaic.learners.tabular.learner import TabularLearner
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        with safe_open(path, "numpy") as file:
+            text = (file.metadata() or {}).get("mosaic", "{}")
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    check_table(arrays.get("values"), path)
+    facts = json.loads(text)
+    if facts.get("format") != FORMAT or arrays.keys() != set(Snapshot._fields):
+        raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}).")
+    learner = TabularLearner(
+        facts["states"],
+        facts["actions"],
+        facts["algorithm"],
+        TabularOptions(**facts["options"]),
+        facts["seed"],
+        start=Snapshot(**arrays),
+    )
+    learner.episodes = facts["episodes"]
+    learner.epsilon = facts["epsilon"]
+    return learner

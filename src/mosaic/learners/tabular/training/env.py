@@ -1,0 +1,47 @@
+"""Training in a Python env for a given number of episodes or steps."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from mosaic.core.errors import InputError
+from mosaic.core.seeding import child_seed
+from mosaic.envs.env import Env
+from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.training.rollout import Glance, Rollout
+
+if TYPE_CHECKING:
+    from mosaic.learners.tabular.learner import TabularLearner
+
+
+def train(
+    learner: TabularLearner,
+    env: Env,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    glance: Glance | None = None,
+) -> TrainingStatistics:
+    """Play and learn.
+
+    The first episode is seeded by the learner's seed and the number of its episodes so far, the others go on with the
+    env's own stream. An episode that `steps` leaves unfinished is truncated to the table and in no mean.
+    """
+    most_episodes, most_steps = _limits(episodes, steps)
+    rollout = Rollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
+    statistics = TrainingStatistics()
+    began = perf_counter()
+    done = rollout.run(most_steps, most_episodes, statistics, glance, cut=True)
+    statistics.add_time(done, perf_counter() - began)
+    return statistics
+
+
+def _limits(episodes: int | None, steps: int | None) -> tuple[float, float]:
+    if (episodes is None) == (steps is None):
+        raise InputError("Say how long to train, in one way: train(env, episodes=1000) or train(env, steps=100_000).")
+    for what, amount in (("episodes", episodes), ("steps", steps)):
+        if amount is not None and amount < 0:
+            raise InputError(f"{what} is {amount}; it should be at least 0.")
+    return math.inf if episodes is None else episodes, math.inf if steps is None else steps

@@ -1,0 +1,170 @@
+"""Training on a compiled twin: tables, progress and the loop that fits, left and taken up again at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from mosaic.core.errors import InputError
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.mdp.mdp import Mdp
+from mosaic.learners.tabular.kernels import loops as kernels
+from mosaic.learners.tabular.kernels import small_games as packed_kernels
+from mosaic.learners.tabular.random import stream
+from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.settings import TabularOptions
+
+FILE = "table.safetensors"
+Opponent: TypeAlias = Literal["self", "random"]
+
+
+class SteppedEnv(NamedTuple):
+    """An env that is stepped in Python, in place of its arrays: what a process needs to make it."""
+
+    environment: str  # the configuration as JSON
+    legal: NDArray[np.uint8]  # [S, A]
+
+
+Twin: TypeAlias = Mdp | Game | SteppedEnv
+
+
+def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, folder / FILE)
+
+
+class Statistics(NamedTuple):
+    """Of the episodes that ended since the last look; None where none did."""
+
+    episodes: int
+    return_mean: float | None
+    return_min: float | None
+    return_max: float | None
+    length_mean: float | None
+    td_error_mean: float | None
+    epsilon: float
+    custom_metrics: Mapping[str, float] = MappingProxyType({})  # the env's own, mean of each
+
+
+def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
+    """What the compiled loops are told, or an error where they do not know it."""
+    if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
+        raise InputError(
+            f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
+            f"not {algorithm} with {options.exploration}."
+        )
+    return kernels.Knobs(
+        algorithm=kernels.ALGORITHMS[algorithm],
+        learning_rate=options.learning_rate,
+        discount_factor=options.discount_factor,
+        epsilon=options.epsilon,
+        epsilon_min=min(options.epsilon_min, options.epsilon),
+        epsilon_decay=options.epsilon_decay if options.epsilon_schedule == "exponential" else 1.0,
+        epsilon_episodes=options.epsilon_episodes if options.epsilon_schedule == "linear" else 0,
+        by_visits=options.learning_rate_schedule == "visits",
+        learning_rate_min=options.learning_rate_min,
+    )
+
+
+def take_statistics(progress: kernels.Progress) -> Statistics:
+    """And begin new ones."""
+    sums = progress.sums
+    ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
+    statistics = Statistics(
+        ended,
+        float(sums[kernels.RETURNS] / ended) if ended else None,
+        float(sums[kernels.LEAST]) if ended else None,
+        float(sums[kernels.MOST]) if ended else None,
+        float(sums[kernels.LENGTHS] / ended) if ended else None,
+        float(sums[kernels.TD_ERRORS] / updates) if updates else None,
+        float(sums[kernels.EPSILON]),
+    )
+    kernels.clear(progress)
+    return statistics
+
+
+class TwinTraining:
+    """One learner, one table, one stream of chance."""
+
+    def __init__(
+        self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
+    ) -> None:
+        self._knobs = knobs_of(algorithm, options)
+        if isinstance(twin, Game) and algorithm != "q_learning":
+            raise InputError(f"Games are trained with q_learning, not {algorithm}.")
+        self.twin, self.opponent = twin, opponent
+        self._moves = kernels.list_moves(twin.legal)
+        states, actions = twin.legal.shape
+        self.values: NDArray[Any] = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
+        self.visits = kernels.new_visits(states, actions)
+        self.sole_writer = True  # of the values; false where several learners share one table
+        self._packed: packed_kernels.PackedGame | None = None
+        if isinstance(twin, Game):
+            self._packed = packed_kernels.pack_game(twin, self.values.dtype)
+            self._leaders = packed_kernels.new_leaders(states, self.values.dtype)
+        self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
+
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        """So many agent steps, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
+        table = (self.values, self.visits, self._knobs, self.progress, steps, episodes)
+        if self._packed is not None and self.sole_writer:
+            train = packed_kernels.train_self_play if self.opponent == "self" else packed_kernels.train_against_random
+            train(self._packed, self._leaders, *table)
+            return
+        arguments = (self.twin, self._moves, *table)
+        if isinstance(self.twin, Mdp):
+            kernels.train_mdp(*arguments)
+        elif self.opponent == "self":
+            kernels.train_self_play(*arguments)
+        else:
+            kernels.train_against_random(*arguments)
+
+    @property
+    def env_steps(self) -> int:
+        return int(self.progress.counts[kernels.STEPS])
+
+    @property
+    def agent_steps(self) -> int:
+        return int(self.progress.counts[kernels.AGENT_STEPS])
+
+    @property
+    def episodes(self) -> int:
+        return int(self.progress.counts[kernels.EPISODES])
+
+    @property
+    def coverage(self) -> float:
+        """The share of legal (state, action) pairs that were ever tried."""
+        return float(np.count_nonzero(self.visits) / np.count_nonzero(self.twin.legal))
+
+    def read_statistics(self) -> Statistics:
+        """And begin new ones."""
+        return take_statistics(self.progress)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """All that training needs to go on, bit by bit."""
+        return {
+            "values": self.values,
+            "visits": self.visits,
+            "counts": self.progress.counts,
+            "sums": self.progress.sums,
+        }
+
+    def save(self, folder: Path) -> None:
+        save_tensors(folder, self.tensors())
+
+    def restore(self, folder: Path, env_steps: int) -> None:
+        self.load(read_table(folder / FILE))
+
+    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        for name, array in self.tensors().items():
+            saved = tensors[name]
+            if saved.shape != array.shape or saved.dtype != array.dtype:
+                raise InputError(
+                    f"The saved '{name}' is {saved.dtype} {saved.shape}, but this run's is {array.dtype} {array.shape}."
+                )
+            array[:] = saved
