@@ -238,8 +238,8 @@ def cores(repeats: int) -> None:
 
 def cluster(repeats: int) -> None:
     """Two MPI ranks and two Ray actors on this machine, each beside a single learner in the same minute."""
-    from mosaic.runtimes.tabular_mpi import MpiTraining
-    from mosaic.runtimes.tabular_ray import RayTraining
+    from mosaic.runtimes.mpi.tabular import MpiTraining
+    from mosaic.runtimes.ray.tabular import RayTraining
 
     def spread(name: str) -> Any:
         where = (GAME, "q_learning", AGAINST_RANDOM, 7, "random")

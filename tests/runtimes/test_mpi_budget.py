@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.core.errors import MosaicError
-from mosaic.runtimes.mpi_budget import SMALLEST_PIECE, Budget, Grant
+from mosaic.runtimes.mpi.steps import SMALLEST_PIECE, Budget, Grant
 
 
 @given(

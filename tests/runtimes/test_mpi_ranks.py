@@ -13,15 +13,15 @@ import psutil
 import pytest
 
 from mosaic.core.errors import InputError, MissingExtraError
-from mosaic.runtimes import mpi
 from mosaic.runtimes.merging import merge
-from mosaic.runtimes.mpi import RankError, mpiexec_path, run_ranks
+from mosaic.runtimes.mpi import launch as mpi
+from mosaic.runtimes.mpi.launch import RankError, mpiexec_path, run_ranks
 
 WORK = """
 import os, signal, sys, time
 import numpy as np
 from mosaic.runtimes.merging import apply, delta
-from mosaic.runtimes.mpi_exchange import allreduce_sparse, check_agreement, world
+from mosaic.runtimes.mpi.messaging import allreduce_sparse, check_agreement, world
 from mosaic.runtimes.mpi_mail import Mail
 from mosaic.runtimes.mpi_patience import await_ring, ring
 
@@ -238,7 +238,7 @@ def test_giving_up_ends_every_rank(ranks: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_ranks_do_not_outlive_a_killed_starter(ranks: Any, tmp_path: Path, count: int) -> None:
-    start = f"from mosaic.runtimes.mpi import run_ranks; run_ranks('rank_work', ['wait'], {count})"
+    start = f"from mosaic.runtimes.mpi.launch import run_ranks; run_ranks('rank_work', ['wait'], {count})"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}  # its notes stay behind
     command = [sys.executable, "-c", start]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as starter:

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.runtimes import ray as ray_runtime
-from mosaic.runtimes.ray import local_cluster, ray_session
-from mosaic.runtimes.ray_processes import kill, processes_of
+from mosaic.runtimes.ray import session as ray_runtime
+from mosaic.runtimes.ray.processes import kill, processes_of
+from mosaic.runtimes.ray.session import local_cluster, ray_session
 
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 
@@ -22,8 +22,8 @@ import ray
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.runtimes.ray import ray_session
-from mosaic.runtimes.tabular_ray import RayTraining
+from mosaic.runtimes.ray.session import ray_session
+from mosaic.runtimes.ray.tabular import RayTraining
 
 game = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
 records = []

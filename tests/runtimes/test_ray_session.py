@@ -17,14 +17,14 @@ import pytest
 from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.processes import look
-from mosaic.runtimes import ray as ray_runtime
-from mosaic.runtimes.ray import clean_up, object_store_bytes, ray_session, short_temp_dir
+from mosaic.runtimes.ray import session as ray_runtime
+from mosaic.runtimes.ray.session import clean_up, object_store_bytes, ray_session, short_temp_dir
 
 # what an actor leaves behind is nobody's child, so that neither Ray nor the family tree finds it
 DRIVER = """
 import json, subprocess, sys
 import ray
-from mosaic.runtimes.ray import ray_session
+from mosaic.runtimes.ray.session import ray_session
 
 @ray.remote(num_cpus=0)
 class Starter:
@@ -43,7 +43,7 @@ JOINER = """
 import sys
 import ray
 from mosaic.core.errors import InputError
-from mosaic.runtimes.ray import ray_session
+from mosaic.runtimes.ray.session import ray_session
 
 try:
     with ray_session(5, sys.argv[1]):

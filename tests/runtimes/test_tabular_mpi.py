@@ -18,10 +18,11 @@ from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
-from mosaic.runtimes import mpi, tabular_mpi
-from mosaic.runtimes.mpi import RankError
+from mosaic.runtimes.mpi import launch as mpi
+from mosaic.runtimes.mpi import tabular as tabular_mpi
+from mosaic.runtimes.mpi.launch import RankError
+from mosaic.runtimes.mpi.tabular import MpiTraining
 from mosaic.runtimes.parallel import ParallelTraining
-from mosaic.runtimes.tabular_mpi import MpiTraining
 from mosaic.workers.tabular_spread import check_mpi_mode
 
 GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
@@ -53,7 +54,7 @@ def ranks_alive():
             command = process.cmdline()
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
-        if "mosaic.runtimes.mpi_learner" in command and "mpiexec" not in command[0]:
+        if "mosaic.runtimes.mpi.rank_training" in command and "mpiexec" not in command[0]:
             found.append(process)
     return found
 

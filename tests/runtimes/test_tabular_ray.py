@@ -17,10 +17,10 @@ from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
-from mosaic.runtimes import tabular_ray
 from mosaic.runtimes.parallel import ParallelTraining
-from mosaic.runtimes.ray import ray_session
-from mosaic.runtimes.tabular_ray import RayTraining
+from mosaic.runtimes.ray import tabular as tabular_ray
+from mosaic.runtimes.ray.session import ray_session
+from mosaic.runtimes.ray.tabular import RayTraining
 from mosaic.store.home import Store
 from mosaic.workers.ray_record import RAY, clear_session
 

@@ -233,8 +233,8 @@ def test_what_cannot_be_done_is_said_before_a_run_is_made(tmp_path, settings, te
 
 def test_what_is_not_installed_is_said_before_a_run_is_made(tmp_path, monkeypatch):
     for runtime, module, text in (
-        ("mpi", "mosaic.runtimes.mpi", r"MPI is not installed: .* Type: pip install 'mosaic-rl\[mpi\]'"),
-        ("ray", "mosaic.runtimes.ray", r"Ray is not installed\. Type: pip install 'mosaic-rl\[rllib\]'"),
+        ("mpi", "mosaic.runtimes.mpi.launch", r"MPI is not installed: .* Type: pip install 'mosaic-rl\[mpi\]'"),
+        ("ray", "mosaic.runtimes.ray.session", r"Ray is not installed\. Type: pip install 'mosaic-rl\[rllib\]'"),
     ):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
         config = run_config("tabular", environment=GAME, resources={"runtime": runtime, "num_workers": 1})

@@ -15,7 +15,7 @@ import numpy as np
 from mosaic.core.numba_cache import SOURCES, fingerprint
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import Twin, TwinTraining
-from mosaic.runtimes.mpi_exchange import check_agreement
+from mosaic.runtimes.mpi.messaging import check_agreement
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -14,8 +14,8 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv
+from mosaic.runtimes.bookkeeping import Share, SpreadTraining
 from mosaic.runtimes.merging import apply, combine, delta
-from mosaic.runtimes.spread import Share, SpreadTraining
 
 _STOP_S = 10.0  # until a process that does not end by itself is ended
 

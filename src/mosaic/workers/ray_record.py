@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TypeAlias
 
-from mosaic.runtimes.ray import Record, clean_up, ray_session
+from mosaic.runtimes.ray.session import Record, clean_up, ray_session
 from mosaic.store.atomic import write_atomic
 from mosaic.store.layout import RunFolder
 

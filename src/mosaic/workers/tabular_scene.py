@@ -39,8 +39,8 @@ from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.learners.tabular.training.resumable import PlayedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv, Twin, TwinTraining
 from mosaic.runners.screen import Draw, Shot
+from mosaic.runtimes.bookkeeping import SpreadTraining
 from mosaic.runtimes.parallel import ParallelTraining
-from mosaic.runtimes.spread import SpreadTraining
 from mosaic.workers.camera import Camera
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mosaic.workers.ray_record import StartRay
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.training.twin import Twin
-    from mosaic.runtimes.spread import SpreadTraining
-    from mosaic.runtimes.tabular_mpi import MpiMode
+    from mosaic.runtimes.bookkeeping import SpreadTraining
+    from mosaic.runtimes.mpi.tabular import MpiMode
 
 T = TypeVar("T")
 _CPU_PARTS = 10_000  # the parts in which Ray counts a CPU
@@ -48,13 +48,13 @@ def make_spread_training(
             print(f"{what}, {number} processes")
             return ProcessTraining(twin, algorithm, options, config.seed, processes=number, merge_every=merge_every)
     if resources.runtime == "mpi":
-        from mosaic.runtimes.tabular_mpi import MpiTraining
+        from mosaic.runtimes.mpi.tabular import MpiTraining
 
         print(f"{what}, {number} MPI ranks, mode {mpi_mode}")
         return MpiTraining(
             twin, algorithm, options, config.seed, opponent, ranks=number, merge_every=merge_every, mode=mpi_mode
         )
-    from mosaic.runtimes.tabular_ray import RayTraining
+    from mosaic.runtimes.ray.tabular import RayTraining
 
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
     cpus = number if resources.ray_address else min(number, len(os.sched_getaffinity(0)))
@@ -95,7 +95,7 @@ def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
 def ended_after(training: T) -> Iterator[T]:
     """Leaves none of the processes that a way to train may hold."""
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
-    from mosaic.runtimes.spread import SpreadTraining
+    from mosaic.runtimes.bookkeeping import SpreadTraining
 
     try:
         yield training

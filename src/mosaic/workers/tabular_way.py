@@ -147,7 +147,8 @@ def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:
 
 
 def _check_runtime(config: RunConfig) -> None:
-    from mosaic.runtimes import mpi, ray
+    from mosaic.runtimes.mpi import launch as mpi
+    from mosaic.runtimes.ray import session as ray
 
     if config.resources.runtime == "mpi":
         mpi.check_installed()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mosaic.runtimes.ray import ray_session
+from mosaic.runtimes.ray.session import ray_session
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 from mosaic.runs.processes import marked
 from mosaic.runs.trainer import Trainer
-from mosaic.runtimes.ray_processes import kill, processes_of
+from mosaic.runtimes.ray.processes import kill, processes_of
 from mosaic.workers.ray_record import RAY
 
 RUNNER = "SingleAgentEnvRunner"  # how Ray names the process of an env runner

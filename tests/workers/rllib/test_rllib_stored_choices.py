@@ -31,7 +31,7 @@ def test_the_interval_of_snapshots_is_stored():
 @pytest.fixture
 def joined(tmp_path, monkeypatch):
     """Prepare an attempt of a run on a cluster with this many free CPUs; no Ray is started."""
-    monkeypatch.setattr("mosaic.runtimes.ray.find_cluster", lambda address: None)
+    monkeypatch.setattr("mosaic.runtimes.ray.session.find_cluster", lambda address: None)
     resources = {"ray_address": ADDRESS}
     training = {"algorithm": "ppo", "total_timesteps": 1000}
     config = resolve(run_config("rllib", {}, training=training, resources=resources))

@@ -106,7 +106,7 @@ def test_a_policy_configuration_without_anybody_who_learns_is_refused():
 
 
 def test_a_missing_ray_says_what_to_type(monkeypatch):
-    monkeypatch.setattr("mosaic.runtimes.ray.find_spec", lambda name: None)
+    monkeypatch.setattr("mosaic.runtimes.ray.session.find_spec", lambda name: None)
     assert _refused() == "Ray is not installed. Type: pip install 'mosaic-rl[rllib]'"
 
 

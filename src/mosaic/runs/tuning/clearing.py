@@ -15,7 +15,7 @@ _UNENDED = LIVE | {State.QUEUED}
 def clear_search(folder: SearchFolder) -> None:
     """Ends Ray first, which could start further runs; then every run of the search is stopped and saved."""
     if folder.ray.exists():
-        from mosaic.runtimes.ray import clean_up
+        from mosaic.runtimes.ray.session import clean_up
 
         clean_up(json.loads(folder.ray.read_text()))
         folder.ray.unlink()

@@ -14,7 +14,7 @@ from mosaic.runs.tuning.keeper import kept
 from mosaic.runs.tuning.outcome import write_outcome
 from mosaic.runs.tuning.standing import Standing, is_over
 from mosaic.runs.tuning.surroundings import remembered
-from mosaic.runtimes.ray import Record, check_installed, ray_session
+from mosaic.runtimes.ray.session import Record, check_installed, ray_session
 from mosaic.store.atomic import write_atomic
 
 

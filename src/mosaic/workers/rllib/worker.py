@@ -60,7 +60,7 @@ class RllibWorker:
         """Raises InputError where the run would fail at its beginning, before anything is started."""
         from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.opponents import check_players
-        from mosaic.runtimes.ray import check_installed, find_cluster
+        from mosaic.runtimes.ray.session import check_installed, find_cluster
         from mosaic.workers.rllib.batches import check_batch, envs_per_runner
         from mosaic.workers.rllib.resources import asked_for, check_said_once, place, this_machine
         from mosaic.workers.rllib.support import check_support

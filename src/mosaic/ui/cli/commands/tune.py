@@ -105,7 +105,7 @@ def _created(
     from mosaic.core.errors import InputError
     from mosaic.runs.tuning.folder import create_search
     from mosaic.runs.tuning.plan import make_plan
-    from mosaic.runtimes.ray import check_installed
+    from mosaic.runtimes.ray.session import check_installed
     from mosaic.store.home import Store
     from mosaic.store.trust import require_trust_in_file
     from mosaic.ui.cli.training import resolved_document

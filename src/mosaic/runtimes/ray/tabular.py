@@ -19,8 +19,8 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import Opponent, Twin
+from mosaic.runtimes.bookkeeping import Share, SpreadTraining
 from mosaic.runtimes.merging import Delta, apply, combine, delta
-from mosaic.runtimes.spread import Share, SpreadTraining
 
 _MOST_DEATHS = 3  # of one share: what kills every actor that takes it up is no accident
 

@@ -1,4 +1,4 @@
-"""What one MPI rank does for a table: `python -m mosaic.runtimes.mpi_rank mosaic.runtimes.mpi_learner SOCKET`."""
+"""What one MPI rank does for a table: `python -m mosaic.runtimes.mpi.rank mosaic.runtimes.mpi.rank_training SOCKET`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, assert_never
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runtimes.merging import apply, delta
+from mosaic.runtimes.mpi.messaging import allreduce_sparse, world
+from mosaic.runtimes.mpi.server import Contributor, Keeper
+from mosaic.runtimes.mpi.steps import Budget
+from mosaic.runtimes.mpi.tabular import LookAtTable, Message, Order, Round, Setup, Stop, call_driver
 from mosaic.runtimes.mpi_agreement import check_same_programs, check_same_training
-from mosaic.runtimes.mpi_budget import Budget
-from mosaic.runtimes.mpi_exchange import allreduce_sparse, world
 from mosaic.runtimes.mpi_patience import await_ring, ring
-from mosaic.runtimes.mpi_server import Contributor, Keeper
-from mosaic.runtimes.tabular_mpi import LookAtTable, Message, Order, Round, Setup, Stop, call_driver
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

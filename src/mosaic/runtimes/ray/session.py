@@ -30,7 +30,7 @@ from mosaic.core.boot import boot_id, is_current
 from mosaic.core.env_vars import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.memory import free_memory
-from mosaic.runtimes.ray_processes import MARK, Process, kill, processes_of
+from mosaic.runtimes.ray.processes import MARK, Process, kill, processes_of
 
 Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" with pid and start_time, "boot"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.runtimes.mpi_budget import Budget, Grant
+from mosaic.runtimes.mpi.steps import Budget, Grant
 from mosaic.runtimes.mpi_copies import Copy, Learned, News, Original
 from mosaic.runtimes.mpi_mail import Mail
 

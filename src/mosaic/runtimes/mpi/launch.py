@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.module_command import module_command
-from mosaic.runtimes.mpi_notes import COUNT, PLACE, first_failure, rank_of
+from mosaic.runtimes.mpi.error_file import COUNT, PLACE, first_failure, rank_of
 
 OnLine = Callable[[int | None, str], None]
 
@@ -66,9 +66,9 @@ def run_ranks(
     if ranks < 1:
         raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
     check_installed()
-    rank_command = module_command("mosaic.runtimes.mpi_rank", module, *args)
+    rank_command = module_command("mosaic.runtimes.mpi.rank", module, *args)
     starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
-    tied = module_command("mosaic.runtimes.tied", str(os.getpid()))  # ranks must not compute on for nobody
+    tied = module_command("mosaic.runtimes.parent_death", str(os.getpid()))  # ranks must not compute on for nobody
     said_by_mpi: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """How a program is made to end with the process that started it, even when that one is killed.
 
-`python -m mosaic.runtimes.tied PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when process PID, its
+`python -m mosaic.runtimes.parent_death PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when process PID, its
 parent, is gone (more exactly: when the thread that started it is).
 """
 

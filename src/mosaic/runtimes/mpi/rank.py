@@ -1,6 +1,6 @@
 """What one MPI rank does around its work: says who speaks, and ends all ranks when it fails.
 
-`python -m mosaic.runtimes.mpi_rank MODULE ARGUMENT…` runs MODULE as a script. A rank that merely dies of an exception
+`python -m mosaic.runtimes.mpi.rank MODULE ARGUMENT…` runs MODULE as a script. A rank that merely dies of an exception
 would leave the others waiting for it for ever.
 """
 
@@ -14,8 +14,8 @@ import traceback
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
-from mosaic.runtimes.mpi_exchange import check_count, world
-from mosaic.runtimes.mpi_notes import note_failure, note_pid
+from mosaic.runtimes.mpi.error_file import note_failure, note_pid
+from mosaic.runtimes.mpi.messaging import check_count, world
 
 if TYPE_CHECKING:
     from mpi4py import MPI

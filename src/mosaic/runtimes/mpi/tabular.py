@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import Opponent, Twin
-from mosaic.runtimes.mpi import check_installed, mpiexec_path, run_ranks
-from mosaic.runtimes.spread import Share, SpreadTraining
+from mosaic.runtimes.bookkeeping import Share, SpreadTraining
+from mosaic.runtimes.mpi.launch import check_installed, mpiexec_path, run_ranks
 
 MpiMode: TypeAlias = Literal["allreduce", "server"]
 Table: TypeAlias = tuple[NDArray[Any], NDArray[Any]]  # values and visits
@@ -107,7 +107,7 @@ class MpiTraining(SpreadTraining):
 
     def _run_ranks(self, address: str, ranks: int) -> None:
         try:
-            run_ranks("mosaic.runtimes.mpi_learner", [address], ranks)
+            run_ranks("mosaic.runtimes.mpi.rank_training", [address], ranks)
         except BaseException as error:  # noqa: BLE001 - raised where somebody waits for an answer
             self._error = error
         finally:

@@ -1,0 +1,1 @@
+"""MPI ranks and distributed tabular training on them."""

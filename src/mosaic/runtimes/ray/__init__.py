@@ -1,0 +1,1 @@
+"""Ray sessions and distributed tabular training on them."""
