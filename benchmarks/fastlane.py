@@ -37,7 +37,7 @@ from mosaic.config.run import RunConfig
 from mosaic.evaluation.statistics import estimate_mean
 from mosaic.learners.base import Learner
 from mosaic.learners.ppo.build import assemble
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.reader import FrameReader

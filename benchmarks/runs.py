@@ -20,7 +20,7 @@ from typing import Any
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.trainer import Trainer
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.telemetry.events.writer import EventWriter
 

@@ -36,7 +36,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from mosaic.runs.long_curves import prepare_curves
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 
 CHROMIUM = "/usr/bin/chromium"

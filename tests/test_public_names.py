@@ -68,13 +68,13 @@ def test_the_check_sees_internal_names():
     assert not public("mosaic.envs.catalog.make_env")
     assert not public("mosaic.plugins.nothing")
     assert public("mosaic.testing.check_env")
-    code = "from mosaic.envs.env import Env\nimport mosaic.store.home\nmosaic.runs.train.train()"
+    code = "from mosaic.envs.env import Env\nimport mosaic.store.store\nmosaic.runs.train.train()"
     assert sorted(name for name in used(code) if not public(name)) == [
         "mosaic.envs.env.Env",
         "mosaic.runs",
         "mosaic.runs.train",
         "mosaic.runs.train.train",
-        "mosaic.store.home",
+        "mosaic.store.store",
     ]
     assert sum(len(blocks(path.read_text())) for path in DOCUMENTS) >= 8
 

@@ -14,7 +14,7 @@ from typing import Any
 warnings.simplefilter("ignore")
 
 from mosaic.config.loading import parse_run_config  # noqa: E402
-from mosaic.store.home import Store  # noqa: E402
+from mosaic.store.store import Store  # noqa: E402
 from mosaic.telemetry.events.writer import EventWriter  # noqa: E402
 from mosaic.workers.context import WorkerContext  # noqa: E402
 from mosaic.workers.inbox import Inbox  # noqa: E402

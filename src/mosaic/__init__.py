@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mosaic.runs.run import Run
     from mosaic.runs.train import RunFailedError, train
     from mosaic.runs.trainer import Trainer
-    from mosaic.store.shows import live_screen
+    from mosaic.store.live_sessions import live_screen
     from mosaic.telemetry.events.lines import emit_metric
 else:
     from mosaic.core.lazy_names import lazy_names
@@ -76,7 +76,7 @@ else:
             "mosaic.runs.run": ("Run",),
             "mosaic.runs.train": ("RunFailedError", "train"),
             "mosaic.runs.trainer": ("Trainer",),
-            "mosaic.store.shows": ("live_screen",),
+            "mosaic.store.live_sessions": ("live_screen",),
             "mosaic.telemetry.events.lines": ("emit_metric",),
         },
     )

@@ -85,8 +85,8 @@ if TYPE_CHECKING:
     )
     from mosaic.runners.fixed_policies import ControllerOthers
     from mosaic.runners.screen import Screen, Shot
+    from mosaic.store.archives.trust import require_trust_to_go_on
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
-    from mosaic.store.trust import require_trust_to_go_on
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.sinks.base import Sink
     from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, Worker, WorkerCapabilities
@@ -132,7 +132,7 @@ else:
             "mosaic.runners.fixed_policies": ("ControllerOthers",),
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
-            "mosaic.store.trust": ("require_trust_to_go_on",),
+            "mosaic.store.archives.trust": ("require_trust_to_go_on",),
             "mosaic.telemetry.events.event": ("MetricEvent",),
             "mosaic.telemetry.sinks.base": ("Sink",),
             "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),

@@ -13,7 +13,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core import compile_time
 from mosaic.core import numba_cache as compiled
 from mosaic.core.compile_time import CompileTimer, timer, working_time
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers import host
 from mosaic.workers.context import WorkerContext

@@ -11,8 +11,8 @@ from mosaic.core.plugins import plugins
 from mosaic.runs.processes import marked
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held
+from mosaic.store.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from run_cases import assert_no_gap, first_event, toy
 from mosaic.core.errors import TrustError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.store.archive import archive_run
-from mosaic.store.home import Store
+from mosaic.store.archives.archive import archive_run
 from mosaic.store.importing import import_run
 from mosaic.store.state import State
+from mosaic.store.store import Store
 from mosaic.workers.rllib.worker import RllibWorker
 from mosaic.workers.toy import ToyWorker
 

@@ -21,7 +21,7 @@ from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.ray import tabular as tabular_ray
 from mosaic.runtimes.ray.session import ray_session
 from mosaic.runtimes.ray.tabular import RayTraining
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 from mosaic.workers.ray_record import RAY, clear_session
 
 GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))

@@ -13,7 +13,7 @@ from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server import dispatch
 from mosaic.server.dispatch import Dispatcher
-from mosaic.store.index import Index
+from mosaic.store.index.index import Index
 from mosaic.store.state import State
 
 

@@ -18,9 +18,9 @@ import mosaic
 from mosaic.core.errors import TrustError
 from mosaic.runs.trainer import Trainer
 from mosaic.server.desk import Desk
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
+from mosaic.store.store import Store
 from mosaic.ui.cli.main import main
 from mosaic.ui.web.facts import Facts
 

@@ -15,8 +15,8 @@ from starlette.testclient import WebSocketDenialResponse
 
 from mosaic.envs.catalog import make_env
 from mosaic.server.frame_messages import FrameMessage, unpack
+from mosaic.store.live_sessions import find_show, shows
 from mosaic.store.show_pictures import ShowPictures
-from mosaic.store.shows import find_show, shows
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.requests import Wish
 

@@ -18,7 +18,10 @@ from syscalls import ROOT, Calls
 from world import World
 
 from mosaic.runs import chores, logbook, recovery, supervision, supervisor
-from mosaic.store import archive, checkpoints, home, index, origin, run_manifest, state
+from mosaic.store import checkpoints, origin, run_manifest, state
+from mosaic.store import store as home
+from mosaic.store.archives import archive
+from mosaic.store.index import index
 from mosaic.store.state import RunState
 from mosaic.telemetry.events import writer
 from mosaic.workers import heartbeat, host, inbox, registry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from mosaic.store.database import Row, UnusableError
 from mosaic.store.errors import StorageError
+from mosaic.store.index.database import Row, UnusableError
 
 if TYPE_CHECKING:
     from world import World

@@ -14,8 +14,8 @@ from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
 from mosaic.server.dispatch import Dispatcher
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.store.home import Store
 from mosaic.store.state import ENDED, RunState, State
+from mosaic.store.store import Store
 from mosaic.workers.toy import ToyOptions, ToyWorker
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from syscalls import ROOT
 from mosaic.config.loading import parse_run_config
 from mosaic.runs import supervisor
 from mosaic.server.queue import Demand, Limits, fits
-from mosaic.store import index, state
+from mosaic.store import state
 from mosaic.store.checkpoint_record import damage, read_checkpoint
+from mosaic.store.index import index
 from mosaic.store.state import ENDED, LIVE, RunState, State
 from mosaic.workers import host
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from store_cases import config
 
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 
 
 @pytest.fixture

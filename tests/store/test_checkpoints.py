@@ -18,9 +18,9 @@ from mosaic.core.errors import InputError
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
 from mosaic.store.checkpoints import PolicyEntry, find_checkpoint, list_checkpoints, write_checkpoint
 from mosaic.store.errors import DamagedError, StorageError
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
 from mosaic.store.retention import best_first, dispensable, newest_first
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
 
 
 def names(run):
@@ -227,7 +227,7 @@ def test_a_process_killed_at_any_rename_leaves_a_whole_checkpoint(run, killed_at
     write(run, 100, data=b"old")
     program = (
         "import os, shutil, signal, sys; from pathlib import Path\n"
-        "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.layout import RunFolder\n"
+        "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.run_folder import RunFolder\n"
         "left = [int(sys.argv[3])]\n"
         "def mortal(f):\n"
         "    def call(*a, **k):\n"
@@ -272,7 +272,7 @@ def test_a_reader_always_finds_one_while_the_writer_replaces_and_removes(run):
 
 FULL = (
     "import resource, sys; from pathlib import Path\n"
-    "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.layout import RunFolder\n"
+    "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.run_folder import RunFolder\n"
     "limit = int(sys.argv[3])\n"
     "if limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
     "write(RunFolder(Path(sys.argv[1])), 200, data=b'x' * 3_000_000)"

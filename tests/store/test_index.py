@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from store_cases import append_events, config, set_state
 
 from mosaic.core.errors import InputError, UnknownNameError
-from mosaic.store.archive import delete_run
+from mosaic.store.archives.archive import delete_run
 from mosaic.store.errors import StorageError
-from mosaic.store.home import Store
-from mosaic.store.index import Index, reindex
-from mosaic.store.last_metrics import last_metrics
+from mosaic.store.index.index import Index, reindex
+from mosaic.store.index.last_metrics import last_metrics
 from mosaic.store.lock import RunLock
 from mosaic.store.state import LIVE, State
+from mosaic.store.store import Store
 
 
 def ids(runs):
@@ -237,7 +237,7 @@ def test_after_any_changes_the_index_is_what_reindex_makes(operations):
 
 CROWD = (
     "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from store_cases import config, set_state\n"
-    "from mosaic.store.home import Store; from mosaic.store.state import State; from mosaic.store.index import Index\n"
+    "from mosaic.store.store import Store; from mosaic.store.state import State; from mosaic.store.index.index import Index\n"
     "store = Store(Path(sys.argv[1]))\n"
     "for n in range(12):\n"
     "    run = store.create(config(run_id=f'{sys.argv[3]}-{n}'))\n"

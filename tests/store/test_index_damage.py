@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_cases import config, set_state
 
-from mosaic.store import database
-from mosaic.store.home import Store
-from mosaic.store.index import Index
+from mosaic.store.index import database
+from mosaic.store.index.index import Index
 from mosaic.store.state import State
+from mosaic.store.store import Store
 
 ENDS = (State.QUEUED, State.FINISHED, State.FAILED)
 
@@ -131,8 +131,8 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from store_cases import config, set_state
-from mosaic.store.home import Store
-from mosaic.store.index import Index
+from mosaic.store.store import Store
+from mosaic.store.index.index import Index
 from mosaic.store.state import State
 
 store = Store(Path(sys.argv[1]))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.store.layout import RunFolder
 from mosaic.store.logs import WorkerLog
+from mosaic.store.run_folder import RunFolder
 
 
 @pytest.fixture

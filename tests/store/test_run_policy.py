@@ -11,12 +11,12 @@ from mosaic.core.reference import parse_options
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Explains, Explanation, PolicyRequest, Remembers
-from mosaic.store.archive import archive_run
+from mosaic.store.archives.archive import archive_run
+from mosaic.store.archives.trust import require_trust, trust_given
 from mosaic.store.checkpoints import PolicyEntry, find_checkpoint, list_checkpoints
-from mosaic.store.home import Store
 from mosaic.store.importing import import_run
-from mosaic.store.run_policy import kind, parse_run_reference
-from mosaic.store.trust import require_trust, trust_given
+from mosaic.store.policies.run_policy import kind, parse_run_reference
+from mosaic.store.store import Store
 
 
 class Controller:
@@ -61,7 +61,7 @@ class Unpickler(Worker):
 def workers(monkeypatch):
     """Plug-ins that are not installed."""
     known = {"toy": Worker(), "mute": object(), "opinionated": Opinionated(), "unpickler": Unpickler()}
-    monkeypatch.setattr("mosaic.store.run_policy.load_plugin", lambda group, name: known[name])
+    monkeypatch.setattr("mosaic.store.policies.run_policy.load_plugin", lambda group, name: known[name])
 
 
 def load(reference, agents=("red_0", "blue_0"), possible=("red_0", "blue_0")):

@@ -13,7 +13,7 @@ from mosaic.store.staging import discard
 from mosaic.store.state import LIVE, State, read_state, read_written_state
 
 HOLDER = (
-    "import sys; from pathlib import Path; from mosaic.store.layout import RunFolder; "
+    "import sys; from pathlib import Path; from mosaic.store.run_folder import RunFolder; "
     "from mosaic.store.lock import RunLock\n"
     "lock = RunLock(RunFolder(Path(sys.argv[1]))); print(lock.try_acquire(), flush=True); sys.stdin.read()"
 )

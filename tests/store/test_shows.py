@@ -10,8 +10,8 @@ import pytest
 
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.store.errors import StorageError
+from mosaic.store.live_sessions import begin_show, end_show, find_show, live_screen, shows, sweep_shows
 from mosaic.store.show_pictures import ShowPictures
-from mosaic.store.shows import begin_show, end_show, find_show, live_screen, shows, sweep_shows
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.requests import Wish
 
@@ -19,7 +19,7 @@ ENV, POLICIES = "gym/CartPole-v1", {"*": "random"}
 PROGRAM = """
 import sys
 from pathlib import Path
-from mosaic.store.shows import live_screen
+from mosaic.store.live_sessions import live_screen
 with live_screen("evaluate", "gym/CartPole-v1", {}, show_id="theirs", home=Path(sys.argv[1])) as screen:
     print("begun", flush=True)
     while True:

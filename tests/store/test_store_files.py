@@ -19,11 +19,11 @@ from mosaic.server.matches import Matches
 from mosaic.server.secret import ensure_token
 from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import StorageError
-from mosaic.store.home import Store, home
+from mosaic.store.live_sessions import begin_show
 from mosaic.store.run_ids import new_run_id
-from mosaic.store.shows import begin_show
 from mosaic.store.staging import staged, sweep
 from mosaic.store.state import State, read_state
+from mosaic.store.store import Store, home
 
 
 def test_a_file_is_replaced_and_nothing_else_stays(tmp_path):
@@ -101,7 +101,7 @@ def test_a_given_run_id_is_used_once(store):
 
 def test_a_clash_of_made_ids_makes_another(store, monkeypatch):
     marks = iter([*[0] * 4, *[0] * 4, *[1] * 4])
-    monkeypatch.setattr("mosaic.store.home.secrets.randbelow", lambda _: next(marks))
+    monkeypatch.setattr("mosaic.store.store.secrets.randbelow", lambda _: next(marks))
     ids = [store.create(config(), now=0.0).run_id for _ in range(2)]
     assert ids == ["19700101-000000-tictactoe-aaaa", "19700101-000000-tictactoe-bbbb"]
     assert read_state(store.folder(ids[1])).run_id == ids[1]

@@ -16,7 +16,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.space_json import space_differences, space_from_json, space_to_json, spec_spaces
 from mosaic.policies.controller import PolicyRequest, Sampling
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.store.run_policy import kind
+from mosaic.store.policies.run_policy import kind
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
 @pytest.fixture(autouse=True)
 def workers(monkeypatch):
     known = {"toy": Worker(True), "rigid": Worker(False)}
-    monkeypatch.setattr("mosaic.store.run_policy.load_plugin", lambda group, name: known[name])
+    monkeypatch.setattr("mosaic.store.policies.run_policy.load_plugin", lambda group, name: known[name])
 
 
 def spec(seen, acted, env="gym/CartPole-v1", agents=("agent_0",), **facts):

@@ -12,7 +12,7 @@ import pytest
 from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 
 CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy"}, "run_id": "one"}
 

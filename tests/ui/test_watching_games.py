@@ -11,8 +11,8 @@ from time import monotonic
 import pytest
 from PIL import Image
 
+from mosaic.store.live_sessions import shows
 from mosaic.store.show_pictures import ShowPictures
-from mosaic.store.shows import shows
 from mosaic.telemetry.frames.paths import lane_paths, unfinished
 from mosaic.telemetry.frames.requests import Wish
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from web_kit import Tab, WebServer, end_runs, toy, wait_for_colour
 
 from mosaic.runs.trainer import Trainer
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 from mosaic.telemetry.frames.writer import FrameWriter
 
 pytestmark = pytest.mark.slow

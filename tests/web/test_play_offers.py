@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mosaic.config.loading import parse_run_config
 from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
 from mosaic.ui.web.play_offers import first_seats, trained_agents
 
 PLAYERS = ("player_1", "player_2")

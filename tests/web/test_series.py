@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from mosaic.server.app import create_app
 from mosaic.server.secret import ensure_token
 from mosaic.server.settings import ServerSettings
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
 from mosaic.ui.web.last_iteration import last_iteration
 from mosaic.ui.web.series_routes import add_series_routes

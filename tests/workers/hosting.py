@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from mosaic.config.run import RunConfig
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 from mosaic.telemetry.events.reader import follow, read_events
 
 

@@ -11,8 +11,8 @@ from mosaic.runs.limits import Limits
 from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.processes import below
 from mosaic.runs.publisher import Publisher
-from mosaic.store.layout import RunFolder
 from mosaic.store.logs import STREAMS, WorkerLog
+from mosaic.store.run_folder import RunFolder
 
 _EVERY_S = 1.0
 

@@ -10,7 +10,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import MosaicError
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from mosaic.runs.lifecycle import Order

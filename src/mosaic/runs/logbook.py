@@ -12,7 +12,7 @@ from typing import Any
 from mosaic.runs.lifecycle import Life
 from mosaic.runs.reserve import Reserve
 from mosaic.store.errors import StorageError
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Attempt, Process, RunState, State, read_written_state, write_state
 
 _TRY_AGAIN_AFTER_S = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 LONG_BYTES = 2 << 20  # of events; fewer are read while a page opens
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import unknown
 from mosaic.core.reference import parse_options, split_reference
+from mosaic.store.archives.trust import require_trust_to_play
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
-from mosaic.store.home import Store
-from mosaic.store.run_policy import RunPolicyOptions, parse_init, parse_run_reference
-from mosaic.store.trust import require_trust_to_play
+from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
+from mosaic.store.store import Store
 
 
 def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from mosaic.store.summary import RunSummary
+from mosaic.store.index.summary import RunSummary
 
 
 def as_html(run: RunSummary) -> str:

@@ -6,8 +6,8 @@ from threading import Event, Thread
 from typing import TypeAlias
 
 from mosaic.runs.logbook import log
-from mosaic.store.index import Index
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.index import Index
+from mosaic.store.run_folder import RunFolder
 
 EVERY_S = 1.0
 

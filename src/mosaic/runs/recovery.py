@@ -8,7 +8,7 @@ from time import monotonic
 
 from mosaic.core.errors import MosaicError
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked, wait_gone
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Process, RunState
 from mosaic.telemetry.frames.paths import remove_lane
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mosaic.store.errors import StorageError, reason
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 _BYTES = 64 << 10  # state.json and manifest.json, with what the file system needs for them
 

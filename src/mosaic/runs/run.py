@@ -13,13 +13,13 @@ from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.logbook import Logbook
 from mosaic.runs.start import start_attempt
 from mosaic.runs.waiting import doze, has_ended, wait_until
+from mosaic.store.archives.trust import require_trust_to_go_on, require_trust_to_run, trust_given
 from mosaic.store.errors import DamagedError, StorageError
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.summary import RunSummary, summarise
 from mosaic.store.lock import RunLock, held
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, LIVE, RunState, State, read_state
-from mosaic.store.summary import RunSummary, summarise
-from mosaic.store.trust import require_trust_to_go_on, require_trust_to_run, trust_given
+from mosaic.store.store import Store
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -202,7 +202,7 @@ class Run:
 
     def delete(self) -> None:
         """The folder with everything in it. A living run must be stopped first."""
-        from mosaic.store.archive import delete_run
+        from mosaic.store.archives.archive import delete_run
 
         if self.state is State.LOST:
             self._clear()

@@ -9,8 +9,8 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.module_command import module_command
 from mosaic.runs.processes import MARK
 from mosaic.runs.supervisor import HELD
-from mosaic.store.layout import RunFolder
-from mosaic.store.trust import VARIABLE
+from mosaic.store.archives.trust import VARIABLE
+from mosaic.store.run_folder import RunFolder
 
 
 class RunAliveError(InputError):

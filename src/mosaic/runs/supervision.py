@@ -45,7 +45,7 @@ from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.recovery import clear_cluster, end_leftovers
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.atomic import sync_file
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, Process, RunState, State
 from mosaic.telemetry.frames.paths import remove_lane

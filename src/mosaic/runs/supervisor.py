@@ -20,8 +20,8 @@ from mosaic.runs.processes import look
 from mosaic.runs.reserve import Reserve
 from mosaic.runs.worker_process import WorkerProcess, enter
 from mosaic.store.atomic import sync_folder, write_atomic
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
+from mosaic.store.run_folder import RunFolder
 
 HELD = 4  # exit code: somebody else has the run
 

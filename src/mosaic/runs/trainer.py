@@ -13,9 +13,9 @@ from mosaic.config.run import RunConfig
 from mosaic.runs.groups import group_members
 from mosaic.runs.mentioned import check_mentioned_runs
 from mosaic.runs.run import Run
-from mosaic.store.home import Store
-from mosaic.store.summary import RunSummary
-from mosaic.store.trust import require_trust_in_file
+from mosaic.store.archives.trust import require_trust_in_file
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.store import Store
 from mosaic.workers.registry import resolve
 
 Asked: TypeAlias = RunConfig | Mapping[str, Any] | str | PathLike[str]

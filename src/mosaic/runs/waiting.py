@@ -9,8 +9,8 @@ from time import monotonic
 
 from mosaic.core.interrupts import raise_if_pressed
 from mosaic.runs.processes import is_alive, wait_gone
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, RunState, read_state
 
 _LOOK_EVERY_S = 0.05

@@ -13,7 +13,7 @@ from typing import Any
 
 from mosaic.core.module_command import module_command
 from mosaic.runs.processes import MARK
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 _ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",  # what was printed before a crash is in the log

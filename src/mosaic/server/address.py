@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mosaic.core.errors import InputError
 from mosaic.server.hosts import is_loopback
 from mosaic.server.secret import read_token
-from mosaic.store.home import home as default_home
+from mosaic.store.store import home as default_home
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 TOKEN_VARIABLE = "MOSAIC_TOKEN"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.server.answers import CurvePoints
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.curves.curves import Axis, Curves
 
 

@@ -13,8 +13,8 @@ from mosaic.server.examinations import Examinations
 from mosaic.server.programs import ProgramRule
 from mosaic.server.settings import ServerSettings
 from mosaic.server.submissions import Submissions
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
 
 
 class Finding(Protocol):

@@ -9,12 +9,12 @@ from typing import Any
 from mosaic.server.answers import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.errors import DamagedError
-from mosaic.store.last_metrics import last_metrics
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.last_metrics import last_metrics
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.retention import best_first
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
-from mosaic.store.summary import RunSummary
 from mosaic.telemetry.events.journal import last_whole
 
 

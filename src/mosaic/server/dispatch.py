@@ -22,10 +22,10 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server.queue import Demand, Limits, choose, demand_of
 from mosaic.store.atomic import private_folder
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.lock import held
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE, RunState, State, read_state
-from mosaic.store.summary import RunSummary
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mosaic.runs.processes import is_alive
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State, read_state
 
 ENDED_CODE, GONE_CODE = 1000, 4404

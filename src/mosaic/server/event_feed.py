@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from mosaic.server.details import last_seq
 from mosaic.server.ending import final_state
 from mosaic.server.sharing import nap
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.reader import EventTail

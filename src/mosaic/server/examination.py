@@ -19,7 +19,7 @@ from mosaic.server.answers import Answer
 from mosaic.server.examination_request import Kind, Request
 from mosaic.server.examiner import ORDER
 from mosaic.store.atomic import write_atomic
-from mosaic.store.shows import end_show
+from mosaic.store.live_sessions import end_show
 
 ExaminationState = Literal["running", "finished", "failed", "stopped"]
 RESULT, LOG = "result.json", "log.txt"

@@ -15,7 +15,7 @@ from typing import Any
 from mosaic.core.errors import MosaicError
 from mosaic.runners.screen import Screen
 from mosaic.server.examination_request import EvaluationRequest, TournamentRequest
-from mosaic.store.shows import live_screen
+from mosaic.store.live_sessions import live_screen
 
 ORDER, EPISODES = "order.json", "episodes"
 _TELL_EVERY_S = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mosaic.server.answers import LiveRow
-from mosaic.store.shows import shows
+from mosaic.store.live_sessions import shows
 
 
 def live_rows(home: Path) -> list[LiveRow]:

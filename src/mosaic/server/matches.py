@@ -21,7 +21,7 @@ from mosaic.server.programs import ProgramRule
 from mosaic.server.replays import Replay
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
-from mosaic.store.shows import begin_show, end_show, sweep_shows
+from mosaic.store.live_sessions import begin_show, end_show, sweep_shows
 
 MOST_MATCHES, MOST_REPLAYS = 32, 16
 _END = ".episode.json"

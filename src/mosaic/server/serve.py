@@ -23,8 +23,8 @@ from mosaic.server.queue import Limits
 from mosaic.server.secret import read_token, token_file
 from mosaic.server.settings import ServerSettings
 from mosaic.server.slow_requests import TimedProtocol
-from mosaic.store.home import Store
-from mosaic.store.trust import VARIABLE as TRUST
+from mosaic.store.archives.trust import VARIABLE as TRUST
+from mosaic.store.store import Store
 
 _PATIENCE_S = 3  # for requests under way when the server ends
 

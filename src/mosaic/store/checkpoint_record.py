@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mosaic.core.reference import explain
+from mosaic.store.archives.signature import is_sealed, seal
 from mosaic.store.errors import DamagedError
-from mosaic.store.layout import RunFolder
-from mosaic.store.seal import is_sealed, seal
+from mosaic.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from mosaic.store.home import Store
+    from mosaic.store.store import Store
 
 MANIFEST = "manifest.json"
 

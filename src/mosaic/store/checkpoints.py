@@ -28,8 +28,8 @@ from mosaic.store.checkpoint_record import (
     read_checkpoint,
 )
 from mosaic.store.errors import DamagedError, StorageError, reason
-from mosaic.store.layout import RunFolder
 from mosaic.store.retention import best_first, dispensable, newest_first
+from mosaic.store.run_folder import RunFolder
 
 __all__ = ["Checkpoint", "CheckpointManifest", "PolicyEntry", "find_checkpoint", "list_checkpoints", "write_checkpoint"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mosaic.store.atomic import write_atomic
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 HISTORY = "config_history.json"
 

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from mosaic.core.errors import FormatError, InputError
+from mosaic.store.archives.import_run import Limits, unpack
 from mosaic.store.atomic import write_atomic
-from mosaic.store.home import Store
-from mosaic.store.index import is_run_id
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.index import is_run_id
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.staging import Staged, TakenError, staged, sweep
 from mosaic.store.state import LIVE, Attempt, RunState, State, read_written_state, write_state
-from mosaic.store.unpack import Limits, unpack
+from mosaic.store.store import Store
 
 
 def import_run(store: Store, archive: Path, *, limits: Limits | None = None, now: float | None = None) -> RunFolder:

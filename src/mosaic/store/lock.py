@@ -11,7 +11,7 @@ import os
 import struct
 from types import TracebackType
 
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 

@@ -18,7 +18,7 @@ from mosaic.core.reference import explain
 from mosaic.runners.versions import versions as versions_of_envs
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 ORIGIN = "origin.json"
 _PACKAGES = ("torch", "ray", "numba", "stable-baselines3", "scipy", "safetensors")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mosaic.store.shows import Show
+from mosaic.store.live_sessions import Show
 from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures

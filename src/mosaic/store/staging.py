@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mosaic.store.atomic import private_folder, sync_folder
 from mosaic.store.errors import StorageError, reason
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
+from mosaic.store.run_folder import RunFolder
 
 _STAGED, _TRASH = ".staged-", ".trash-"
 

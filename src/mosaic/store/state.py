@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mosaic.core.reference import explain
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import held
+from mosaic.store.run_folder import RunFolder
 
 
 class State(StrEnum):
@@ -65,7 +65,7 @@ class RunState(_Record):
     group: str = ""  # runs that differ in their seed only share it
     working_folder: str = ""  # where the run was asked for: `python:` modules and relative paths are looked up there
     attempts: tuple[Attempt, ...] = ()
-    seal: str = ""  # of the store that created the run; see mosaic.store.trust
+    seal: str = ""  # of the store that created the run; see mosaic.store.archives.trust
 
     @property
     def started(self) -> float | None:

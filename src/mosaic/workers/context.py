@@ -17,7 +17,7 @@ from mosaic.core.compile_time import working_time
 from mosaic.runners.versions import versions
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox

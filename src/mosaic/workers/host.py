@@ -71,10 +71,10 @@ def main() -> int:
 
 def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.config.loading import load_run_config
+    from mosaic.store.archives.trust import confine
     from mosaic.store.checkpoints import find_checkpoint
     from mosaic.store.config_history import read_history
-    from mosaic.store.layout import RunFolder
-    from mosaic.store.trust import confine
+    from mosaic.store.run_folder import RunFolder
     from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.inbox import Inbox

@@ -14,7 +14,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
-from mosaic.store.run_policy import parse_init
+from mosaic.store.policies.run_policy import parse_init
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.completing import with_limit

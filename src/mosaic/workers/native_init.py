@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.store.checkpoints import find_checkpoint
-from mosaic.store.home import Store
-from mosaic.store.run_policy import parse_init
+from mosaic.store.policies.run_policy import parse_init
+from mosaic.store.store import Store
 from mosaic.workers.native_policies import weights_file
 
 if TYPE_CHECKING:  # they bring numba along

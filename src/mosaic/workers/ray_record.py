@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from mosaic.runtimes.ray.session import Record, clean_up, ray_session
 from mosaic.store.atomic import write_atomic
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 RAY = "ray.json"
 StartRay: TypeAlias = Callable[[int, str | None], None]  # with so many CPUs, here or at an address

@@ -6,7 +6,7 @@ import pytest
 from hosting import run_config
 
 from mosaic.core.errors import InputError
-from mosaic.store.home import Store
+from mosaic.store.store import Store
 from mosaic.workers.registry import load_worker, parse_params, resolve
 from mosaic.workers.rllib import loop
 from mosaic.workers.rllib.packing import Node

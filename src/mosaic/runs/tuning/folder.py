@@ -13,9 +13,9 @@ from mosaic.core.errors import FormatError, InputError, nearest
 from mosaic.core.reference import explain
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.store.atomic import write_atomic
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
 
 SEARCHES = "searches"
 

@@ -9,9 +9,9 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
+from mosaic.store.archives.trust import require_trust, trust_given
 from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import write_checkpoint
-from mosaic.store.trust import require_trust, trust_given
 
 
 def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> Run:

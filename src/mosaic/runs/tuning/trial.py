@@ -18,7 +18,7 @@ from mosaic.runs.tuning.fork import fork
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import Checkpoint, find_checkpoint
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE, State
 from mosaic.telemetry.events.reader import visible
 from mosaic.workers.registry import load_worker

@@ -19,7 +19,7 @@ from mosaic.server.desk import Desk
 from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
 from mosaic.server.event_feed import EventFeed, Line, read_lines
 from mosaic.server.sharing import Shared
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.reader import EventTail
 
 _MOST_EVENTS = 500

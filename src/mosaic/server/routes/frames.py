@@ -25,7 +25,7 @@ from mosaic.server.frame_messages import pack
 from mosaic.server.frame_stages import RunStage, ShowStage, Stage
 from mosaic.server.live_rows import live_rows
 from mosaic.server.sharing import Shared
-from mosaic.store.shows import find_show
+from mosaic.store.live_sessions import find_show
 from mosaic.telemetry.frames.reader import LaneState
 from mosaic.telemetry.frames.requests import Wish
 

@@ -22,10 +22,10 @@ from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of
 from mosaic.server.env_trial import check_environment
 from mosaic.server.queue import demand_of, too_much
-from mosaic.store.layout import RunFolder
+from mosaic.store.archives.trust import foreign
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_ids import new_run_id
 from mosaic.store.state import ENDED, State
-from mosaic.store.trust import foreign
 
 _CONFIG_BODY = {
     "requestBody": {

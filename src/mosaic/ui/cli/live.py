@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def watchable(kind: str, env: str, policies: Mapping[str, str]) -> Iterator[LiveScreen | None]:
     """None, after saying why, where others cannot be let in: that is no reason not to play."""
     from mosaic.store.errors import StorageError
-    from mosaic.store.shows import live_screen
+    from mosaic.store.live_sessions import live_screen
     from mosaic.ui.cli.screen import note
 
     with ExitStack() as stack:

@@ -76,7 +76,7 @@ def give_trust(trust: bool, server: str | None = None) -> None:
         import os
 
         from mosaic.core.errors import InputError
-        from mosaic.store.trust import VARIABLE
+        from mosaic.store.archives.trust import VARIABLE
 
         if server is not None:
             raise InputError(

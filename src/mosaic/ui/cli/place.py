@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
     from mosaic.server.answers import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+    from mosaic.store.live_sessions import Show
     from mosaic.store.logs import Stream
-    from mosaic.store.shows import Show
     from mosaic.store.state import State
     from mosaic.telemetry.frames.requests import Wish
     from mosaic.telemetry.pictures.live import Pictures
@@ -79,7 +79,7 @@ class _Here:
 
     def runs(self) -> list[RunRow]:
         from mosaic.server.details import row_of
-        from mosaic.store.home import Store
+        from mosaic.store.store import Store
         from mosaic.ui.cli.screen import note
 
         index = Store().index  # a list needs no trainer, which takes longer to import than the list to make
@@ -93,13 +93,13 @@ class _Here:
 
     def shows(self) -> list[LiveRow]:
         from mosaic.server.live_rows import live_rows
-        from mosaic.store.home import home
+        from mosaic.store.store import home
 
         return live_rows(home())
 
     def show(self, show_id: str) -> PlacedShow:
-        from mosaic.store.home import home
-        from mosaic.store.shows import find_show
+        from mosaic.store.live_sessions import find_show
+        from mosaic.store.store import home
 
         return _ShowHere(find_show(home(), show_id))
 

@@ -24,7 +24,7 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
 
     if file is None:
         return resolved_document(asked, {}, settings, quiet=quiet)
-    from mosaic.store.trust import require_trust_in_file
+    from mosaic.store.archives.trust import require_trust_in_file
 
     document = read_document(file)
     require_trust_in_file(file, document)

@@ -45,7 +45,7 @@ def read_run(reference: str) -> GridValues:
     from mosaic.learners.tabular.grid_picture import read_cells
     from mosaic.learners.tabular.saved_values import read_values
     from mosaic.store.checkpoints import find_checkpoint
-    from mosaic.store.home import Store
+    from mosaic.store.store import Store
     from mosaic.ui.cli.screen import note
 
     checkpoint = find_checkpoint(Store().resolve(reference))

@@ -9,8 +9,8 @@ from urllib.parse import quote, unquote
 
 from mosaic.core.errors import MosaicError, unknown
 from mosaic.server.desk import Desk
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
-from mosaic.store.summary import RunSummary
 from mosaic.ui.web.live import MOST_SOURCES, Source
 from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_routes import GROUP, seed_group

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-from mosaic.store.summary import RunSummary
+from mosaic.store.index.summary import RunSummary
 from mosaic.ui.cli.differences import differences
 from mosaic.ui.web.compared import sources_of
 from mosaic.ui.web.facts import REWARD, Facts

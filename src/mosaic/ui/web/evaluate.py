@@ -14,7 +14,7 @@ from nicegui import ui
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.server.examination import ExaminationRow
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.asking import ask_or_complain
 from mosaic.ui.web.env_looks import EnvLook, catalog
 from mosaic.ui.web.evaluate_results import show_result

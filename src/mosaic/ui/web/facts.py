@@ -21,8 +21,8 @@ from mosaic.server.curves import curve_of
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of
 from mosaic.server.env_trial import check_environment
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
-from mosaic.store.summary import RunSummary
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.ui.web.env_looks import EnvLook, look_at
 from mosaic.ui.web.last_iteration import last_iteration

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from nicegui import run, ui
 
 from mosaic.server.answers import FindingRow
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
-from mosaic.store.summary import RunSummary
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.icons import icon
 from mosaic.ui.web.layout import Frame

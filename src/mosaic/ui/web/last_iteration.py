@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 _BYTES = 256 << 10
 

@@ -10,10 +10,10 @@ from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.envs.family import split_version
 from mosaic.policies.uci.programs import missing_stockfish
 from mosaic.store.checkpoints import Checkpoint, list_checkpoints
-from mosaic.store.layout import RunFolder
-from mosaic.store.run_policy import policy_for
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.policies.run_policy import policy_for
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
-from mosaic.store.summary import RunSummary
 
 _MOST_RUNS = 12
 _TRAINED = frozenset({State.FINISHED, State.STOPPED, State.RUNNING, State.PAUSED})

@@ -11,7 +11,7 @@ from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.server.answers import RunDetails
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.ui.cli.differences import differences
 from mosaic.ui.web.comparison import short_key
 from mosaic.ui.web.layout import Frame

@@ -8,7 +8,7 @@ from html import escape
 from nicegui import run
 
 from mosaic.server.answers import RunDetails
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.web.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert

@@ -10,9 +10,9 @@ from html import escape
 from nicegui import ui
 
 from mosaic.server.answers import RunDetails
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
-from mosaic.store.summary import RunSummary
 from mosaic.telemetry.events.names import leaves
 from mosaic.ui.web.compared import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.families import Family, families, policies_of

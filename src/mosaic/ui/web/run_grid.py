@@ -13,7 +13,7 @@ from mosaic.learners.tabular.grid_picture import Cell, read_cells
 from mosaic.learners.tabular.saved_values import read_values
 from mosaic.server.answers import RunDetails
 from mosaic.store.checkpoints import find_checkpoint
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.widgets import box, panel, raw
 
 

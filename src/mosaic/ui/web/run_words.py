@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
-from mosaic.store.summary import RunSummary
 from mosaic.ui.web.theme import env_title
 
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from nicegui import run, ui
 
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
-from mosaic.store.summary import RunSummary
 from mosaic.ui.web.comparison import Comparison
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.layout import Frame

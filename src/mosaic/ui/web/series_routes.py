@@ -22,7 +22,7 @@ from mosaic.server.answers import Answer
 from mosaic.server.complaints import REFUSALS
 from mosaic.server.desk import Desk
 from mosaic.server.details import last_seq
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.curves.downsample import Curve

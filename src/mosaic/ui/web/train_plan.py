@@ -12,8 +12,8 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.server.answers import RunDetails
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
-from mosaic.store.summary import RunSummary
 from mosaic.ui.web.env_looks import look_at
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.progress import wall_s

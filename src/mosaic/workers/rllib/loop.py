@@ -18,8 +18,8 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import read_casting
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
+from mosaic.store.archives.trust import require_trust_to_go_on
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.store.trust import require_trust_to_go_on
 from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluating import evaluate_learners

@@ -28,7 +28,7 @@ def replay(
     from mosaic.envs.catalog import make_env
     from mosaic.runners.record import environment_of, load_episode
     from mosaic.runners.replay import replay as again
-    from mosaic.store.trust import require_trust_to_replay
+    from mosaic.store.archives.trust import require_trust_to_replay
     from mosaic.ui.cli.board import draw
     from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.moves import describe_step

@@ -275,7 +275,7 @@ def values(
 @app.command()
 def reindex(json: JsonOption = False) -> None:
     """Build the index anew from the run folders."""
-    from mosaic.store.home import Store
+    from mosaic.store.store import Store
     from mosaic.ui.cli.screen import out, print_json
 
     count = Store().index.reindex()
@@ -292,8 +292,8 @@ def archive(
     json: JsonOption = False,
 ) -> None:
     """Pack a run into one file."""
-    from mosaic.store.archive import archive_run
-    from mosaic.store.home import Store
+    from mosaic.store.archives.archive import archive_run
+    from mosaic.store.store import Store
     from mosaic.ui.cli.screen import out, print_json
 
     folder = Store().resolve(run)
@@ -309,8 +309,8 @@ def import_(
     file: Annotated[Path, typer.Argument(help="What `mosaic runs archive` wrote.")], json: JsonOption = False
 ) -> None:
     """Unpack an archived run into this store."""
-    from mosaic.store.home import Store
     from mosaic.store.importing import import_run
+    from mosaic.store.store import Store
     from mosaic.ui.cli.screen import out, print_json
 
     folder = import_run(Store(), file)

@@ -61,7 +61,7 @@ def _unfinished(config: EnvironmentConfig, policies: list[str], games: int, seed
     """Where the games of this very command are kept until it is done."""
     from hashlib import blake2b
 
-    from mosaic.store.home import home
+    from mosaic.store.store import home
 
     asked = repr((config.model_dump(mode="json"), policies, games, seed))
     folder = home() / "tournaments"

@@ -90,7 +90,7 @@ def tune(
 
 def _found(reference: str) -> SearchFolder:
     from mosaic.runs.tuning.folder import find_search
-    from mosaic.store.home import Store
+    from mosaic.store.store import Store
 
     return find_search(Store(), reference)
 
@@ -106,8 +106,8 @@ def _created(
     from mosaic.runs.tuning.folder import create_search
     from mosaic.runs.tuning.plan import make_plan
     from mosaic.runtimes.ray.session import check_installed
-    from mosaic.store.home import Store
-    from mosaic.store.trust import require_trust_in_file
+    from mosaic.store.archives.trust import require_trust_in_file
+    from mosaic.store.store import Store
     from mosaic.ui.cli.training import resolved_document
 
     if target is None:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
-from mosaic.store.summary import RunSummary
 
 T = TypeVar("T")
 

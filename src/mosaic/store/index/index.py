@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from mosaic.config.run import LATEST, check_run_id
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError, nearest
-from mosaic.store.database import Database, Row, UnusableError
+from mosaic.store.archives.signature import RUNS
 from mosaic.store.errors import StorageError
-from mosaic.store.layout import STATE, RunFolder
+from mosaic.store.index.database import Database, Row, UnusableError
+from mosaic.store.index.summary import RunSummary, summarise
+from mosaic.store.run_folder import STATE, RunFolder
 from mosaic.store.run_ids import MARK
-from mosaic.store.seal import RUNS
 from mosaic.store.state import LIVE, State, read_state, read_written_state
-from mosaic.store.summary import RunSummary, summarise
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.envs.space_json import Document, space_differences, spec_spaces
 from mosaic.policies.controller import PolicyRequest
+from mosaic.store.archives.trust import loading, trust_given
 from mosaic.store.checkpoint_record import Checkpoint
-from mosaic.store.trust import loading, trust_given
 
 
 def check_spaces(checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> None:

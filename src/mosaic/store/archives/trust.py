@@ -19,12 +19,12 @@ from mosaic.config.programs import code_in_document, named_programs, programs_of
 from mosaic.core.errors import TrustError
 from mosaic.core.plugins import load_plugin
 from mosaic.core.user_code import REFUSED, code_refused
+from mosaic.store.archives.signature import RUNS, is_sealed, run_digest
 from mosaic.store.checkpoint_record import Checkpoint
 from mosaic.store.checkpoints import list_checkpoints
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
-from mosaic.store.seal import RUNS, is_sealed, run_digest
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_written_state
+from mosaic.store.store import Store
 
 VARIABLE = "MOSAIC_TRUST"  # how `--trust` reaches the processes that load policies
 _LARGEST_FACTS = 1 << 26  # bytes of a JSON file that is searched

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.store.archive import NOT_PACKED
+from mosaic.store.archives.archive import NOT_PACKED
 from mosaic.store.errors import StorageError, reason
 
 _CHUNK = 1 << 20

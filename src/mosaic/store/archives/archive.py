@@ -11,10 +11,10 @@ from pathlib import Path
 from mosaic.core.errors import InputError
 from mosaic.store.atomic import sync_file, sync_folder
 from mosaic.store.errors import StorageError, reason
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
 from mosaic.store.lock import RunLock
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.staging import discard, sweep
+from mosaic.store.store import Store
 from mosaic.telemetry.frames.paths import remove_lane
 
 NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # mean nothing, or harm, elsewhere

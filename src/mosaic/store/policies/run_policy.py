@@ -18,13 +18,13 @@ from mosaic.core.user_code import add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling, default_sampling
 from mosaic.policies.mapping import MappingError, PolicyMapping
+from mosaic.store.archives.trust import foreign, loading, require_trust, trust_given
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
-from mosaic.store.home import Store
-from mosaic.store.layout import RunFolder
+from mosaic.store.policies.trained_spaces import check_spaces, foreign_env_note
 from mosaic.store.policy_group import PolicyGroup
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_written_state
-from mosaic.store.trained_spaces import check_spaces, foreign_env_note
-from mosaic.store.trust import foreign, loading, require_trust, trust_given
+from mosaic.store.store import Store
 
 _LOG = logging.getLogger(__name__)
 

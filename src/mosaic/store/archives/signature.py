@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from mosaic.store.atomic import write_once
-from mosaic.store.layout import RunFolder
+from mosaic.store.run_folder import RunFolder
 
 KEY_FILE = "store.key"
 RUNS = "runs"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mosaic.core.ids import EnvID
-from mosaic.store.last_metrics import last_metrics
-from mosaic.store.layout import RunFolder
+from mosaic.store.index.last_metrics import last_metrics
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_state
 
 

@@ -1,0 +1,1 @@
+"""SQLite index of all runs; it can be rebuilt from the run folders."""

@@ -1,0 +1,1 @@
+"""Policies loaded from the checkpoints of runs."""
