@@ -45,8 +45,8 @@ from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
-from mosaic.workers.native import NativePpoOptions
-from mosaic.workers.native_scene import NativeScene
+from mosaic.workers.native.frames import NativeScene
+from mosaic.workers.native.worker import NativePpoOptions
 from mosaic.workers.presets import with_preset
 
 SMALL, LARGE = (84, 84, 3), (480, 640, 3)

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, Worker, WorkerCapabilities
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
-    from mosaic.workers.evaluating import evaluate_learners
+    from mosaic.workers.evaluation import evaluate_learners
 else:
     from mosaic.core.lazy_names import lazy_names
 
@@ -138,6 +138,6 @@ else:
             "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),
-            "mosaic.workers.evaluating": ("evaluate_learners",),
+            "mosaic.workers.evaluation": ("evaluate_learners",),
         },
     )

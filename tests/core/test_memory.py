@@ -27,7 +27,7 @@ from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training import table_kind as storage
 from mosaic.learners.tabular.training.table_kind import choose_storage
-from mosaic.workers.native import NativeWorker
+from mosaic.workers.native.worker import NativeWorker
 
 
 @pytest.fixture

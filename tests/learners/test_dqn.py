@@ -28,7 +28,7 @@ from mosaic.learners.plan import Plan
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, policy_outputs
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.testing.toys import Alternating, Fading
-from mosaic.workers.native import NativeWorker
+from mosaic.workers.native.worker import NativeWorker
 
 CARTPOLE, LAKE = "gym/CartPole-v1", {"env_id": "gym/FrozenLake-v1", "options": {"is_slippery": False}}
 SMALL = DqnOptions(

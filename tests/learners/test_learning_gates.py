@@ -22,7 +22,7 @@ from mosaic.learners.tabular.verify import prove
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.workers.native import NativePpoOptions
+from mosaic.workers.native.worker import NativePpoOptions
 from mosaic.workers.presets import with_preset
 
 

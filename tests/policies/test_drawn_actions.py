@@ -13,7 +13,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Sampling
 from mosaic.policies.exploring import EpsilonGreedyController
 from mosaic.policies.tabular import TabularPolicyController
-from mosaic.workers.tabular_played import drawing
+from mosaic.workers.tabular.in_env import drawing
 
 VALUES = np.array([[1.0, 3.0, 2.0, 3.0], [0.0, 0.0, 9.0, 0.0]], np.float32)
 MASK = np.array([True, False, True, True])

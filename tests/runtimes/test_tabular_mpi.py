@@ -23,7 +23,7 @@ from mosaic.runtimes.mpi import tabular as tabular_mpi
 from mosaic.runtimes.mpi.launch import RankError
 from mosaic.runtimes.mpi.tabular import MpiTraining
 from mosaic.runtimes.parallel import ParallelTraining
-from mosaic.workers.tabular_spread import check_mpi_mode
+from mosaic.workers.tabular.distributed import check_mpi_mode
 
 GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
 FULL_SPEED = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}

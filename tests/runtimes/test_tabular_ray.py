@@ -200,8 +200,8 @@ def test_a_session_that_was_left_is_cleared_away_and_forgotten(tmp_path):
     ],
 )
 def test_what_a_runtime_cannot_do_is_said(config, complaint):
-    from mosaic.workers.tabular import make_training
-    from mosaic.workers.tabular_options import TabularWorkerOptions
+    from mosaic.workers.tabular.options import TabularWorkerOptions
+    from mosaic.workers.tabular.worker import make_training
 
     with pytest.raises(InputError, match=complaint):
         make_training(config, TabularWorkerOptions(**FULL_SPEED), lambda cpus, address: pytest.fail("Ray was started"))

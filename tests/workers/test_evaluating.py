@@ -6,7 +6,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.seeding import child_seed
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.workers.evaluating import evaluate_learners
+from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import is_due
 
 

@@ -11,7 +11,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.reader import read_events
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluating import evaluate_learners
+from mosaic.workers.evaluation import evaluate_learners
 
 SMALL = {"hidden": [8], "n_steps": 32, "n_epochs": 1, "batch_size": 64}
 EPISODES = 3
@@ -41,7 +41,7 @@ def tabular(**settings):
 
 @pytest.fixture(autouse=True)
 def asked_at_every_step(monkeypatch):
-    monkeypatch.setattr("mosaic.workers.evaluating.ASK_EVERY_S", 0.0)
+    monkeypatch.setattr("mosaic.workers.evaluation.ASK_EVERY_S", 0.0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mosaic.learners.tabular.saved_values import read_values
 from mosaic.models.weights_file import NotFiniteError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoint_record import MANIFEST, file_entry, manifest_bytes
-from mosaic.workers.native_init import TRAINING, check_training, load_training
+from mosaic.workers.native.init import TRAINING, check_training, load_training
 
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 4}
 SMALL = {"hidden": [8], "n_steps": 16, "n_epochs": 1, "batch_size": 32}

@@ -10,7 +10,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.testing.crowd import crowd
 from mosaic.workers import registry
 from mosaic.workers.api import WorkerCapabilities
-from mosaic.workers.fit import cares, check_fit, space_kind
+from mosaic.workers.capability_check import cares, check_fit, space_kind
 from mosaic.workers.registry import resolve
 from mosaic.workers.toy import ToyWorker
 

@@ -12,7 +12,7 @@ from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.resources import check_resources
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.registry import load_worker
-from mosaic.workers.tabular import TabularWorker
+from mosaic.workers.tabular.worker import TabularWorker
 
 SAVES = {"every_steps": 500, "keep_last": 20}
 NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}

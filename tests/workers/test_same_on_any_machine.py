@@ -24,14 +24,14 @@ config = resolve(parse_run_config(document))
 training = config.training
 options = parse_params(load_worker(training.worker), training.algorithm, dict(training.params))
 if training.worker == "native":
-    from mosaic.workers.native import _assemble
+    from mosaic.workers.native.worker import _assemble
     learner = _assemble(config, options).learner
     for _ in range(3):
         learner.iterate()
     weights = learner.weights(0)
     learner.close()
 else:
-    from mosaic.workers.tabular import make_training
+    from mosaic.workers.tabular.worker import make_training
     learner = make_training(config, options, lambda *_: None)
     learner.advance(50_000)
     weights = learner.values

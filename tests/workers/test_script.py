@@ -9,9 +9,9 @@ import pytest
 from hosting import Hosted, new_folder, run_config
 
 from mosaic.core.errors import InputError
-from mosaic.workers.listener import Score
 from mosaic.workers.registry import parse_params, resolve
-from mosaic.workers.script import worker
+from mosaic.workers.script.output import Score
+from mosaic.workers.script.worker import worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 COUNTING = """

@@ -103,7 +103,7 @@ def test_a_zip_of_stable_baselines3_plays_as_it_does_there(home: Path, tmp_path:
 
     from mosaic.envs.catalog import make_env
     from mosaic.policies.controller import PolicyRequest
-    from mosaic.workers.script_policies import load_saved_policy
+    from mosaic.workers.script.policies import load_saved_policy
 
     made = gym.make("CartPole-v1")
     model = getattr(stable_baselines3, algorithm)("MlpPolicy", made, seed=3, device="cpu")
@@ -127,7 +127,7 @@ def test_a_zip_that_would_unpickle_is_refused(tmp_path: Path) -> None:
     from mosaic.core.errors import FormatError
     from mosaic.envs.catalog import make_env
     from mosaic.policies.controller import PolicyRequest
-    from mosaic.workers.script_policies import load_saved_policy
+    from mosaic.workers.script.policies import load_saved_policy
 
     class Evil:
         def __reduce__(self):  # type: ignore[no-untyped-def]
@@ -162,7 +162,7 @@ def lean_onnx() -> bytes:
 def test_an_onnx_policy_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mosaic.envs.catalog import make_env
     from mosaic.policies.controller import PolicyRequest
-    from mosaic.workers.script_policies import load_saved_policy
+    from mosaic.workers.script.policies import load_saved_policy
 
     env = make_env("gym/CartPole-v1")
     request = PolicyRequest("run:x", env.spec, ("agent_0",))
@@ -187,7 +187,7 @@ def test_an_onnx_file_is_whole_in_itself_or_refused(tmp_path: Path) -> None:
     from mosaic.core.errors import FormatError
     from mosaic.envs.catalog import make_env
     from mosaic.policies.controller import PolicyRequest
-    from mosaic.workers.script_policies import load_saved_policy
+    from mosaic.workers.script.policies import load_saved_policy
 
     request = PolicyRequest("run:x", make_env("gym/CartPole-v1").spec, ("agent_0",))
     file = tmp_path / "policy.onnx"

@@ -23,7 +23,7 @@ from mosaic.models.weights_file import save_weights
 from mosaic.policies.controller import PolicyRequest, Sampling
 from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
-from mosaic.workers.script_policies import load_saved_policy
+from mosaic.workers.script.policies import load_saved_policy
 
 AGENT = "agent_0"
 DRAWS = 200

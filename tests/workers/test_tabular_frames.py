@@ -21,9 +21,9 @@ from mosaic.learners.tabular.two_tables import TwoTableTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.telemetry.events.reader import read_events
-from mosaic.workers import tabular_scene
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.tabular_scene import Pieces, TwinScene
+from mosaic.workers.tabular import frames as tabular_scene
+from mosaic.workers.tabular.frames import Pieces, TwinScene
 
 LAKE = EnvironmentConfig(env_id="gym/FrozenLake-v1")
 FIRM_LAKE = EnvironmentConfig(env_id="gym/FrozenLake-v1", options={"is_slippery": False})

@@ -14,8 +14,8 @@ from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_env
 from mosaic.testing.duel import CONSTANT, STEPS, Duel, duel
 from mosaic.workers.registry import resolve
-from mosaic.workers.tabular import make_training
-from mosaic.workers.tabular_mapping import read_table_mapping
+from mosaic.workers.tabular.mapping import read_table_mapping
+from mosaic.workers.tabular.worker import make_training
 
 GAME = {"env_id": "classic/tictactoe_v3"}
 LAKE = {"env_id": "gym/FrozenLake-v1"}
@@ -143,7 +143,7 @@ def test_what_only_tables_cannot_do_is_refused():
 def test_agents_that_see_different_things_get_tables_of_their_own():
     env = make_env(EnvironmentConfig(env_id="mpe/simple_speaker_listener_v4"))
     config = run_config("tabular", environment={"env_id": "mpe/simple_speaker_listener_v4"})
-    from mosaic.workers.tabular_options import TabularWorkerOptions
+    from mosaic.workers.tabular.options import TabularWorkerOptions
 
     mapping = read_table_mapping(config, TabularWorkerOptions(bins=2), env.spec)
     env.close()

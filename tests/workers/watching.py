@@ -10,7 +10,7 @@ from mosaic.store.state import ENDED
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluating import OCCASION
+from mosaic.workers.evaluation import OCCASION
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.registry import load_worker, parse_params
 

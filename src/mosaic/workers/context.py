@@ -202,7 +202,7 @@ class WorkerContext:
         if self._spaces is None:
             from mosaic.envs.catalog import make_env
             from mosaic.envs.space_json import spec_spaces
-            from mosaic.workers.fit import cares
+            from mosaic.workers.capability_check import cares
             from mosaic.workers.registry import load_worker
 
             name = self.config.training.worker

@@ -192,7 +192,7 @@ def _has_few_states(config: RunConfig) -> bool:
 def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:
     """Makes the env once: its agents and spaces are known only then. None where the worker takes any env."""
     from mosaic.envs.catalog import make_env
-    from mosaic.workers.fit import cares, check_fit
+    from mosaic.workers.capability_check import cares, check_fit
 
     if not cares(worker.info) and not maps_agents(config):
         return None

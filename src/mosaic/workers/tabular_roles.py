@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from mosaic.config.run import RunConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.catalog import make_env
-from mosaic.workers.tabular_mapping import POLICY, TableMapping, is_default, read_table_mapping
-from mosaic.workers.tabular_options import TabularWorkerOptions
+from mosaic.workers.tabular.mapping import POLICY, TableMapping, is_default, read_table_mapping
+from mosaic.workers.tabular.options import TabularWorkerOptions
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.training.twin import Statistics
-    from mosaic.workers.tabular_training import TableTraining
+    from mosaic.workers.tabular.training import TableTraining
 
 TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
 

@@ -8,9 +8,9 @@ from typing import Any
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.learners.agent_roles import read_casting
-from mosaic.workers.rllib.options import OPTIONS
-from mosaic.workers.rllib.resources import Placement
-from mosaic.workers.rllib.setup import Setup
+from mosaic.workers.rllib.config.options import OPTIONS
+from mosaic.workers.rllib.config.resources import Placement
+from mosaic.workers.rllib.config.setup import Setup
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"train_batch_size_per_learner": 100, "minibatch_size": 50, "num_epochs": 2, "lr": 1e-3},

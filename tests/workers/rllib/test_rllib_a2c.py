@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 
 @contextmanager
 def a2c(tmp_path, **params):
-    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.config.build import configure
 
     setup = make_setup(tmp_path, "gym/CartPole-v1", "a2c", params={"fcnet_hiddens": [64, 64], **params})
     algo = configure(setup).build_algo()

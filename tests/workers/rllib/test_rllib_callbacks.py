@@ -13,7 +13,13 @@ from rllib_setups import make_setup
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.workers.rllib import frames
-from mosaic.workers.rllib.episodes import alerts_of, records_of, returns_by_agent, returns_by_policy, tallies_by_policy
+from mosaic.workers.rllib.reporting.episodes import (
+    alerts_of,
+    records_of,
+    returns_by_agent,
+    returns_by_policy,
+    tallies_by_policy,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Overriding environment")  # RLlib registers one name again and again
 
@@ -90,7 +96,7 @@ def runner(folder, *, agents=None, worker_index=0, runners=0, show=True, host=No
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-    from mosaic.workers.rllib.callbacks import MosaicCallback, callback_facts
+    from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_facts
 
     policies = agents or {"a": "shared"}
     facts = callback_facts(folder, policies, frames=show)
@@ -121,7 +127,7 @@ def ring(folder):
 
 
 def end(made, finished=True):
-    from mosaic.workers.rllib.callbacks import _close
+    from mosaic.workers.rllib.reporting.callbacks import _close
 
     _close(made, finished=finished)
     made.stop()
@@ -192,8 +198,8 @@ def test_a_picture_of_several_agents_says_what_each_of_them_got(tmp_path):
 def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
-    from mosaic.workers.rllib.configuring import configure
-    from mosaic.workers.rllib.runner_choice import runner_class
+    from mosaic.workers.rllib.config.build import configure
+    from mosaic.workers.rllib.env.runner_class import runner_class
 
     setup = make_setup(tmp_path, env, telemetry={"frames": True})
     chosen = runner_class(setup) or MultiAgentEnvRunner

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mosaic.workers.rllib.support import table
+from mosaic.workers.rllib.config.support import table
 
 DOCS = Path(__file__).parents[3] / "docs" / "rllib.md"
 

@@ -13,8 +13,8 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.catalog import make_env
-from mosaic.workers.rllib.env import SeatEnv, SeatsEnv, make_seats
-from mosaic.workers.rllib.seat_code import seat_code
+from mosaic.workers.rllib.env.env import SeatEnv, SeatsEnv, make_seats
+from mosaic.workers.rllib.env.spaces import seat_code
 
 FADING, ALTERNATING = "python:mosaic.testing.toys:Fading", "python:mosaic.testing.toys:Alternating"
 

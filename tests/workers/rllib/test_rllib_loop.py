@@ -22,8 +22,8 @@ from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
-from mosaic.workers.rllib.loop import Training, built, iterate, prepare, train
-from mosaic.workers.rllib.options import OPTIONS
+from mosaic.workers.rllib.config.options import OPTIONS
+from mosaic.workers.rllib.training import Training, built, iterate, prepare, train
 
 pytestmark = pytest.mark.usefixtures("ray")
 

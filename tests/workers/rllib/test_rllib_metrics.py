@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from mosaic.workers.rllib.metrics import NO_EPISODE, Progress, fields, learner_statistics, split
+from mosaic.workers.rllib.reporting.metrics import NO_EPISODE, Progress, fields, learner_statistics, split
 
 RESULT = {
     "timers": {"learner_update_timer": 2.0},

@@ -16,7 +16,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from rllib_setups import make_setup
 
 from mosaic.core.errors import InputError
-from mosaic.workers.rllib.modules import module_class, module_spec
+from mosaic.workers.rllib.learner.modules import module_class, module_spec
 
 BOX, STATE = spaces.Box(-np.inf, np.inf, (5,), np.float32), spaces.Box(-np.inf, np.inf, (9,), np.float32)
 MASKS = torch.tensor([[1, 0, 1], [0, 0, 1], [0, 1, 0]], dtype=torch.int8)

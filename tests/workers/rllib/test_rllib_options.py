@@ -9,10 +9,10 @@ import pytest
 from pydantic import ValidationError
 from rllib_setups import make_setup
 
-from mosaic.workers.rllib.configuring import configure
-from mosaic.workers.rllib.filters import ObservationFilter
-from mosaic.workers.rllib.options import OPTIONS, ModelOptions, OwnOptions, RllibOptions
-from mosaic.workers.rllib.resources import Machine, asked_for, place
+from mosaic.workers.rllib.config.build import configure
+from mosaic.workers.rllib.config.options import OPTIONS, ModelOptions, OwnOptions, RllibOptions
+from mosaic.workers.rllib.config.resources import Machine, asked_for, place
+from mosaic.workers.rllib.env.filters import ObservationFilter
 
 CONTINUOUS = {"sac"}
 OTHER: dict[str, Any] = {  # values that are not the default and that RLlib accepts together
@@ -138,7 +138,7 @@ def test_defaults_are_rllibs(algorithm):
 
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from mosaic.workers.rllib.configuring import _fresh
+    from mosaic.workers.rllib.config.build import _fresh
 
     model, theirs = OPTIONS[algorithm], _fresh(algorithm)
     network = asdict(DefaultModelConfig()) | theirs._model_config_auto_includes

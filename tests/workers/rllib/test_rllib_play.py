@@ -23,13 +23,13 @@ from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.network import NetworkPolicyController
-from mosaic.workers.rllib.configuring import configure
-from mosaic.workers.rllib.exported import FACTS
-from mosaic.workers.rllib.exporting import exploration_rate, export_modules, export_policies, policy_files
-from mosaic.workers.rllib.module_player import ModulePolicyController
-from mosaic.workers.rllib.playing import load_policy
-from mosaic.workers.rllib.seat_code import seat_code
-from mosaic.workers.rllib.setup import Setup
+from mosaic.workers.rllib.checkpoint.controllers import load_policy
+from mosaic.workers.rllib.checkpoint.export import exploration_rate, export_modules, export_policies, policy_files
+from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyController
+from mosaic.workers.rllib.checkpoint.names import FACTS
+from mosaic.workers.rllib.config.build import configure
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.env.spaces import seat_code
 
 BOARD, SPREAD, LAKE = "classic/tictactoe_v3", "mpe/simple_spread_v3", "gym/FrozenLake-v1"
 MOVING = {"continuous_actions": True}
@@ -313,8 +313,8 @@ sys.modules["ray"] = sys.modules["torch"] = None
 from pathlib import Path
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyRequest
-from mosaic.workers.rllib.playing import load_policy
-from mosaic.workers.rllib.seat_code import seat_code
+from mosaic.workers.rllib.checkpoint.controllers import load_policy
+from mosaic.workers.rllib.env.spaces import seat_code
 env = make_env("{BOARD}")
 player = load_policy(Path({str(tmp_path)!r}), "shared", PolicyRequest("tested", env.spec, ("player_1",)))
 player.begin(("player_1",), 0)

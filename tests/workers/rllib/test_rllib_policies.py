@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 
 @contextmanager
 def built(tmp_path, env, algorithm="ppo", **said):
-    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.config.build import configure
 
     algo = configure(make_setup(tmp_path, env, algorithm, env_options=SHORT, **said)).build_algo()
     try:

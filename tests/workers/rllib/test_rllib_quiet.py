@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mosaic.workers.rllib.quiet import REMARKS, keep_quiet
+from mosaic.workers.rllib.reporting.log_filter import REMARKS, keep_quiet
 
 
 @pytest.fixture(autouse=True)

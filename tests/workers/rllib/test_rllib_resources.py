@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.resources import ResourcesConfig
 from mosaic.core.errors import InputError
-from mosaic.workers.rllib.options import ImpalaOptions, PpoOptions
+from mosaic.workers.rllib.config.options import ImpalaOptions, PpoOptions
+from mosaic.workers.rllib.config.resources import Asked, Machine, asked_for, check_said_once, place, this_machine
 from mosaic.workers.rllib.packing import Need, Node, packs
-from mosaic.workers.rllib.resources import Asked, Machine, asked_for, check_said_once, place, this_machine
 
 USUAL = Asked(2, 1, 0.0, None, None, 0.0, 0, apart=False, firm=False)
 
@@ -203,5 +203,5 @@ def test_aggregators_are_counted():
 
 
 def test_the_machine_is_asked_for_gpus_only_where_they_are_wanted(monkeypatch):
-    monkeypatch.setattr("mosaic.workers.rllib.resources._gpus_here", lambda: pytest.fail("asked"))
+    monkeypatch.setattr("mosaic.workers.rllib.config.resources._gpus_here", lambda: pytest.fail("asked"))
     assert this_machine(USUAL).cpus >= 1

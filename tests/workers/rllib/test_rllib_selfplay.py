@@ -7,7 +7,7 @@ import pytest
 from rllib_setups import make_setup
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.selfplay import LeagueKeeper
+from mosaic.workers.rllib.self_play import LeagueKeeper
 
 TICTACTOE = "classic/tictactoe_v3"
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 
 @contextmanager
 def league(tmp_path, algorithm="ppo", state=None, runners=0, **params):
-    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.config.build import configure
 
     params = {"snapshot_every_steps": 100, "selfplay_share": 0.2, **params}
     setup = make_setup(tmp_path, TICTACTOE, algorithm, runners, policy_configuration="self_play", params=params)

@@ -4,8 +4,8 @@ import pytest
 from rllib_setups import make_setup
 
 from mosaic.core.errors import InputError
-from mosaic.workers.rllib.options import OPTIONS
-from mosaic.workers.rllib.support import ALGORITHMS, CONFIGURATIONS, check_support, is_supported, table
+from mosaic.workers.rllib.config.options import OPTIONS
+from mosaic.workers.rllib.config.support import ALGORITHMS, CONFIGURATIONS, check_support, is_supported, table
 
 
 def check(tmp_path, env, algorithm="ppo", learners=1, **said):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from rllib_setups import make_setup
 
-from mosaic.workers.rllib.selfplay import LeagueKeeper
-from mosaic.workers.rllib.support import ALGORITHMS, FEATURES, check_support, is_supported
+from mosaic.workers.rllib.config.support import ALGORITHMS, FEATURES, check_support, is_supported
+from mosaic.workers.rllib.self_play import LeagueKeeper
 
 CELLS = [(algorithm, feature) for algorithm in ALGORITHMS for feature in FEATURES if is_supported(algorithm, feature)]
 NUMBERS = {"max_cycles": 10, "continuous_actions": True}  # as SAC has them
@@ -31,7 +31,7 @@ def weights(algo):
 
 @pytest.mark.parametrize(("algorithm", "feature"), CELLS)
 def test_it_trains_every_policy(tmp_path, algorithm, feature):
-    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.config.build import configure
 
     setup = setup_of(tmp_path, algorithm, feature)
     check_support(algorithm, setup.options, setup.casting, setup.spec)
@@ -54,7 +54,7 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")  # Ray's own, about its own defaults
 def test_two_learners_train_alike_and_in_balance(tmp_path):
-    from mosaic.workers.rllib.configuring import configure
+    from mosaic.workers.rllib.config.build import configure
 
     setup = make_setup(tmp_path, "mpe/simple_tag_v3", env_options={"max_cycles": 10}, params={"num_epochs": 2})
     algo = configure(replace(setup, placement=replace(setup.placement, learners=2))).build_algo()

@@ -13,11 +13,11 @@ from rllib_setups import make_setup
 
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.mpe.physics import state_width
-from mosaic.workers.rllib.configuring import configure
-from mosaic.workers.rllib.runner_choice import has_twin, runner_class
-from mosaic.workers.rllib.setup import Setup
-from mosaic.workers.rllib.twin_episodes import Step, pieces_of
-from mosaic.workers.rllib.twin_runner import TwinEnvRunner
+from mosaic.workers.rllib.config.build import configure
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.env.runner_class import has_twin, runner_class
+from mosaic.workers.rllib.env.twin_episodes import Step, pieces_of
+from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
 
 SPREAD = "mpe/simple_spread_v3"
 

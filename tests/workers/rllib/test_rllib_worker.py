@@ -50,7 +50,7 @@ def test_what_was_not_asked_for_is_no_reason_to_refuse(monkeypatch):
 
 
 def test_gpus_that_are_missing_are_refused(monkeypatch):
-    monkeypatch.setattr("mosaic.workers.rllib.resources._gpus_here", lambda: 1)
+    monkeypatch.setattr("mosaic.workers.rllib.config.resources._gpus_here", lambda: 1)
     assert "asks for 4 GPUs and this machine has 1" in _refused(resources={"num_gpus": 4})
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.completing import with_limit
-from mosaic.workers.rllib.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
+from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
 
 if TYPE_CHECKING:  # what brings numba or ray along is imported when a run begins
     from mosaic.config.run import RunConfig
@@ -61,9 +61,9 @@ class RllibWorker:
         from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray.session import check_installed, find_cluster
-        from mosaic.workers.rllib.batches import check_batch, envs_per_runner
-        from mosaic.workers.rllib.resources import asked_for, check_said_once, place, this_machine
-        from mosaic.workers.rllib.support import check_support
+        from mosaic.workers.rllib.config.batches import check_batch, envs_per_runner
+        from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
+        from mosaic.workers.rllib.config.support import check_support
 
         assert isinstance(options, RllibOptions)
         check_installed()
@@ -90,7 +90,7 @@ class RllibWorker:
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Decide limit, snapshots, env runners and learners. What a cluster has room for is decided on joining it."""
         from mosaic.learners.agent_roles import read_casting
-        from mosaic.workers.rllib.resources import asked_for, place, settled, this_machine
+        from mosaic.workers.rllib.config.resources import asked_for, place, settled, this_machine
 
         assert isinstance(options, RllibOptions)
         config = with_limit(config)
@@ -104,12 +104,12 @@ class RllibWorker:
         return config.model_copy(update={"resources": resources}), options
 
     def run(self, context: WorkerContext) -> None:
-        from mosaic.workers.rllib.loop import train
+        from mosaic.workers.rllib.training import train
 
         train(context)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.workers.rllib.playing import controller
+        from mosaic.workers.rllib.checkpoint.controllers import controller
 
         return controller(checkpoint, policy, request)
 
@@ -125,7 +125,7 @@ def _check_all_legal(config: RunConfig) -> None:
     from contextlib import closing
 
     from mosaic.envs.catalog import make_env
-    from mosaic.workers.rllib.support import no_masks
+    from mosaic.workers.rllib.config.support import no_masks
 
     with closing(make_env(config.environment)) as env:
         if env.reset(0).action_masks:
@@ -136,8 +136,8 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
     """RLlib finds out while it builds networks, and says it in its own words."""
     from gymnasium.spaces import Box, Discrete
 
-    from mosaic.workers.rllib.seat_code import seat_code
-    from mosaic.workers.rllib.support import no_central_pictures
+    from mosaic.workers.rllib.config.support import no_central_pictures
+    from mosaic.workers.rllib.env.spaces import seat_code
 
     space = spec.action_spaces[agent]
     if algorithm == "dqn" and not isinstance(space, Discrete):

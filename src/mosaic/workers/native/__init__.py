@@ -1,0 +1,1 @@
+"""Worker for Mosaic's own PPO, A2C and DQN."""

@@ -1,0 +1,156 @@
+"""Training with a native learner, as the training loop drives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from mosaic.core.ids import AgentID
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.base import Assembled
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.models.weights_file import check_finite, load_weights
+from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
+from mosaic.store.checkpoints import Checkpoint, PolicyEntry
+from mosaic.workers.camera import Camera
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.loop import Progress
+from mosaic.workers.native.init import TRAINING, check_training, load_training, start_from
+from mosaic.workers.native.policies import FACTS, make_controller, policy_file, save_policies, weights_file
+
+COUNTERS = "counters.json"
+
+
+class NativeTraining:
+    """A `Trainable` over a native learner; it starts from the context's checkpoint or `training.init`, if any."""
+
+    def __init__(self, context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
+        self._context, self._assembled, self._camera = context, assembled, camera
+        self._learner = assembled.learner
+        self._stochastic = not isinstance(context.options, DqnOptions)  # those of DQN give values, not probabilities
+        self._iteration = 0
+        if context.resume_from is not None:
+            self._iteration = _load(context.resume_from, assembled)
+        elif context.config.training.init is not None:
+            start_from(context.config.training.init, assembled)
+
+    def iterate(self) -> None:
+        self._learner.iterate()
+        self._camera.glance()
+        self._iteration += 1
+
+    def progress(self) -> Progress:
+        progress = self._learner.progress()
+        return Progress(progress.env_steps, progress.episodes, progress.return_mean)
+
+    def measure(self) -> dict[str, Any]:
+        """Return counters and means, which may also be read in the middle of an iteration."""
+        progress = self._learner.progress()
+        seen = np.concatenate(progress.returns)
+        return {
+            "env_steps": progress.env_steps,
+            "agent_steps": progress.agent_steps,
+            "episodes_total": progress.episodes,
+            "episode_reward_mean": float(seen.mean()) if seen.size else None,
+            "episode_reward_min": float(seen.min()) if seen.size else None,
+            "episode_reward_max": float(seen.max()) if seen.size else None,
+            "episode_len_mean": float(progress.lengths.mean()) if progress.lengths.size else None,
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        learner = self._learner
+        progress = learner.progress()
+        for policy, name in enumerate(learner.plan.names):
+            check_finite(learner.weights(policy), f"After {progress.env_steps:,} env steps the weights of '{name}'")
+        env_s, inference_s, learning_s = learner.split()
+        policies: dict[str, Any] = {}
+        for name, returns, losses in zip(learner.plan.names, progress.returns, progress.losses, strict=True):
+            policies[name] = {"reward_mean": float(returns.mean()) if returns.size else None, "learner": losses}
+        custom: dict[str, Any] = {}
+        if learner.league is not None:
+            policies[learner.plan.names[0]]["rating"] = learner.league.rating
+            custom = learner.league.metrics()
+        return {
+            "training_iteration": self._iteration,
+            **self.measure(),
+            "time_env_s": env_s,
+            "time_inference_s": inference_s,
+            "time_learning_s": learning_s,
+            "policies": policies,
+            "custom_metrics": custom,
+        }
+
+    def save(self) -> None:
+        from safetensors.numpy import save_file
+
+        learner = self._learner
+        progress = learner.progress()
+        counters = {
+            "iteration": self._iteration,
+            "env_steps": progress.env_steps,
+            "agent_steps": progress.agent_steps,
+            "episodes": progress.episodes,
+        }
+
+        def write(folder: Path) -> None:
+            self._save_policies(folder)
+            state = {key: np.ascontiguousarray(value) for key, value in learner.training_state().items()}
+            check_training(state, f"After {progress.env_steps:,} env steps")
+            save_file(state, folder / TRAINING)
+            (folder / COUNTERS).write_text(json.dumps(counters))
+
+        agents = self._assembled.casting.learners
+        self._context.checkpoint(
+            write,
+            env_steps=progress.env_steps,
+            policies={
+                name: PolicyEntry(
+                    files=(policy_file(policy), FACTS),
+                    agents=learner.plan.agents_of(policy, agents),
+                    stochastic=self._stochastic,
+                )
+                for policy, name in enumerate(learner.plan.names)
+            },
+            reward=progress.return_mean,
+            rating=None if learner.league is None else learner.league.rating,
+            pickles=False,
+        )
+
+    def evaluate(self) -> Iterator[dict[str, Any]]:
+        """Play the current policies on fixed seeds, by the default that `run:` has in this env."""
+        context, casting = self._context, self._assembled.casting
+        with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+            folder = Path(name)
+            self._save_policies(folder)
+
+            def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+                number = self._learner.plan.policy_of[casting.learners.index(agent)]
+                sampling = default_sampling(spec, stochastic=self._stochastic)
+                request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
+                return make_controller(folder, policy_file(number), request)
+
+            stopped = context.inbox.stop_asked
+            yield from evaluate_learners(context.config, make, casting.played, self._camera, stopped)
+
+    def _save_policies(self, folder: Path) -> None:
+        network: str | None = getattr(self._context.options, "network", None)
+        epsilon: float | None = None if self._stochastic else getattr(self._learner, "epsilon", None)
+        save_policies(folder, self._assembled, network, epsilon)
+
+
+def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
+    """Load a checkpoint into a new learner, whose envs begin new episodes. Return the iterations before it."""
+    learner = assembled.learner
+    counters = json.loads((checkpoint.path / COUNTERS).read_text())
+    weights = [load_weights(checkpoint.path / weights_file(checkpoint, name)).flat for name in learner.plan.names]
+    learner.env_steps_before = int(counters["env_steps"])
+    learner.agent_steps_before = int(counters["agent_steps"])
+    learner.episodes_before = int(counters["episodes"])
+    learner.load_training_state(weights, load_training(checkpoint.path / TRAINING))
+    return int(counters["iteration"])

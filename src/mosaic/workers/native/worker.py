@@ -1,0 +1,156 @@
+"""The worker that trains networks with Mosaic's own learners: PPO and A2C for any number of agents, and DQN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field
+
+from mosaic.config.section import Section
+from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.options import A2cOptions, PpoOptions
+from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.policies.run_policy import parse_init
+from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.camera import Camera
+from mosaic.workers.completing import with_limit
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.loop import train
+
+if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+    from mosaic.config.run import RunConfig
+    from mosaic.envs.env import EnvSpec
+    from mosaic.learners.base import Assembled
+
+
+class Reporting(Section):
+    """What concerns the worker alone."""
+
+    report_every_steps: int | None = Field(
+        None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
+    )
+
+
+class NativePpoOptions(PpoOptions, Reporting):
+    pass
+
+
+class NativeA2cOptions(A2cOptions, Reporting):
+    pass
+
+
+class NativeDqnOptions(DqnOptions, Reporting):
+    pass
+
+
+_OPTIONS: Mapping[str, type[Reporting]] = {"ppo": NativePpoOptions, "a2c": NativeA2cOptions, "dqn": NativeDqnOptions}
+
+
+class NativeWorker:
+    info = WorkerCapabilities(
+        name="native",
+        version=version("mosaic-rl"),
+        algorithms=tuple(_OPTIONS),
+        paradigms=("parameter_sharing", "independent", "self_play", "shared_value_function"),
+        action_kinds=("discrete", "multi_discrete", "multi_binary", "box"),
+        observation_kinds=("discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"),
+        self_play=True,
+        pause=True,
+        resume=True,
+        checkpoints=True,
+        seeds=True,
+        samples=True,
+        gpu=True,
+        agent_mapping=True,
+        evaluates=True,
+        init=True,
+        resources=("num_workers", "num_gpus", "runtime", "num_envs"),
+        patience_s=60.0,  # the first update may have to be compiled
+    )
+    loads_pickles = False  # safetensors and JSON
+
+    def options(self, algorithm: str) -> type[BaseModel]:
+        return _OPTIONS[algorithm]
+
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
+        """Raises InputError where agents and policies do not fit, before anything is started."""
+        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.dqn.checks import ENVS, check_dqn
+        from mosaic.learners.opponents import check_players
+        from mosaic.learners.ppo.hardware import check_ppo, check_processes, has_twin
+        from mosaic.learners.resources import meet_resources
+
+        casting = read_casting(config, spec)
+        others = [*casting.played.values()]
+        if isinstance(options, PpoOptions | DqnOptions):
+            options = meet_resources(options, config, casting, spec)
+        if isinstance(options, PpoOptions):
+            others += check_ppo(config, options, casting, spec).foreign
+        if isinstance(options, DqnOptions):
+            check_dqn(config, casting, spec, options)
+            if options.env_processes:
+                envs, twin = config.environment.num_envs or ENVS, not casting.played and has_twin(config.environment)
+                check_processes(options.env_processes, envs, config.environment, compiled=twin)
+        check_players(others, spec)
+        if config.training.init is not None:
+            parse_init(config.training.init)
+
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Decide limits, envs, engine and all that follows from them."""
+        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.dqn.checks import settle_dqn
+        from mosaic.learners.opponents import opponents_of
+        from mosaic.learners.ppo.hardware import settle_ppo
+        from mosaic.learners.resources import meet_resources
+
+        config, casting = with_limit(config), read_casting(config, spec)
+        if isinstance(options, PpoOptions):
+            options = meet_resources(options, config, casting, spec)
+            return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))
+        assert isinstance(options, DqnOptions)
+        return settle_dqn(config, meet_resources(options, config, casting, spec), casting, spec)
+
+    def run(self, context: WorkerContext) -> None:
+        from mosaic.workers.native.frames import NativeScene
+        from mosaic.workers.native.training import NativeTraining
+
+        options = context.options
+        assert isinstance(options, Reporting)
+        config = context.config = with_limit(context.config)  # one that an older version stored may have none
+        assembled = _assemble(config, options)
+        message = f"{config.training.algorithm}: {assembled.said}"
+        print(message, flush=True)
+        context.report(kind="equipped", message=message)
+        with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
+
+            def glance() -> bool:
+                camera.glance()
+                return context.inbox.stop_asked() is not None
+
+            learner.watch(glance)
+            training = NativeTraining(context, assembled, camera)
+            context.measure_with(training.measure)
+            train(context, training, report_every_steps=options.report_every_steps)
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
+        from mosaic.workers.native.policies import make_controller, weights_file
+
+        return make_controller(checkpoint.path, weights_file(checkpoint, policy), request)
+
+
+def _assemble(config: RunConfig, options: BaseModel) -> Assembled:
+    if isinstance(options, DqnOptions):
+        from mosaic.learners.dqn.build import assemble_dqn
+
+        return assemble_dqn(config, options)
+    from mosaic.learners.ppo.build import assemble
+
+    assert isinstance(options, PpoOptions)
+    return assemble(config, options)
+
+
+worker = NativeWorker()

@@ -1,0 +1,1 @@
+"""RLlib checkpoints: state, exported weights, controllers."""

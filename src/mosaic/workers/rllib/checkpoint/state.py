@@ -1,0 +1,46 @@
+"""What a checkpoint of an RLlib run holds, and how a run goes on from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mosaic.workers.rllib.reporting.metrics import Progress
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+    from mosaic.workers.rllib.self_play import LeagueKeeper
+
+RLLIB = "rllib"  # RLlib's own checkpoint, with pickles in it: only going on needs it
+COUNTERS = "counters.json"
+LEAGUE = "league.safetensors"
+
+
+def save_state(folder: Path, algo: Algorithm, progress: Progress, keeper: LeagueKeeper | None) -> None:
+    """RLlib takes absolute paths only."""
+    from safetensors.numpy import save_file
+
+    algo.save_to_path((folder / RLLIB).absolute())
+    (folder / COUNTERS).write_text(json.dumps(progress.counters()))
+    if keeper is not None:
+        arrays = {name: np.ascontiguousarray(array) for name, array in keeper.state().items()}
+        save_file(arrays, folder / LEAGUE)
+
+
+def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Progress:
+    """Into an algorithm that was built anew, with as many runners and learners as there are now.
+
+    What envs did at that moment is lost: they begin new episodes.
+    """
+    from safetensors.numpy import load_file
+
+    algo.restore_from_path((folder / RLLIB).absolute())  # type: ignore[no-untyped-call]
+    counters: dict[str, Any] = json.loads((folder / COUNTERS).read_text())
+    progress = Progress(**counters)
+    if keeper is not None:
+        keeper.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
+    return progress

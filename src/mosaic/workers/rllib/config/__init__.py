@@ -1,0 +1,1 @@
+"""RLlib configuration built from a run's configuration."""

@@ -1,0 +1,178 @@
+"""How a run's setup becomes RLlib's configuration."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, TypeAlias
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.tune.registry import register_env
+
+from mosaic.core.ids import AgentID
+from mosaic.workers.rllib.config.batches import IN_STEP
+from mosaic.workers.rllib.config.options import ReplayOptions, replay_settings, training_settings
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.env.env import make_seats
+from mosaic.workers.rllib.env.filters import ObservationFilter
+from mosaic.workers.rllib.env.runner_class import runner_class
+from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
+from mosaic.workers.rllib.faults.errors import telling
+from mosaic.workers.rllib.faults.lost_runners import PROBE_TIMEOUT_S, patient
+from mosaic.workers.rllib.learner.balanced import learner_class
+from mosaic.workers.rllib.learner.modules import module_spec
+from mosaic.workers.rllib.learner.replay import balanced_buffer
+from mosaic.workers.rllib.learner.shared_modules import modules_together
+from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_facts
+
+Mapping: TypeAlias = Callable[..., str]  # (agent, episode, …) -> module
+
+ENV = "mosaic_seats"  # under which RLlib's registry knows our envs
+EPISODES_AVERAGED = 100
+_AGGREGATION = ("num_aggregator_actors_per_learner", "max_requests_in_flight_per_aggregator_actor")
+
+
+def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
+    """`mapping` says who answers for an agent in an episode, where that changes: in self-play."""
+    register_env(ENV, make_seats)
+    config = _fresh(setup.algorithm)
+    config.algo_class = patient(_tidy(config.algo_class))
+    options = setup.options
+    config.environment(
+        ENV,
+        env_config=setup.env_config,
+        normalize_actions=options.normalize_actions,
+        clip_actions=options.clip_actions,
+        disable_env_checking=True,  # it would play actions that are illegal
+    )
+    _gather(config, setup)
+    _learn(config, setup)
+    _cast(config, setup, mapping)
+    config.reporting(
+        min_time_s_per_iteration=0,
+        min_sample_timesteps_per_iteration=IterationLimit(options.min_sample_timesteps_per_iteration, setup.session),
+        metrics_num_episodes_for_smoothing=EPISODES_AVERAGED,
+    )
+    facts = callback_facts(setup.folder, setup.policy_of, frames=setup.config.telemetry.frames, session=setup.session)
+    config.callbacks(partial(MosaicCallback, facts=facts))  # type: ignore[arg-type]  # any callable will do
+    config.debugging(seed=setup.config.seed, log_level="WARN")
+    config.fault_tolerance(
+        restart_failed_env_runners=True,  # a node that is lost takes runners with it; the run goes on with the others
+        delay_between_env_runner_restarts_s=1.0,
+        env_runner_restore_timeout_s=30.0,
+        env_runner_health_probe_timeout_s=PROBE_TIMEOUT_S,
+    )
+    return config
+
+
+def _fresh(algorithm: str) -> AlgorithmConfig:
+    """Each class by itself: RLlib's lookup by name imports all of them, with what they need."""
+    match algorithm:
+        case "ppo" | "a2c":
+            from ray.rllib.algorithms.ppo import PPOConfig
+
+            return PPOConfig()  # type: ignore[no-untyped-call]
+        case "appo":
+            from ray.rllib.algorithms.appo import APPOConfig
+
+            return APPOConfig()  # type: ignore[no-untyped-call]
+        case "impala":
+            from ray.rllib.algorithms.impala import IMPALAConfig
+
+            return IMPALAConfig()  # type: ignore[no-untyped-call]
+        case "dqn":
+            from ray.rllib.algorithms.dqn import DQNConfig
+
+            return DQNConfig()  # type: ignore[no-untyped-call]
+        case "sac":
+            from mosaic.workers.rllib.learner.sac import AnyBufferSACConfig
+
+            return AnyBufferSACConfig()  # type: ignore[no-untyped-call]
+    raise ValueError(f"'{algorithm}' is not offered.")
+
+
+class _Tidy(Algorithm):
+    """RLlib makes a folder in ~/ray_results for every algorithm and, without Tune, writes nothing into it."""
+
+    def _setup_logdir(self) -> None:
+        self._logdir: str = tempfile.gettempdir()  # type: ignore[assignment]
+
+
+@cache
+def _tidy(own: type[Algorithm]) -> type[Algorithm]:
+    return type(own.__name__, (_Tidy, own), {"__module__": __name__})
+
+
+def _gather(config: AlgorithmConfig, setup: Setup) -> None:
+    options, placement = setup.options, setup.placement
+    config.env_runners(
+        num_env_runners=placement.runners,
+        num_envs_per_env_runner=setup.envs_per_runner,
+        num_cpus_per_env_runner=placement.cpus_per_runner,
+        num_gpus_per_env_runner=placement.gpus_per_runner,
+        rollout_fragment_length=options.rollout_fragment_length,
+        batch_mode=options.batch_mode,
+        sample_timeout_s=options.sample_timeout_s,
+        max_requests_in_flight_per_env_runner=options.max_requests_in_flight_per_env_runner,
+        explore=options.explore,
+    )
+    usual: type[Any] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
+    config.env_runners(env_runner_cls=telling(stoppable(runner_class(setup) or usual)))
+    if options.observation_filter == "MeanStdFilter":
+        config.env_runners(env_to_module_connector=partial(_filter, multi_agent=not setup.single))
+
+
+def _filter(*given: Any, multi_agent: bool, **also: Any) -> ObservationFilter:
+    return ObservationFilter(multi_agent=multi_agent)
+
+
+def _learn(config: AlgorithmConfig, setup: Setup) -> None:
+    options, placement = setup.options, setup.placement
+    settings = training_settings(options)
+    aggregation = {name: settings.pop(name) for name in _AGGREGATION if name in settings}
+    config.learners(
+        num_learners=placement.learners,
+        num_cpus_per_learner=placement.cpus_per_learner,
+        num_gpus_per_learner=placement.gpus_per_learner,
+        learner_class=learner_class(setup),
+        **aggregation,
+    )
+    if setup.algorithm in IN_STEP:
+        batch = "train_batch_size_per_learner"
+        settings[batch] = StepLimit(settings[batch], setup.session)
+    if setup.algorithm == "a2c":
+        settings |= {"num_epochs": 1, "minibatch_size": None, "use_kl_loss": False, "kl_coeff": 0.0}
+    if isinstance(options, ReplayOptions):
+        settings["replay_buffer_config"] = _replay(setup, options)
+    config.training(**settings)
+
+
+def _replay(setup: Setup, options: ReplayOptions) -> dict[str, Any]:
+    settings = replay_settings(options)
+    if setup.single:
+        return settings
+    if not options.balanced:
+        return settings | {"type": f"MultiAgent{options.replay_buffer_type}"}
+    return settings | {"type": balanced_buffer(options.replay_buffer_type), "trained": setup.trained}
+
+
+def _cast(config: AlgorithmConfig, setup: Setup, mapping: Mapping | None) -> None:
+    specs = {module: module_spec(setup, policy) for policy, module in setup.modules.items()}
+    if setup.single:
+        (spec,) = specs.values()
+        config.rl_module(rl_module_spec=spec)
+        return
+    config.multi_agent(
+        policies=set(specs),
+        policy_mapping_fn=mapping or partial(_policy_of, policies=dict(setup.policy_of)),
+        policies_to_train=setup.trained,
+    )
+    config.rl_module(rl_module_spec=modules_together(setup, specs))
+
+
+def _policy_of(agent: AgentID, *given: Any, policies: dict[AgentID, str], **also: Any) -> str:
+    return policies[agent]

@@ -1,0 +1,246 @@
+"""How many runners, learners, CPUs and GPUs a run gets: what is asked against what there is."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mosaic.config.resources import ResourcesConfig
+from mosaic.core.errors import InputError
+from mosaic.workers.rllib.config.options import RllibOptions
+from mosaic.workers.rllib.packing import Need, Node, packs
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    runners: int
+    cpus_per_runner: int
+    gpus_per_runner: float
+    learners: int | None  # None: what fits
+    cpus_per_learner: int | None
+    gpus: float  # for learning, all learners together
+    aggregators: int  # for each learner
+    apart: bool  # the learner should have a process of its own
+    firm: bool  # somebody said how many runners; else they are cut down to what fits
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpus: int
+    gpus: float
+    name: str = "this machine"
+    nodes: tuple[Node, ...] = ()  # of a cluster: what is free on each
+
+    @property
+    def rooms(self) -> tuple[Node, ...]:
+        return self.nodes or (Node(self.cpus, self.gpus),)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    runners: int  # 0: the envs are stepped in the main process
+    cpus_per_runner: int
+    gpus_per_runner: float
+    learners: int  # 0: learning happens in the main process
+    cpus_per_learner: int
+    gpus_per_learner: float
+    aggregators: int
+    said: tuple[str, ...] = ()  # what was reduced, for people
+
+    @property
+    def cpus(self) -> int:
+        """What Ray must have for it."""
+        learning = _for_learning(self.learners, self.cpus_per_learner, self.aggregators)
+        return self.runners * self.cpus_per_runner + learning
+
+    @property
+    def gpus(self) -> float:
+        return self.runners * self.gpus_per_runner + self.learners * self.gpus_per_learner
+
+    @property
+    def needs(self) -> list[Need]:
+        """Of each process that Ray must place."""
+        return [
+            *[Need(self.gpus_per_runner, self.cpus_per_runner)] * self.runners,
+            *[Need(self.gpus_per_learner, self.cpus_per_learner)] * self.learners,
+            *[Need(0.0, 1)] * (max(1, self.learners) * self.aggregators),
+        ]
+
+
+def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool) -> Asked:
+    own = options.num_env_runners
+    return Asked(
+        runners=resources.workers if own is None else own,
+        cpus_per_runner=resources.num_cpus,
+        gpus_per_runner=options.num_gpus_per_env_runner,
+        learners=options.num_learners,
+        cpus_per_learner=options.num_cpus_per_learner,
+        gpus=resources.num_gpus,
+        aggregators=getattr(options, "num_aggregator_actors_per_learner", 0),
+        apart=apart,
+        firm=own is not None or resources.num_workers is not None,
+    )
+
+
+def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
+    said, own = resources.num_workers, options.num_env_runners
+    if said is not None and own is not None and said != own:
+        raise InputError(
+            f"resources.num_workers={said} and training.params.num_env_runners={own} both say how many env runners "
+            "there are. Leave one of them out."
+        )
+
+
+def place(asked: Asked, machine: Machine) -> Placement:
+    """Raises InputError where a demand cannot be met: Ray itself would wait for ever, in silence."""
+    learners, cpus_per_learner = _learners(asked, machine)
+    learning = _for_learning(learners, cpus_per_learner, asked.aggregators)
+    gpus_per_learner = asked.gpus / learners if learners else 0.0
+    room = machine.cpus - learning
+    if room < 0:
+        raise InputError(
+            f"{_count(learners, 'learner')} with {_count(learning, 'CPU')} in all cannot be placed: {machine.name} has "
+            f"{_count(machine.cpus, 'CPU')}. Set num_learners, num_cpus_per_learner or "
+            "num_aggregator_actors_per_learner lower."
+        )
+    runners, said = asked.runners, []
+    if asked.firm:
+        if runners * asked.cpus_per_runner > room:
+            raise InputError(_too_many(asked, machine, learning, room // asked.cpus_per_runner))
+    else:
+        fits = max(0, (machine.cpus - max(1, learning)) // asked.cpus_per_runner)
+        if not fits and runners and asked.cpus_per_runner > 1:  # somebody said how large a runner is
+            if asked.cpus_per_runner > room:
+                raise InputError(_too_large(asked, machine, learning))
+            fits = 1
+        if fits < runners:
+            said.append(_reduced(asked, machine, fits, learning))
+            runners = fits
+    placement = Placement(
+        runners,
+        asked.cpus_per_runner,
+        asked.gpus_per_runner,
+        learners,
+        cpus_per_learner,
+        gpus_per_learner,
+        asked.aggregators,
+        tuple(said),
+    )
+    if placement.gpus > machine.gpus:
+        raise InputError(
+            f"The run asks for {_number(placement.gpus)} GPUs and {machine.name} has {_number(machine.gpus)}. "
+            "Set resources.num_gpus or num_gpus_per_env_runner lower, or name a cluster that has them: --ray-address."
+        )
+    return _packed(placement, machine, firm=asked.firm)
+
+
+def settled(
+    resources: ResourcesConfig, options: RllibOptions, placement: Placement
+) -> tuple[ResourcesConfig, RllibOptions]:
+    """Return settings that ask for exactly this placement."""
+    chosen: dict[str, object] = {"num_learners": placement.learners, "num_cpus_per_learner": placement.cpus_per_learner}
+    if not placement.runners:
+        chosen["num_env_runners"] = 0
+    elif options.num_env_runners is None:
+        resources = resources.model_copy(update={"num_workers": placement.runners})
+    runtime = resources.model_copy(update={"runtime": "ray"})
+    return runtime, options.model_copy(update=chosen)
+
+
+def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
+    """What nobody asked for is cut until every process is whole on one node: sums say too little about a cluster."""
+    if packs(placement.needs, machine.rooms):
+        return placement
+    if placement.runners and not firm:
+        fewer = placement.runners - 1
+        where = "in the main process" if not fewer else f"by {_count(fewer, 'env runner')}"
+        said = f"Envs are stepped {where}: the nodes of {machine.name} have no room for more."
+        return _packed(replace(placement, runners=fewer, said=(said,)), machine, firm=False)
+    raise InputError(_scattered(placement, machine))
+
+
+def this_machine(asked: Asked) -> Machine:
+    """Ray is asked about GPUs only where some are wanted: it takes seconds to import."""
+    gpus = _gpus_here() if asked.gpus or asked.gpus_per_runner else 0
+    return Machine(len(os.sched_getaffinity(0)), gpus)
+
+
+def _gpus_here() -> int:
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager
+
+    visible = NvidiaGPUAcceleratorManager.get_current_process_visible_accelerator_ids()
+    there = int(NvidiaGPUAcceleratorManager.get_current_node_num_accelerators())
+    return there if visible is None else min(there, len(visible))
+
+
+def _learners(asked: Asked, machine: Machine) -> tuple[int, int]:
+    if asked.learners is None:
+        roomy = machine.cpus > 1 and asked.apart
+        learners = math.ceil(asked.gpus) or int(roomy)
+    else:
+        learners = asked.learners
+        if asked.gpus and not learners:
+            raise InputError(
+                "num_learners=0 learns in the main process, where Ray gives out no GPU: "
+                "leave num_learners out or set it to 1."
+            )
+    default = 0 if asked.gpus else 1
+    return learners, default if asked.cpus_per_learner is None else asked.cpus_per_learner
+
+
+def _for_learning(learners: int, cpus_per_learner: int, aggregators: int) -> int:
+    return learners * cpus_per_learner + max(1, learners) * aggregators
+
+
+def _too_many(asked: Asked, machine: Machine, learning: int, fits: int) -> str:
+    each = f" with {asked.cpus_per_runner} CPUs each" if asked.cpus_per_runner > 1 else ""
+    beside = f", {learning} of them for learning" if learning else ""
+    return (
+        f"{_count(asked.runners, 'env runner')}{each} cannot be placed: {machine.name} has "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Type --num-workers {fits}, or name a larger cluster: "
+        "--ray-address HOST:PORT."
+        if fits
+        else f"{_count(asked.runners, 'env runner')}{each} cannot be placed: {machine.name} has "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Leave --num-workers out (the envs are then stepped in the main "
+        "process), or name a larger cluster: --ray-address HOST:PORT."
+    )
+
+
+def _too_large(asked: Asked, machine: Machine, learning: int) -> str:
+    beside = f", {learning} of them for learning" if learning else ""
+    return (
+        f"An env runner with {asked.cpus_per_runner} CPUs cannot be placed: {machine.name} has "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Set resources.num_cpus lower, or name a larger cluster: "
+        "--ray-address HOST:PORT."
+    )
+
+
+def _scattered(placement: Placement, machine: Machine) -> str:
+    needs = ", ".join(_size(need.cpus, need.gpus) for need in sorted(set(placement.needs), reverse=True))
+    rooms = ", ".join(_size(node.cpus, node.gpus) for node in machine.rooms)
+    return (
+        f"{_count(placement.runners, 'env runner')} and {_count(placement.learners, 'learner')} cannot be placed: each "
+        f"of their processes must be whole on one machine, and of a GPU it gets a part or whole ones. They need "
+        f"{needs} each; free at {machine.name}: {rooms}. Set --num-workers, resources.num_cpus, resources.num_gpus or "
+        "num_learners lower."
+    )
+
+
+def _size(cpus: int, gpus: float) -> str:
+    return _count(cpus, "CPU") + (f" with {_number(gpus)} GPU" if gpus else "")
+
+
+def _reduced(asked: Asked, machine: Machine, fits: int, learning: int) -> str:
+    rest = _count(max(1, learning), "CPU")
+    where = "in the main process" if fits == 0 else f"by {_count(fits, 'env runner')} instead of {asked.runners}"
+    return f"Envs are stepped {where}: {machine.name} has {_count(machine.cpus, 'CPU')}, learning takes {rest}."
+
+
+def _count(number: float, what: Literal["CPU", "learner", "env runner"]) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"

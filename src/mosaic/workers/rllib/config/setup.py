@@ -1,0 +1,84 @@
+"""What one RLlib run is made of, as plain data that every part reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mosaic.config.run import RunConfig
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.agent_roles import Casting
+from mosaic.workers.rllib.config.batches import envs_per_runner
+from mosaic.workers.rllib.config.options import RllibOptions
+from mosaic.workers.rllib.config.resources import Placement
+
+RUN = "run"  # where in the configuration of envs the run's folder stands
+SESSION = "session"  # and where the name of this attempt, under which its env runners publish counters
+DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    config: RunConfig
+    options: RllibOptions
+    spec: EnvSpec
+    masked: bool  # whether actions may be illegal, which only a Turn can tell
+    casting: Casting
+    placement: Placement
+    folder: Path  # the run's
+    attempt: int = 1
+
+    @property
+    def algorithm(self) -> str:
+        return self.config.training.algorithm or "ppo"
+
+    @property
+    def single(self) -> bool:
+        """One agent learns and nothing else has a network: RLlib's much faster single-agent runner steps the env."""
+        return len(self.casting.learners) == 1 and not self.casting.plan.self_play
+
+    @property
+    def modules(self) -> Mapping[PolicyID, str]:
+        """The name that RLlib knows each policy by."""
+        names = self.casting.plan.names
+        return {names[0]: DEFAULT_MODULE} if self.single else {name: name for name in names}
+
+    @property
+    def policy_of(self) -> Mapping[AgentID, PolicyID]:
+        plan = self.casting.plan
+        return {agent: plan.names[k] for agent, k in zip(self.casting.learners, plan.policy_of, strict=True)}
+
+    @property
+    def trained(self) -> list[PolicyID]:
+        plan = self.casting.plan
+        return [name for name, learns in zip(plan.names, plan.trained, strict=True) if learns]
+
+    def agents_of(self, policy: PolicyID) -> tuple[AgentID, ...]:
+        plan = self.casting.plan
+        return plan.agents_of(plan.names.index(policy), self.casting.learners)
+
+    @property
+    def envs_per_runner(self) -> int:
+        return envs_per_runner(self.config.environment.num_envs, self.options, self.placement.runners)
+
+    @property
+    def session(self) -> str:
+        """Name of this attempt on its Ray cluster."""
+        return f"{self.folder}#{self.attempt}"
+
+    @property
+    def env_config(self) -> dict[str, Any]:
+        """From which `make_seats` makes an env in any process."""
+        return {
+            RUN: str(self.folder),
+            SESSION: self.session,
+            "environment": self.config.environment.model_dump(mode="json"),
+            "learners": list(self.casting.learners),
+            "played": dict(self.casting.played),
+            "state": self.casting.plan.central,
+            "seed": self.config.seed,
+            "picture_size": self.options.picture_size,
+        }

@@ -1,0 +1,1 @@
+"""Environments and env runners as RLlib sees them."""

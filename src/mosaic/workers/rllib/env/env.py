@@ -1,0 +1,143 @@
+"""Any of our envs as RLlib sees it: the agents that learn, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+from numpy.typing import NDArray
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.ids import AgentID
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.catalog import make_env
+from mosaic.workers.rllib.env.learner_view import Outcome, Seats
+from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, is_taken_as_is
+
+EVERYBODY = "__all__"  # RLlib's word for the episode as a whole
+
+
+class SeatsEnv(MultiAgentEnv):
+    """Several agents that learn, in a fixed order.
+
+    RLlib marks every agent of an episode as terminated once all of them have ended, truncated ones too, and then
+    nothing is bootstrapped. So who is truncated by the end of the episode is said by `__all__` alone.
+    """
+
+    def __init__(self, seats: Seats) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seats = seats
+        self.possible_agents = list(seats.learners)
+        self.agents = list(seats.learners)
+        self.observation_spaces = {agent: seats.observation_spaces[agent] for agent in seats.learners}
+        self.action_spaces = {agent: seats.action_spaces[agent] for agent in seats.learners}
+        self.observation_space = spaces.Dict(seats.observation_spaces)
+        self.action_space = spaces.Dict(seats.action_spaces)
+        self.render_mode = "rgb_array"
+
+    @property
+    def played_returns(self) -> Mapping[AgentID, float]:
+        """What the agents that do not learn were paid in this episode."""
+        return self.seats.played_returns
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        return self.seats.begin(seed).seen, {}
+
+    def step(  # type: ignore[override]  # RLlib's own differs from Gymnasium's
+        self, action_dict: dict[Any, Any]
+    ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+        outcome = self.seats.step(action_dict)
+        terminated, truncated = ends(outcome)
+        return outcome.seen, outcome.rewards, terminated, truncated, {}
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        return self.seats.env.render()
+
+    def close(self) -> None:
+        self.seats.close()
+
+
+def ends(outcome: Outcome) -> tuple[dict[str, bool], dict[str, bool]]:
+    """Who ended how, in RLlib's words."""
+    terminated, truncated = outcome.terminated, outcome.truncated
+    if not outcome.over:
+        return terminated | {EVERYBODY: False}, truncated | {EVERYBODY: False}
+    cut = [agent for agent, flag in truncated.items() if flag and not terminated[agent]]
+    if not cut:
+        return terminated | {EVERYBODY: True}, {EVERYBODY: False}
+    left = {agent: flag for agent, flag in terminated.items() if agent not in cut}
+    return left | {EVERYBODY: False}, {EVERYBODY: True}
+
+
+class SeatEnv(gymnasium.Env[Any, Any]):
+    """One agent that learns, while controllers play the others: RLlib steps single agents much faster."""
+
+    def __init__(self, seats: Seats) -> None:
+        self.metadata = {"render_modes": ["rgb_array"]}
+        (self._agent,) = seats.learners
+        self.seats = seats
+        self.observation_space = seats.observation_spaces[self._agent]
+        self.action_space = seats.action_spaces[self._agent]
+        self.render_mode = "rgb_array"
+
+    @property
+    def played_returns(self) -> Mapping[AgentID, float]:
+        """What the agents that do not learn were paid in this episode."""
+        return self.seats.played_returns
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return self.seats.begin(seed).seen[self._agent], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        seen, rewards, terminated, truncated, _ = self.seats.step({self._agent: action})
+        agent = self._agent
+        return seen[agent], rewards[agent], terminated[agent], truncated[agent], {}
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        return self.seats.env.render()
+
+    def close(self) -> None:
+        self.seats.close()
+
+
+def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
+    """What RLlib calls, in any process.
+
+    `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
+    and, where they are not as usual, `state` (agents also see what a central critic reads), `picture_size`, and `seed`,
+    which counts only until a reset brings another: RLlib gives each of a runner's envs its own.
+    """
+    environment = EnvironmentConfig.model_validate(config["environment"])
+    learners: Sequence[AgentID] = config["learners"]
+    state = bool(config.get("state", False))
+    env = make_env(environment)
+    if type(env) is GymnasiumEnv and env.plain and not state and _as_is(env):
+        return _unguarded(env.env)
+    seats = Seats(
+        env,
+        tuple(learners),
+        config.get("played", {}),
+        state=state,
+        seed=config.get("seed"),
+        runner=int(getattr(config, "worker_index", 0) or 0),
+        picture_size=config.get("picture_size") or PICTURE_SIZE,
+    )
+    return SeatEnv(seats) if len(learners) == 1 else SeatsEnv(seats)
+
+
+def _unguarded(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Without Gymnasium's check of the order of calls: RLlib puts the same around it once more, and each costs time."""
+    if isinstance(env, TimeLimit) and type(env.env) is OrderEnforcing:
+        env.env = env.env.env
+    return env
+
+
+def _as_is(env: GymnasiumEnv) -> bool:
+    return is_taken_as_is(env.env.observation_space, env.env.action_space)

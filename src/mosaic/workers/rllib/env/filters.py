@@ -1,0 +1,68 @@
+"""How observations are normalised while RLlib trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from numpy.typing import NDArray
+from ray.rllib.connectors.env_to_module.mean_std_filter import MeanStdFilter
+from ray.rllib.utils.filter import MeanStdFilter as RunningFilter
+
+from mosaic.core.ids import AgentID
+from mosaic.workers.rllib.env.learner_view import OBSERVATION
+
+_SMALL = 1e-8  # RLlib adds it to the deviation
+
+
+class ObservationFilter(MeanStdFilter):
+    """RLlib's filter, which leaves masks and the state of a central critic alone."""
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Space[Any], input_action_space: Space[Any]
+    ) -> Space[Any]:
+        return input_observation_space
+
+    def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **also: Any) -> dict[str, Any]:
+        if self._filters is None:
+            self._init_new_filters()
+        assert self._filters is not None
+        for episode in self.single_agent_episode_iterator(episodes):
+            seen = episode.get_observations(-1)
+            own = seen[OBSERVATION] if isinstance(seen, dict) else seen
+            shown = np.asarray(self._filters[episode.agent_id](own, update=self._update_stats), np.float32)
+            new = {**seen, OBSERVATION: shown} if isinstance(seen, dict) else shown
+            episode.set_observations(at_indices=-1, new_data=new)
+        return batch
+
+    def _init_new_filters(self) -> None:
+        space: Any = self.input_observation_space
+        seen = space.spaces if self._multi_agent else {None: space}
+        self._filters = {
+            agent: RunningFilter(  # type: ignore[no-untyped-call]
+                np.array(_own(part).shape),
+                demean=self.de_mean_to_zero,
+                destd=self.de_std_to_one,
+                clip=self.clip_by_value,
+            )
+            for agent, part in seen.items()
+        }
+
+
+def filter_moments(pipeline: Any) -> dict[AgentID | None, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Shift and scale of each agent's observations, of None's where one agent learns; nothing where no filter is."""
+    for connector in pipeline.connectors:
+        if isinstance(connector, ObservationFilter) and connector._filters is not None:
+            filters: dict[Any, Any] = connector._filters
+            return {agent: _moments(found.running_stats) for agent, found in filters.items()}
+    return {}
+
+
+def _moments(stats: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    return np.asarray(stats.mean, np.float32), np.asarray(1 / (stats.std + _SMALL), np.float32)
+
+
+def _own(space: Space[Any]) -> Space[Any]:
+    return space[OBSERVATION] if isinstance(space, spaces.Dict) else space

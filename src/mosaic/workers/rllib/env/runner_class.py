@@ -1,0 +1,32 @@
+"""Which env runner samples a run: RLlib's own, or ours for compiled envs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mosaic.envs.vector.encoding import action_code
+from mosaic.workers.rllib.config.setup import Setup
+
+
+def runner_class(setup: Setup) -> type[Any] | None:
+    """None: RLlib's own."""
+    if not has_twin(setup):
+        return None
+    from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
+
+    return TwinEnvRunner
+
+
+def has_twin(setup: Setup) -> bool:
+    """Whether all agents learn, act and end together in an env that is compiled, with nothing to remember."""
+    options, casting, spec = setup.options, setup.casting, setup.spec
+    other = setup.single or setup.masked or casting.plan.self_play or casting.played or spec.facts.turn_based
+    if other or options.use_lstm or options.observation_filter != "NoFilter":
+        return False
+    from mosaic.envs.compiled.registry import find_kernel
+
+    kernel = find_kernel(setup.config.environment)
+    if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != casting.learners:
+        return False
+    heads = [action_code(spec.action_spaces[agent]).head for agent in casting.learners]
+    return all(head.kind == "categorical" and head.parts == 1 for head in heads)

@@ -1,0 +1,208 @@
+"""Env runners while they sample: counters that the driver can read, and the end of a rollout when a stop is requested.
+
+RLlib tells nothing about an iteration before its end, which may be minutes away in a slow env. Both ways go through
+Ray's key-value store, which all nodes of a cluster share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from ray.experimental.internal_kv import (
+    _internal_kv_del,
+    _internal_kv_exists,
+    _internal_kv_initialized,
+    _internal_kv_list,
+    _internal_kv_put,
+    internal_kv_get_gcs_client,
+)
+
+from mosaic.workers.rllib.config.setup import SESSION
+from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, Sampled
+
+if TYPE_CHECKING:
+    from ray.rllib.env.env_runner import EnvRunner
+
+    _AnyRunner = EnvRunner
+else:
+    _AnyRunner = object
+
+_NAMESPACE = b"mosaic-sampling"
+_EVERY_S = 0.25  # between two requests of one process
+_KEPT = 100  # episodes of a runner that the driver can read
+
+
+class StepLimit(int):
+    """Number with which a loop of RLlib compares its count; reached early once a stop is requested.
+
+    RLlib's loops have no other way out but an exception, which would lose what was sampled. A stop waits for the first
+    `least`: RLlib cannot learn from nothing.
+    """
+
+    session: str
+    least: int
+
+    def __new__(cls, value: int, session: str, least: int = 1) -> StepLimit:
+        limit = super().__new__(cls, value)
+        limit.session, limit.least = session, least
+        return limit
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepLimit, (int(self), self.session, self.least)
+
+    def __gt__(self, count: float) -> bool:
+        return int(self) > count and (count < self.least or not stop_requested(self.session))
+
+    def __le__(self, count: float) -> bool:
+        return not self > count
+
+    def __mul__(self, factor: int) -> StepLimit:
+        """Return the limit of several learners together."""
+        return StepLimit(int(self) * factor, self.session, self.least * factor)
+
+    __hash__ = int.__hash__
+
+
+class IterationLimit(StepLimit):
+    """Steps of an iteration, which also ends early where `end_iteration` was called; RLlib takes 0 for no limit."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IterationLimit, (int(self), self.session, self.least)
+
+    def __bool__(self) -> bool:
+        return int(self) != 0 and not stop_requested(self.session) and not _state(self.session).iteration_ends
+
+
+class _Session:
+    """What this process knows about a requested stop, and about the iteration that runs."""
+
+    def __init__(self) -> None:
+        self.stop_requested = False
+        self.asked_at_s = -_EVERY_S
+        self.iteration_ends = False
+
+
+_sessions: dict[str, _Session] = {}
+
+
+def _state(session: str) -> _Session:
+    return _sessions.setdefault(session, _Session())
+
+
+def begin_iteration(session: str) -> None:
+    _state(session).iteration_ends = False
+
+
+def end_iteration(session: str) -> None:
+    """End the driver's iteration after its current training step, whatever was sampled."""
+    _state(session).iteration_ends = True
+
+
+def stop_requested(session: str) -> bool:
+    """Whether the driver requested a stop; cheap enough to be called at every step."""
+    state, now_s = _state(session), monotonic()
+    if not state.stop_requested and now_s - state.asked_at_s >= _EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
+        state.asked_at_s = now_s
+        state.stop_requested = bool(_internal_kv_exists(_stop_key(session), namespace=_NAMESPACE))
+    return state.stop_requested
+
+
+def request_stop(session: str) -> None:
+    """Let every rollout of the session end after its next step."""
+    _state(session).stop_requested = True
+    if _internal_kv_initialized():  # type: ignore[no-untyped-call]
+        _internal_kv_put(_stop_key(session), b"1", namespace=_NAMESPACE)
+
+
+def forget(session: str) -> None:
+    """Remove what a session left in Ray's store, which may outlive it on a cluster."""
+    _sessions.pop(session, None)
+    if _internal_kv_initialized():  # type: ignore[no-untyped-call]
+        _internal_kv_del(f"{session}/".encode(), del_by_prefix=True, namespace=_NAMESPACE)
+
+
+def _stop_key(session: str) -> bytes:
+    return f"{session}/stop".encode()
+
+
+class RunnerCounters:
+    """Counters of one env runner, published while it samples."""
+
+    def __init__(self, session: str, clock: Callable[[], float] = monotonic) -> None:
+        self._key = f"{session}/runner/{uuid4().hex}".encode()  # a runner that is started again begins at 0
+        self._clock, self._published_at_s = clock, clock()
+        self.env_steps = self.episodes = 0
+        self._records: deque[EpisodeRecord] = deque(maxlen=_KEPT)
+
+    def step(self) -> None:
+        """Count the step of one env."""
+        self.env_steps += 1
+        if self._clock() - self._published_at_s >= _EVERY_S:
+            self.publish()
+
+    def end_episode(self, record: EpisodeRecord) -> None:
+        self.episodes += 1
+        self._records.append(record)
+
+    def publish(self) -> None:
+        self._published_at_s = self._clock()
+        if _internal_kv_initialized():  # type: ignore[no-untyped-call]
+            told = {"env_steps": self.env_steps, "episodes": self.episodes, "records": list(self._records)}
+            _internal_kv_put(self._key, json.dumps(told).encode(), overwrite=True, namespace=_NAMESPACE)
+
+
+class SamplingView:
+    """The driver's view of the counters of all runners."""
+
+    def __init__(self, session: str, read: Callable[[str], Mapping[str, Any]] | None = None) -> None:
+        self._session, self._read = session, read or _read
+        self._env_steps = self._episodes = 0  # of iterations that are complete
+        self._seen: dict[str, int] = {}  # episodes of each runner
+
+    def complete(self, env_steps: int, episodes: int) -> None:
+        """Note what an iteration brought. Steps of a runner that was lost in it never come."""
+        told = self._read(self._session)
+        self._seen = {key: each["episodes"] for key, each in told.items()}
+        self._env_steps = max(self._env_steps + env_steps, sum(each["env_steps"] for each in told.values()))
+        self._episodes = max(self._episodes + episodes, sum(self._seen.values()))
+
+    def current(self) -> Sampled:
+        """Return what the running iteration has brought so far."""
+        told = self._read(self._session)
+        env_steps = sum(each["env_steps"] for each in told.values()) - self._env_steps
+        episodes = max(0, sum(each["episodes"] for each in told.values()) - self._episodes)
+        records = [
+            record
+            for key, each in told.items()
+            for record in each["records"][max(0, len(each["records"]) - each["episodes"] + self._seen.get(key, 0)) :]
+        ]
+        return Sampled(max(0, env_steps), episodes, records[len(records) - min(episodes, len(records)) :])
+
+
+def _read(session: str) -> dict[str, Any]:
+    """Return what each runner published last: two requests, however many there are."""
+    if not _internal_kv_initialized():  # type: ignore[no-untyped-call]
+        return {}
+    keys = _internal_kv_list(f"{session}/runner/".encode(), namespace=_NAMESPACE)
+    client: Any = internal_kv_get_gcs_client()  # type: ignore[no-untyped-call]
+    found: Mapping[bytes, bytes] = client.internal_kv_multi_get(keys, _NAMESPACE) if keys else {}
+    return {key.decode(): json.loads(value) for key, value in found.items()}
+
+
+class Stoppable(_AnyRunner):
+    """Mixin of env runners that end their rollout where a stop is requested."""
+
+    def _sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **how: Any) -> Any:
+        session = str(self.config.env_config[SESSION])
+        steps, episodes = (None if n is None else StepLimit(n, session) for n in (num_timesteps, num_episodes))
+        return super()._sample(num_timesteps=steps, num_episodes=episodes, **how)  # type: ignore[misc]
+
+
+def stoppable(own: type[Any]) -> type[Any]:
+    """Return the same env runner, under the same name, which ends its rollout when a stop is requested."""
+    return type(own.__name__, (Stoppable, own), {"__module__": __name__})

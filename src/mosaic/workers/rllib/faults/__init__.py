@@ -1,0 +1,1 @@
+"""Errors and lost env runners of RLlib."""

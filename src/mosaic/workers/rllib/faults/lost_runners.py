@@ -1,0 +1,71 @@
+"""What happens when env runners are lost: the run goes on with the others, and ends where none is left."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+from mosaic.core.errors import MosaicError
+from mosaic.workers.rllib.config.setup import RUN
+from mosaic.workers.rllib.faults.errors import take_failure
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+_LOG = logging.getLogger(__name__)
+PROBE_TIMEOUT_S = 2.0  # how long a lost runner may take to say that it is back; sampling waits meanwhile
+PROBE_EVERY_S = 30.0  # RLlib itself asks before every step
+PATIENCE_S = 60.0  # without any runner; a node that restarts is back by then
+
+
+class Patience:
+    """Before RLlib's algorithms, which ask lost runners again and again and wait for ever where all are lost."""
+
+    _ask_at_s = 0.0
+    _alone_since_s: float | None = None
+    _failed_at_steps = 0
+
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        there = env_runner_group.num_healthy_remote_workers()
+        if there == env_runner_group.num_remote_workers():
+            self._alone_since_s = None
+            return []
+        self._hear_of_failures()
+        now_s = monotonic()
+        if there:
+            self._alone_since_s = None
+            if now_s < self._ask_at_s:
+                return []
+        elif self._alone_since_s is None:
+            self._alone_since_s = now_s
+        elif now_s - self._alone_since_s > PATIENCE_S:
+            raise MosaicError(
+                f"No env runner is left: all {env_runner_group.num_remote_workers()} were lost, and none came back "
+                f"within {PATIENCE_S:g} s. When the cluster has CPUs again, resume the run: it goes on from its last "
+                "checkpoint."
+            )
+        restored: list[int] = super().restore_env_runners(env_runner_group)  # type: ignore[misc]
+        self._ask_at_s = monotonic() + PROBE_EVERY_S
+        return restored
+
+    def _hear_of_failures(self) -> None:
+        """A runner that is started anew may do better, unless nothing was sampled since the last one failed."""
+        algorithm: Any = self
+        failure = take_failure(algorithm.config)
+        if failure is None:
+            return
+        steps = int(algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0))
+        if steps == self._failed_at_steps:
+            run = Path(algorithm.config.env_config[RUN]).name
+            raise MosaicError(f"An env runner failed: {failure.rstrip('.')}. All that it said: mosaic runs log {run}")
+        self._failed_at_steps = steps
+        _LOG.warning("An env runner failed and is started anew: %s", failure)
+
+
+def patient(algorithm: type[Algorithm]) -> type[Algorithm]:
+    """The same algorithm, which says it when all its runners are lost."""
+    return type(algorithm.__name__, (Patience, algorithm), {"__module__": algorithm.__module__})

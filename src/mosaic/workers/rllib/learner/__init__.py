@@ -1,0 +1,1 @@
+"""RLlib learners, modules and replay."""

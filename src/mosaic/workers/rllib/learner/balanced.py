@@ -1,0 +1,128 @@
+"""Which Learner trains a run, so that every sample counts equally often, however many agents a policy has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, cast
+
+import torch
+from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.minibatch_utils import MiniBatchCyclicIterator
+
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.learner.minibatches import cuts, parts_of, rounds
+from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
+from mosaic.workers.rllib.trained_only import TrainedOnly
+
+_IN_FRAGMENTS = ("appo", "impala")  # V-trace cuts a batch into pieces of the rollout's length
+
+
+class BalancedMinibatches:
+    """Each policy's samples `epochs` times. RLlib goes on with all policies until the largest is through."""
+
+    def __init__(
+        self, batch: MultiAgentBatch, parts: Mapping[str, int], epochs: int, *, shuffle: bool, grain: int = 1
+    ) -> None:
+        self._batch, self._parts, self._epochs = batch, parts, epochs
+        self._shuffle, self._grain = shuffle, grain
+
+    def __iter__(self) -> Iterator[MultiAgentBatch]:
+        streams = {name: self._stream(name) for name, parts in self._parts.items() if parts}
+        for names in rounds({name: self._parts[name] * self._epochs for name in streams}):
+            yield MultiAgentBatch({name: next(streams[name]) for name in names}, len(self._batch))
+
+    def _stream(self, name: str) -> Iterator[Any]:
+        rows = self._batch.policy_batches[name]
+        for _ in range(self._epochs):
+            if self._shuffle:
+                rows.shuffle()
+            for start, end in cuts(units_of(rows), self._parts[name], self._grain):
+                yield rows[start:end]
+
+
+class Balanced(TorchLearner):
+    def _create_iterator_if_necessary(self, **asked: Any) -> Any:
+        chosen = super()._create_iterator_if_necessary(**asked)
+        if not isinstance(chosen, MiniBatchCyclicIterator):
+            return chosen  # one update with everything: nobody is trained twice
+        batch, epochs = chosen._batch, chosen._num_epochs
+        grain = self.config.get_rollout_fragment_length() if self._in_fragments else 1
+        parts = self._parts(batch, asked.get("minibatch_size"), grain)
+        return BalancedMinibatches(batch, parts, epochs, shuffle=chosen._shuffle_batch_per_epoch, grain=grain)
+
+    @property
+    def _in_fragments(self) -> bool:
+        return self.config.algo_class is not None and self.config.algo_class.__name__.lower() in _IN_FRAGMENTS
+
+    def _parts(self, batch: MultiAgentBatch, minibatch: int | None, grain: int) -> dict[str, int]:
+        """The same in all learner processes, since they step together; what one of them has none of has to wait."""
+        names = sorted(self.module.keys()) if self.distributed else list(batch.policy_batches)
+        own = {name: batch.policy_batches.get(name) for name in names}
+        rows = torch.tensor([float(len(part)) if part is not None else 0.0 for part in own.values()])
+        most = torch.tensor([float(units_of(part) // grain or 1) if part is not None else 0.0 for part in own.values()])
+        if self.distributed:
+            rows, most = rows.to(self.device), most.to(self.device)
+            torch.distributed.all_reduce(rows)
+            torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MIN)
+            rows /= torch.distributed.get_world_size()
+        return {
+            name: parts_of(count, minibatch, int(limit))
+            for name, count, limit in zip(names, rows.tolist(), most.tolist(), strict=True)
+        }
+
+
+def units_of(rows: SampleBatch) -> int:
+    """What can be cut: steps, or whole sequences where a network remembers."""
+    return len(rows[SampleBatch.SEQ_LENS]) if rows._slice_seq_lens_in_B else len(rows)
+
+
+def learner_class(setup: Setup) -> type[Learner]:
+    """RLlib's own for the algorithm, with what the run needs in front of it."""
+    parts: list[type[Any]] = []
+    if not setup.single:
+        parts.append(TrainedOnly)
+        if setup.options.balanced:
+            parts.append(Balanced)
+        if parts_in_common(setup):
+            parts.append(SharingLearner)
+    return composed((*parts, own_learner(setup.algorithm)))
+
+
+@cache
+def composed(parts: tuple[type[Any], ...]) -> type[Learner]:
+    """One class, by the same name in every process."""
+    if len(parts) == 1:
+        return cast("type[Learner]", parts[0])
+    return cast("type[Learner]", type("".join(part.__name__ for part in parts), parts, {"__module__": __name__}))
+
+
+def own_learner(algorithm: str) -> type[TorchLearner]:
+    match algorithm:
+        case "ppo":
+            from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+
+            return PPOTorchLearner
+        case "a2c":
+            from mosaic.workers.rllib.a2c import A2CTorchLearner
+
+            return A2CTorchLearner
+        case "appo":
+            from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
+
+            return APPOTorchLearner
+        case "impala":
+            from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
+
+            return IMPALATorchLearner
+        case "dqn":
+            from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+
+            return DQNTorchLearner
+        case "sac":
+            from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
+
+            return SACTorchLearner
+    raise ValueError(f"'{algorithm}' has no learner.")

@@ -1,0 +1,189 @@
+"""Which networks RLlib trains: its own defaults, which here obey action masks and may have a central critic."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Space
+from ray.rllib.algorithms.appo.torch.default_appo_torch_rl_module import DefaultAPPOTorchRLModule
+from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
+from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.distribution.torch.torch_distribution import TorchDeterministic, TorchSquashedGaussian
+from ray.rllib.core.models.base import ENCODER_OUT
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from torch import Tensor, nn
+
+from mosaic.core.ids import PolicyID
+from mosaic.envs.spaces import MASK
+from mosaic.workers.rllib.config.options import model_settings
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.support import no_masks
+from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE
+
+if TYPE_CHECKING:  # what the classes below are mixed with
+    _AnyModule = TorchRLModule
+    _PpoModule = DefaultPPOTorchRLModule
+else:
+    _AnyModule = object
+    _PpoModule = object
+
+_ALSO = {"dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"), "sac": ("twin_q",)}
+_NEVER = -1e9  # as a logit: no chance, and still a number to compute with
+ILLEGAL = 0.9 * _NEVER  # logits at or below it are those of illegal actions
+
+
+def module_spec(setup: Setup, policy: PolicyID) -> RLModuleSpec:
+    """Spaces are left to RLlib, which takes those of the agents that are mapped to the policy."""
+    settings = model_settings(setup.options)
+    if setup.casting.plan.central:
+        settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has one of its own
+    if setup.masked and setup.algorithm == "sac":
+        raise no_masks(setup.spec.env_id)
+    config = asdict(DefaultModelConfig(**settings))
+    config |= setup.options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
+    return RLModuleSpec(module_class=module_class(setup.algorithm), model_config=config)
+
+
+def module_class(algorithm: str) -> type[Any]:
+    return _CLASSES[algorithm]
+
+
+def own_part(space: Space[Any]) -> Space[Any]:
+    """What an agent itself sees, without mask and state."""
+    return space[OBSERVATION] if isinstance(space, spaces.Dict) else space
+
+
+class CentralCritic(nn.Module):
+    """The value of what all agents see. It has no memory, though the actor may."""
+
+    def __init__(self, state: Space[Any], action: Space[Any], model_config: dict[str, Any]) -> None:
+        super().__init__()
+        catalog = PPOCatalog(state, action, model_config | {"use_lstm": False, "vf_share_layers": False})
+        self.encoder = catalog.actor_critic_encoder_config.base_encoder_config.build(framework="torch")
+        self.head = catalog.build_vf_head(framework="torch")
+
+    def forward(self, state: Tensor) -> Tensor:
+        values: Tensor = self.head(self.encoder({Columns.OBS: state})[ENCODER_OUT])  # type: ignore[operator]
+        return values.squeeze(-1)
+
+
+class _Seated(_AnyModule):
+    """Shows the network of an RLModule its own part of {"observation", "action_mask", "state"}."""
+
+    def __init__(self, *, observation_space: Space[Any], **also: Any) -> None:
+        self._shown = observation_space
+        super().__init__(observation_space=own_part(observation_space), **also)
+
+    def setup(self) -> None:
+        super().setup()  # type: ignore[no-untyped-call]
+        self.observation_space = self._shown  # copies of the module are made from it
+
+    @property
+    def _in_parts(self) -> bool:
+        return isinstance(self._shown, spaces.Dict)
+
+    def _own(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return {**batch, Columns.OBS: batch[Columns.OBS][OBSERVATION]} if self._in_parts else batch
+
+    def _legal(self, batch: dict[str, Any]) -> Tensor | None:
+        """None where everything is."""
+        if not self._in_parts or MASK not in batch[Columns.OBS]:
+            return None
+        mask: Tensor = batch[Columns.OBS][MASK]
+        return mask > 0
+
+
+class _SeatedActorCritic(_Seated, _PpoModule):
+    """PPO's networks, and those that are made of them. `critic` is there where agents are shown a state."""
+
+    critic: CentralCritic
+
+    def setup(self) -> None:
+        super().setup()
+        shown, config = self._shown, self.model_config
+        if self._central and not self.inference_only:
+            assert isinstance(shown, spaces.Dict)
+            assert isinstance(config, dict)
+            assert self.action_space is not None
+            del self.vf
+            self.critic = CentralCritic(shown[STATE], self.action_space, config)
+
+    @property
+    def _central(self) -> bool:
+        return isinstance(self._shown, spaces.Dict) and STATE in self._shown.spaces
+
+    def get_non_inference_attributes(self) -> list[str]:
+        return [*super().get_non_inference_attributes(), "critic"]
+
+    def _forward(self, batch: dict[str, Any], **also: Any) -> dict[str, Any]:
+        return self._lawful(super()._forward(self._own(batch), **also), batch)
+
+    def _forward_train(self, batch: dict[str, Any], **also: Any) -> dict[str, Any]:
+        return self._lawful(super()._forward_train(self._own(batch), **also), batch)
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+        if self._central:
+            return self.critic(batch[Columns.OBS][STATE])
+        return super().compute_values(self._own(batch), embeddings)
+
+    def _lawful(
+        self, answer: dict[str, Any], batch: dict[str, Any], key: str = Columns.ACTION_DIST_INPUTS
+    ) -> dict[str, Any]:
+        legal = self._legal(batch)
+        if legal is not None:
+            answer[key] = answer[key].masked_fill(~legal, _NEVER)
+        return answer
+
+
+class SeatedPpoModule(_SeatedActorCritic, DefaultPPOTorchRLModule):
+    """For PPO, A2C and IMPALA."""
+
+
+class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
+    def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = super().forward_target(self._own(batch))
+        for key in answer:
+            self._lawful(answer, batch, key)
+        return answer
+
+
+class SeatedDqnModule(_Seated, DefaultDQNTorchRLModule):
+    """Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them."""
+
+    def _qf_forward_helper(self, batch: dict[str, Any], encoder: Any, head: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = super()._qf_forward_helper(self._own(batch), encoder, head)
+        legal = self._legal(batch)
+        if legal is not None:
+            answer[QF_PREDS] = answer[QF_PREDS].masked_fill(~legal, -torch.inf)
+        return answer
+
+
+class _Squashed(TorchSquashedGaussian):
+    """RLlib's own leaves the likeliest action unsquashed, which is another action than the one that was trained."""
+
+    def to_deterministic(self) -> TorchDeterministic:
+        return TorchDeterministic(loc=torch.tanh(torch.as_tensor(self.loc)))
+
+
+class SeatedSacModule(DefaultSACTorchRLModule):
+    def get_inference_action_dist_cls(self) -> type[Any]:
+        return _Squashed if isinstance(self.action_space, spaces.Box) else super().get_inference_action_dist_cls()
+
+
+_CLASSES: dict[str, type[Any]] = {
+    "ppo": SeatedPpoModule,
+    "a2c": SeatedPpoModule,
+    "impala": SeatedPpoModule,
+    "appo": SeatedAppoModule,
+    "dqn": SeatedDqnModule,
+    "sac": SeatedSacModule,
+}

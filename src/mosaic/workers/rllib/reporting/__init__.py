@@ -1,0 +1,1 @@
+"""Metrics, frames and log messages of RLlib training."""

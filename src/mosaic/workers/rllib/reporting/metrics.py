@@ -1,0 +1,179 @@
+"""What a result of RLlib says, in the words of our metric events: never NaN, what is unknown is left out."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, Sampled, returns_by_agent, returns_by_policy
+
+NO_EPISODE = "no episode yet"
+_RECENT = 100
+_ALL = "__all_modules__"  # RLlib's name for what concerns every module
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run has done so far, all attempts together."""
+
+    iteration: int = 0
+    env_steps: int = 0
+    agent_steps: int = 0
+    episodes: int = 0
+    recent: deque[EpisodeRecord] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def add(self, result: Mapping[str, Any], ended: Sequence[EpisodeRecord]) -> None:
+        """RLlib's own counters of a lifetime begin anew when runners are lost; what an iteration adds is certain."""
+        runners = result.get("env_runners", {})
+        self.iteration += 1
+        self.env_steps += int(_number(runners.get("num_env_steps_sampled")) or 0)
+        self.agent_steps += int(sum(_numbers(runners.get("num_agent_steps_sampled", {})).values()))
+        self.episodes += len(ended)
+        self.recent.extend(ended)
+
+    def reward(self, policies: Iterable[PolicyID]) -> float | None:
+        """Mean return of the agents whose policies learn, over the last hundred episodes."""
+        found = returns_by_policy(self.recent)
+        values = [value for policy in policies for value in found.get(policy, ())]
+        return fmean(values) if values else None
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "iteration": self.iteration,
+            "env_steps": self.env_steps,
+            "agent_steps": self.agent_steps,
+            "episodes": self.episodes,
+        }
+
+
+def fields(
+    result: Mapping[str, Any], progress: Progress, modules: Mapping[PolicyID, str], spent: Mapping[str, float]
+) -> dict[str, Any]:
+    """For `context.report`; `modules` are the policies that learn, with RLlib's names for them.
+
+    `spent` is the time split since the last event, which may be several iterations ago.
+    """
+    recent = progress.recent
+    by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
+    seen = [value for policy in modules for value in by_policy.get(policy, ())]
+    found: dict[str, Any] = {
+        "training_iteration": progress.iteration,
+        "env_steps": progress.env_steps,
+        "agent_steps": progress.agent_steps,
+        "episodes_total": progress.episodes,
+        **(_summary(seen, recent) if seen else {"note": NO_EPISODE}),
+        "time_split": dict(spent),
+    }
+    learners = result.get("learners", {})
+    found["policies"] = {
+        policy: {
+            **({"reward_mean": fmean(by_policy[policy])} if by_policy.get(policy) else {}),
+            "learner": learner_statistics(learners.get(module, {})),
+        }
+        for policy, module in modules.items()
+    }
+    found["custom_metrics"] = {
+        **{
+            f"agents/{agent}/reward_mean": fmean(values) for agent, values in by_agent.items() if _told(agent, by_agent)
+        },
+        **_health(result),
+    }
+    return found
+
+
+def sampled_fields(progress: Progress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
+    """For a report within an iteration: counters and returns, with what env runners did since its begin."""
+    recent = [*progress.recent, *sampled.records][-_RECENT:]
+    by_policy = returns_by_policy(recent)
+    seen = [value for policy in modules for value in by_policy.get(policy, ())]
+    return {
+        "env_steps": progress.env_steps + sampled.env_steps,
+        "episodes_total": progress.episodes + sampled.episodes,
+        **({"note": None} | _summary(seen, recent) if seen else {"note": NO_EPISODE}),
+    }
+
+
+_NAMES = {"mean_kl_loss": "approx_kl", "vf_loss": "value_loss"}  # RLlib's name → Stable-Baselines3's
+
+
+def learner_statistics(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Return every finite number that RLlib's learner tells of a module, under the names that all workers use."""
+    return {_NAMES.get(name, name): value for name, value in _numbers(stats).items()}
+
+
+def split(result: Mapping[str, Any], envs_per_runner: int) -> dict[str, float]:
+    """Seconds in envs, inference and learning in this iteration, of all runners together, by RLlib's running means."""
+    runners, timers = _tree(result, "env_runners"), _tree(result, "timers")
+    rounds = (_number(runners.get("num_env_steps_sampled")) or 0.0) / envs_per_runner
+    inference = [
+        _number(runners.get("rlmodule_inference_timer")),
+        _number(_tree(runners, "env_to_module_connector").get("connector_pipeline_timer")),
+        _number(_tree(runners, "module_to_env_connector").get("connector_pipeline_timer")),
+    ]
+    known = {
+        "env": _times(rounds, _number(runners.get("env_step_timer"))),
+        "inference": _times(rounds, sum(filter(None, inference)) or None),
+        "learning": _learning_s(result, timers),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _learning_s(result: Mapping[str, Any], timers: Mapping[str, Any]) -> float | None:
+    everybody = _tree(_tree(result, "learners"), _ALL)
+    threaded = _number(everybody.get("learner_thread_update_timer"))
+    if threaded is None:
+        calls = _number(result.get("num_training_step_calls_per_iteration")) or 1.0
+        return _times(calls, _number(timers.get("learner_update_timer")))
+    sizes = [_number(_tree(stats, "").get("module_train_batch_size_mean")) for stats in _modules(result)]
+    trained, size = _number(everybody.get("num_module_steps_trained")), sum(filter(None, sizes))
+    return _times(trained / size, threaded) if trained is not None and size else None
+
+
+def _modules(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [stats for name, stats in _tree(result, "learners").items() if name != _ALL and isinstance(stats, Mapping)]
+
+
+def _summary(seen: Sequence[float], recent: Iterable[EpisodeRecord]) -> dict[str, float]:
+    return {
+        "episode_reward_mean": fmean(seen),
+        "episode_reward_min": min(seen),
+        "episode_reward_max": max(seen),
+        "episode_len_mean": fmean(record["length"] for record in recent),
+    }
+
+
+def _told(agent: AgentID, by_agent: Mapping[AgentID, Sequence[float]]) -> bool:
+    return len(by_agent) > 1 and bool(by_agent[agent])
+
+
+def _health(result: Mapping[str, Any]) -> dict[str, float]:
+    """Where runners work elsewhere: how many do, and how many were started again."""
+    found = _numbers(_tree(result, "fault_tolerance"))
+    wanted = ("num_healthy_workers", "num_remote_worker_restarts")
+    return {name: found[name] for name in wanted if found.get(name)}
+
+
+def _tree(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = data.get(name) if name else data
+    return found if isinstance(found, Mapping) else {}
+
+
+def _times(count: float, seconds: float | None) -> float | None:
+    return None if seconds is None else count * seconds
+
+
+def _numbers(data: Mapping[str, Any]) -> dict[str, float]:
+    known = {str(name): _number(value) for name, value in data.items()}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, Mapping | str | bytes | list | tuple) or value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,144 @@
+"""How a learner plays against its own past: when snapshots are taken, who of them plays, and how strong they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.episode import outcomes
+from mosaic.core.errors import MosaicError
+from mosaic.core.seeding import child_key
+from mosaic.learners.league import League, Snapshot
+from mosaic.workers.rllib.config.options import snapshot_interval
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.league_seats import Seating, Seats, checksum, take_seats
+from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, records_of
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+PLACES = 4  # snapshots that play at the same time: each is one more network to ask at every step
+_GAMES_FOR_A_RATE = 20  # before them a win rate says nothing
+_NOTHING = np.zeros(0, np.float32)  # snapshots see through RLlib's connectors, which have the scaling
+
+
+class LeagueKeeper:
+    """Snapshots are modules `learner@STEP` of the env runners; the learner process does not know them.
+
+    Call `begin` on a new algorithm or `restore` on one that goes on, then `after_iteration` after each one.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        options, casting = setup.options, setup.casting
+        self.league = League(options.league_size, options.league_sampling, casting.ages)
+        self._learner = casting.plan.names[0]
+        self._agents, self._share = casting.learners, options.selfplay_share
+        self._win_above = setup.spec.facts.win_above
+        self._rate = options.snapshot_win_rate
+        self._every = snapshot_interval(options, setup.config.training.total_timesteps)
+        self._seed = child_key(setup.config.seed, "league")
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._references: dict[str, Any] = {}  # of weights that env runners may ask for
+
+    def mapping(self) -> Seats:
+        """For the configuration: nobody but the learner, until there is a league."""
+        return Seats(self._learner, self._agents)
+
+    def begin(self, algo: Algorithm) -> None:
+        self._add(algo, 0)
+        self._seat(algo, 0)
+
+    def after_iteration(self, algo: Algorithm, result: Mapping[str, Any], now: int) -> dict[str, Any]:
+        """Books games, perhaps takes a snapshot, and gives out the seats anew. Answers what there is to report.
+
+        `now` is the run's own count of env steps: RLlib's begins anew when runners are lost.
+        """
+        self.book(records_of(result))
+        if self.is_due(now):
+            self._add(algo, now)
+        self._seat(algo, now)
+        return {f"rating/{self._learner}": self.league.rating, **self.league.metrics()}
+
+    def is_due(self, now: int) -> bool:
+        """By env steps since the newest snapshot, or by the share of points that the learner takes from it."""
+        newest = self.league.snapshots[-1]
+        if self._every is not None and now - newest.env_steps >= self._every:
+            return True
+        if self._rate is None or newest.games < _GAMES_FOR_A_RATE:
+            return False
+        return float(newest.score[0] + newest.score[1] / 2) / newest.games >= self._rate
+
+    def book(self, records: Iterable[EpisodeRecord]) -> None:
+        """What the games of the learner against one of its snapshots say about both."""
+        snapshots = {self._name(snapshot): snapshot for snapshot in self.league.snapshots}
+        scores = {name: np.zeros(3, np.int64) for name in snapshots}
+        for record in records:
+            rivals = set(record["policies"].values()) - {self._learner}
+            if len(rivals) != 1 or not rivals <= scores.keys():
+                continue  # against itself, or against one that the league has dropped since
+            ends = outcomes({**record["played"], **record["returns"]}, self._win_above)
+            for agent, policy in record["policies"].items():
+                if policy == self._learner:
+                    scores[next(iter(rivals))][("win", "draw", "loss").index(ends[agent])] += 1
+        self.league.record(list(snapshots.values()), np.array(list(scores.values())))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays by name, ready for safetensors."""
+        return self.league.to_arrays()
+
+    def restore(self, algo: Algorithm, state: Mapping[str, NDArray[Any]], now: int) -> None:
+        """After the algorithm has its weights back."""
+        self._weights(algo)  # its shapes are the snapshots'
+        self.league.load_arrays(dict(state))
+        self._seat(algo, now)
+
+    def _add(self, algo: Algorithm, now: int) -> None:
+        weights = self._weights(algo)
+        flat = np.concatenate([weights[name].ravel() for name in self._shapes]).astype(np.float32, copy=False)
+        self.league.add(now, flat, _NOTHING, _NOTHING)
+
+    def _weights(self, algo: Algorithm) -> dict[str, NDArray[np.float32]]:
+        """What acting needs, as env runners have it."""
+        assert algo.learner_group is not None
+        path = f"learner/rl_module/{self._learner}"
+        state = algo.learner_group.get_state(components=path, inference_only=True)
+        weights: dict[str, NDArray[np.float32]] = state["learner"]["rl_module"][self._learner]
+        self._shapes = {name: weights[name].shape for name in sorted(weights)}
+        return weights
+
+    def _seat(self, algo: Algorithm, now: int) -> None:
+        import ray
+
+        chance = np.random.default_rng((self._seed, now))
+        drawn = {self._name(s): s for s in self.league.draw(max(PLACES, len(self.league.ages)), now, chance)}
+        for name, snapshot in drawn.items():
+            if name not in self._references:
+                self._references[name] = ray.put(self._unflatten(snapshot.weights))
+        kept = {self._name(snapshot) for snapshot in self.league.snapshots}
+        self._references = {name: ref for name, ref in self._references.items() if name in kept}
+        rivals = {name: self._references[name] for name in drawn}
+        seating = Seating(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
+        assert algo.env_runner_group is not None
+        for found in algo.env_runner_group.foreach_env_runner(partial(take_seats, seating=seating)):
+            self._check_frozen(found)
+
+    def _check_frozen(self, found: Mapping[str, int]) -> None:
+        for snapshot in self.league.snapshots:
+            name = self._name(snapshot)
+            if name in found and found[name] != checksum(self._unflatten(snapshot.weights)):
+                raise MosaicError(f"The snapshot {name} has changed in an env runner, and snapshots never may.")
+
+    def _unflatten(self, flat: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        weights, start = {}, 0
+        for name, shape in self._shapes.items():
+            size = int(np.prod(shape))
+            weights[name] = flat[start : start + size].reshape(shape)
+            start += size
+        return weights
+
+    def _name(self, snapshot: Snapshot) -> str:
+        return f"{self._learner}@{snapshot.env_steps}"

@@ -1,0 +1,293 @@
+"""The life of one attempt: RLlib is built, asked for iterations, reported, saved, evaluated, and ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.agent_roles import read_casting
+from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
+from mosaic.policies.registry import load_policy
+from mosaic.store.archives.trust import require_trust_to_go_on
+from mosaic.store.checkpoints import PolicyEntry
+from mosaic.workers.completing import with_limit, with_options
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.loop import Progress as LoopProgress
+from mosaic.workers.loop import train as train_loop
+from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.rllib.checkpoint.state import load_state, save_state
+from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
+from mosaic.workers.rllib.config.resources import Asked, Machine, Placement, asked_for, place, settled, this_machine
+from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.packing import Node
+from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
+from mosaic.workers.rllib.reporting.log_filter import keep_quiet
+from mosaic.workers.rllib.reporting.metrics import Progress, fields, sampled_fields, split
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+    from mosaic.workers.rllib.self_play import LeagueKeeper
+
+_LOOK_EVERY_S = 0.5  # whether training ended, in the thread that waits for a stop
+_BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
+
+
+@dataclass(slots=True)
+class Training:
+    """RLlib at work, and how far it is."""
+
+    setup: Setup
+    algo: Algorithm
+    keeper: LeagueKeeper | None
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def learned(self) -> dict[str, str]:
+        """The policies that are the run's own, with RLlib's names for them."""
+        return dict(self.setup.modules)
+
+    @property
+    def reward(self) -> float | None:
+        return self.progress.reward(self.learned)
+
+
+def train(context: WorkerContext) -> None:
+    if context.resume_from is not None:
+        require_trust_to_go_on(context.resume_from)
+    context.config = with_limit(context.config)
+    with ray_of_run(context.folder) as start_ray:
+        setup = prepare(context, start_ray)
+        for line in setup.placement.said:
+            context.report(kind="alert", message=line)
+        with built(setup, context) as training, _passing_on_stops(context, setup.session):
+            iterate(context, training)
+
+
+def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
+    """Everything that is decided before RLlib is asked; Ray is up afterwards."""
+    config, options = context.config, context.options
+    assert isinstance(options, RllibOptions)
+    with closing(make_env(config.environment)) as env:
+        spec, masked = env.spec, bool(env.reset(0).action_masks)
+    casting = read_casting(config, spec)
+    for agent, reference in casting.played.items():  # env runners would be started, and started again, to find out
+        load_policy(reference, spec, (agent,)).close()
+    apart = config.training.algorithm in ASYNCHRONOUS
+    asked = asked_for(config.resources, options, apart=apart)
+    placement = place(asked, _join(config, asked, start_ray))
+    if config.resources.ray_address is not None:
+        _store_placement(context, placement)
+        config, options = context.config, context.options
+        assert isinstance(options, RllibOptions)
+    return Setup(config, options, spec, masked, casting, placement, context.folder.path, attempt=context.attempt)
+
+
+def _store_placement(context: WorkerContext, placement: Placement) -> None:
+    """Write what the cluster had room for into the run's configuration: every later attempt asks for the same.
+
+    The supervisor of this process holds the run's lock, so nobody else writes it.
+    """
+    config, options = context.config, context.options
+    assert isinstance(options, RllibOptions)
+    resources, chosen = settled(config.resources, options, placement)
+    decided = with_options(config.model_copy(update={"resources": resources}), chosen)
+    if decided != config:
+        context.folder.write_config(decided)
+    context.config, context.options = decided, chosen
+
+
+def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
+    """Ray on this machine gets all of it: what the placement leaves free is used to replace what fails."""
+    address = config.resources.ray_address
+    if address is None:
+        machine = this_machine(asked)
+        place(asked, machine)
+        start_ray(machine.cpus, None)
+        return machine
+    from ray._private.state import available_resources_per_node
+
+    start_ray(1, address)
+    free: list[dict[str, float]] = list(available_resources_per_node().values())  # type: ignore[no-untyped-call]
+    nodes = tuple(Node(int(node.get("CPU", 0)), float(node.get("GPU", 0))) for node in free)
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    return Machine(cpus, gpus, f"the Ray cluster at {address}", nodes)
+
+
+@contextmanager
+def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
+    import torch
+
+    from mosaic.workers.rllib.config.build import configure
+    from mosaic.workers.rllib.reporting.callbacks import close_frames
+    from mosaic.workers.rllib.self_play import LeagueKeeper
+
+    keep_quiet()
+    torch.set_num_threads(1)  # small products on several threads spin more than they compute
+    keeper = LeagueKeeper(setup) if setup.casting.plan.self_play else None
+    config = configure(setup, keeper.mapping() if keeper else None)
+    try:
+        config.validate()
+    except ValueError as error:
+        raise InputError(f"RLlib refuses these options: {str(error).partition(_BACK_DOOR)[0].strip()}") from error
+    algo = config.build_algo()
+    finished = False
+    try:
+        training = Training(setup, algo, keeper)
+        if context.resume_from is not None:
+            training.progress = load_state(context.resume_from.path, algo, keeper)
+        elif keeper is not None:
+            keeper.begin(algo)
+        yield training
+        finished = True  # also where a stop was asked for: nothing broke off
+    finally:
+        close_frames(algo, finished=finished)
+        algo.stop()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _passing_on_stops(context: WorkerContext, session: str) -> Iterator[None]:
+    """Tell env runners of a stop while the main thread waits for their samples."""
+    from mosaic.workers.rllib.env.sampling import forget, request_stop
+
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            if context.inbox.wait_for_stop(_LOOK_EVERY_S):
+                request_stop(session)
+                return
+
+    thread = threading.Thread(target=watch, name="stops", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        forget(session)
+
+
+def iterate(context: WorkerContext, training: Training) -> None:
+    trainable = RllibTraining(context, training)
+    context.measure_with(trainable.measure)
+    train_loop(context, trainable, report_every_steps=training.setup.options.report_every_steps, report_first=True)
+
+
+class RllibTraining:
+    """A `Trainable` over an RLlib algorithm."""
+
+    def __init__(self, context: WorkerContext, training: Training) -> None:
+        from mosaic.workers.rllib.env.sampling import SamplingView
+
+        self._context, self._training, self._counted = context, training, training.progress
+        self._session = training.setup.session
+        self._view = SamplingView(self._session)
+        self._result: Mapping[str, Any] = {}  # of the last iteration
+        self._league: dict[str, Any] = {}
+        self._spent: dict[str, float] = {}  # seconds by part of an iteration, since the last metrics
+
+    def iterate(self) -> None:
+        from mosaic.workers.rllib.env.sampling import begin_iteration
+
+        training, counted = self._training, self._counted
+        before, episodes = counted.env_steps, counted.episodes
+        begin_iteration(self._session)
+        result = training.algo.train()  # type: ignore[no-untyped-call]
+        with self._context.inbox.reporting:  # a report by the clock takes the counters before or after, never between
+            counted.add(result, records_of(result))
+            self._view.complete(counted.env_steps - before, counted.episodes - episodes)
+        for part, seconds in split(result, training.setup.envs_per_runner).items():
+            self._spent[part] = self._spent.get(part, 0.0) + seconds
+        keeper = training.keeper
+        self._league = keeper.after_iteration(training.algo, result, counted.env_steps) if keeper else {}
+        self._result = result
+        for alert in alerts_of(result):
+            self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
+
+    def progress(self) -> LoopProgress:
+        return LoopProgress(self._counted.env_steps, self._counted.episodes, self._training.reward)
+
+    def measure(self) -> Mapping[str, Any]:
+        """Return counters and means in the middle of an iteration."""
+        from mosaic.workers.rllib.env.sampling import end_iteration
+
+        training = self._training
+        if training.setup.algorithm not in ASYNCHRONOUS:
+            return sampled_fields(self._counted, self._view.current(), training.learned)
+        end_iteration(self._session)  # samples count when the learner fetches them, as the result of an iteration tells
+        return sampled_fields(self._counted, NOTHING_SAMPLED, training.learned)
+
+    def metrics(self) -> dict[str, Any]:
+        training, league = self._training, self._league
+        found = fields(self._result, self._counted, training.learned, self._spent)
+        self._spent = {}
+        learner = training.setup.casting.plan.names[0]
+        custom = {name: value for name, value in league.items() if name != f"rating/{learner}"}
+        if len(custom) < len(league):
+            found["policies"][learner]["rating"] = league[f"rating/{learner}"]
+        return {**found, "custom_metrics": found["custom_metrics"] | custom}
+
+    def save(self) -> None:
+        _save(self._context, self._training)
+
+    def evaluate(self) -> Iterator[dict[str, Any]]:
+        return _evaluate(self._context, self._training)
+
+
+def _save(context: WorkerContext, training: Training) -> None:
+    from mosaic.workers.rllib.checkpoint.export import export_policies, policy_files
+
+    setup = training.setup
+
+    def save(folder: Path) -> None:
+        export_policies(folder, setup, training.algo, training.progress.env_steps)
+        save_state(folder, training.algo, training.progress, training.keeper)
+
+    context.checkpoint(
+        save,
+        env_steps=training.progress.env_steps,
+        policies={
+            name: PolicyEntry(
+                files=policy_files(setup, name), agents=setup.agents_of(name), stochastic=_is_stochastic(setup)
+            )
+            for name in setup.modules
+        },
+        reward=training.reward,
+        rating=None if training.keeper is None else training.keeper.league.rating,
+    )
+
+
+def _is_stochastic(setup: Setup) -> bool:
+    """Whether the policies give probabilities of actions; those of DQN give values."""
+    return setup.algorithm != "dqn"
+
+
+def _evaluate(context: WorkerContext, training: Training) -> Iterator[dict[str, Any]]:
+    """Play the current policies on fixed seeds, by the default that `run:` has in this env."""
+    from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_exported
+    from mosaic.workers.rllib.checkpoint.export import export_policies
+
+    setup = training.setup
+    with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+        folder = Path(name)
+        export_policies(folder, setup, training.algo)
+
+        def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+            sampling = default_sampling(spec, stochastic=_is_stochastic(setup))
+            request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
+            return load_exported(folder, setup.policy_of[agent], request)
+
+        stopped = context.inbox.stop_asked
+        yield from evaluate_learners(context.config, make, setup.casting.played, stopped=stopped)

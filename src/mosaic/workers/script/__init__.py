@@ -1,0 +1,1 @@
+"""Worker for training scripts of any kind."""

@@ -1,0 +1,138 @@
+"""What becomes of a program's words: metrics are reported, the rest is logged."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import IO, Any
+
+from mosaic.store.errors import StorageError
+from mosaic.telemetry.events.lines import MARK, MalformedMetricError, parse_metric
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.script.checkpoints import ProgramFiles, UnusableCheckpointError, read_announcement
+from mosaic.workers.script.process import Stream
+from mosaic.workers.streams import Line, LineSplitter
+
+_EPISODES = 100  # whose mean reward counts, where a program tells of single episodes only
+_LAST_LINES = 20  # that the message of a failure shows
+_SHOWN = 10  # malformed lines that the log explains; the others are only counted
+
+
+class Listener:
+    def __init__(self, context: WorkerContext, files: Path) -> None:
+        self._context, self._files = context, files
+        self._splitters: dict[Stream, LineSplitter] = {"stdout": LineSplitter(), "stderr": LineSplitter()}
+        self._logs: dict[Stream, IO[bytes]] = {"stdout": sys.stdout.buffer, "stderr": sys.stderr.buffer}
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._malformed, self._understood = 0, 0
+        self._last_error = ""
+        self._warned: set[str] = set()
+        self._score = Score()
+
+    def hear(self, stream: Stream, chunk: bytes) -> None:
+        for line in self._splitters[stream].feed(chunk):
+            self._take(stream, line)
+
+    def end(self) -> None:
+        for stream, splitter in self._splitters.items():
+            for line in splitter.end():
+                self._take(stream, line)
+        if self._malformed:
+            message = f"{self._malformed} {MARK} lines of the program were not understood; worker.log says why."
+            self._context.report(kind="alert", message=message, malformed_lines=self._malformed)
+
+    @property
+    def refusal(self) -> str:
+        """Why all of the program's metric lines were refused; empty where one was accepted or none was printed."""
+        return "" if self._understood else self._last_error
+
+    def done(self) -> str | None:
+        """Why it is enough, by what the program told so far."""
+        return self._context.done(self._score.env_steps, self._score.episodes, self._score.reward)
+
+    def last_words(self) -> str:
+        return "\n".join(("Its last lines:", *self._last)) if self._last else "It said nothing."
+
+    def _take(self, stream: Stream, line: Line) -> None:
+        if stream == "stdout" and (self._is_metric(line) or self._is_checkpoint(line)):
+            return
+        self._last.append(line.text[:500])
+        self._logs[stream].write(line.raw)
+        self._logs[stream].flush()
+
+    def _is_metric(self, line: Line) -> bool:
+        """Whether it was one, and is stored. What was not understood belongs into the log."""
+        try:
+            event = _parse(line)
+        except MalformedMetricError as error:
+            self._malformed += 1
+            self._last_error = str(error)
+            if self._malformed <= _SHOWN:
+                log(f"not understood: {error}")
+            return False
+        if event is None:
+            return False
+        self._understood += 1
+        self._context.report(**event)
+        self._score.add(event)
+        return True
+
+    def _is_checkpoint(self, line: Line) -> bool:
+        """Save the checkpoint that a line announces; what cannot be saved is logged and alerted."""
+        try:
+            announced = read_announcement(line.text) if line.whole else None
+            if announced is None:
+                return False
+            files = ProgramFiles(self._files, announced)
+            self._context.checkpoint(
+                files.copy, env_steps=announced.env_steps, policies=files.policies, reward=announced.reward
+            )
+            for warning in files.warnings:
+                self._warn(warning)
+        except (UnusableCheckpointError, StorageError) as error:
+            log(f"not saved: {error}")
+            self._context.report(kind="alert", message=f"A checkpoint of the program was not saved: {error}")
+            return False
+        return True
+
+    def _warn(self, warning: str) -> None:
+        """Log and alert, once: a program saves many times."""
+        if warning not in self._warned:
+            self._warned.add(warning)
+            log(warning)
+            self._context.report(kind="alert", message=warning)
+
+
+class Score:
+    """How far the program says it is."""
+
+    def __init__(self) -> None:
+        self.env_steps = 0
+        self.episodes = 0
+        self.reward: float | None = None
+        self._rewards: deque[float] = deque(maxlen=_EPISODES)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        self.env_steps = max(self.env_steps, event.get("env_steps") or 0)
+        self.episodes = max(self.episodes + (event["kind"] == "episode"), event.get("episodes_total") or 0)
+        reward = event.get("episode_reward_mean")
+        match event:
+            case {"kind": "episode", "custom_metrics": {"reward": int(paid) | float(paid)}} if reward is None:
+                self._rewards.append(paid)
+                reward = fmean(self._rewards) if len(self._rewards) == _EPISODES else None
+        self.reward = self.reward if reward is None else reward
+
+
+def log(text: str) -> None:
+    print(f"mosaic: {text}", flush=True)
+
+
+def _parse(line: Line) -> dict[str, Any] | None:
+    if line.whole:
+        return parse_metric(line.text)
+    if line.raw.lstrip().startswith(MARK.encode()):
+        raise MalformedMetricError(f"A metric line of more than {len(line.raw)} bytes is too long.")
+    return None

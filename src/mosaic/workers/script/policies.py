@@ -1,0 +1,248 @@
+"""Policies that a user's program saved: ONNX, safetensors in our layout, or a zip of Stable-Baselines3."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.errors import FormatError, InputError, MissingExtraError
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
+from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.workers.script.checkpoints import statistics_beside
+
+if TYPE_CHECKING:
+    from mosaic.models.architecture import Activation
+    from mosaic.models.weights_file import SavedNetwork
+
+_LARGEST_MEMBER = 1 << 30  # bytes of an unpacked policy; a forged zip may claim any size
+_ACTIVATIONS: dict[str, Activation] = {"Tanh": "tanh", "ReLU": "relu", "SiLU": "silu"}
+_ACTOR, _VALUES = "mlp_extractor.policy_net.", "q_net.q_net."
+
+
+def load_saved_policy(path: Path, request: PolicyRequest) -> PolicyController:
+    """Return a controller for a saved policy; nothing in the file is unpickled or run as Python."""
+    match path.suffix:
+        case ".safetensors":
+            from mosaic.models.weights_file import load_weights
+
+            return _network(load_weights(path), request)
+        case ".zip":
+            return _sb3_player(path, request)
+        case ".onnx":
+            return OnnxPolicyController(path, request)
+    raise InputError(f"'{request.reference}' is in {path.name}, which is not .onnx, .safetensors or .zip.")
+
+
+def _network(saved: SavedNetwork, request: PolicyRequest) -> PolicyController:
+    from mosaic.policies.network import NetworkPolicyController
+
+    if not saved.architecture.plain:
+        raise InputError(f"'{request.reference}': only networks of dense layers are read from a program's checkpoint.")
+    rows, actions = _codes(request, saved.architecture.observation)
+    scaler = (saved.extra["shift"], saved.extra["scale"]) if "shift" in saved.extra else None
+    sampling = request.sampling
+    temperature = 1.0 if sampling is None or sampling.temperature is None else sampling.temperature
+    return NetworkPolicyController(
+        saved.architecture, saved.flat, rows, actions, scaler, request.seed, sampling is not None, temperature
+    )
+
+
+def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
+    """DQN draws as it explored, or by its values where a temperature is given; PPO and A2C draw by probabilities."""
+    from mosaic.policies.exploring import EpsilonGreedyController
+
+    saved, facts = read_sb3(path, request)
+    sampling = request.sampling
+    if sampling is None or sampling.temperature is not None or "exploration_rate" not in facts:
+        return _network(saved, request)
+    best = _network(saved, replace(request, sampling=None))
+    return EpsilonGreedyController(best, request.spec, float(facts["exploration_rate"]))
+
+
+def _refuse_normalised(path: Path, facts: dict[str, Any], request: PolicyRequest) -> None:
+    """Raise InputError for a model that was trained on observations scaled by statistics which are not in the zip."""
+    beside = statistics_beside(path)
+    if beside is None and facts.get("_last_original_obs") is None:  # Stable-Baselines3 keeps it for VecNormalize only
+        return
+    where = f"beside it is {beside}" if beside else "it keeps the original of a normalised observation"
+    raise InputError(
+        f"'{request.reference}': {path.name} was trained with VecNormalize ({where}), whose statistics are a pickle "
+        "and are never loaded; without them it would see other observations than in training. Save the policy as ONNX "
+        "with the normalisation in its graph, or as .safetensors with shift and scale. If only rewards were normalised "
+        "(norm_obs=False), keep the statistics in a folder below, and set model._last_original_obs = None before "
+        "model.save()."
+    )
+
+
+def _codes(request: PolicyRequest, width: int) -> tuple[dict[AgentID, RowCode], dict[AgentID, ActionCode]]:
+    spec = request.spec
+    codes = {agent: row_code(spec.observation_spaces[agent]) for agent in spec.possible_agents}
+    rows = {agent: code for agent, code in codes.items() if code.width == width}
+    if not rows:
+        seen = ", ".join(f"{agent} {code.width}" for agent, code in codes.items())
+        raise InputError(f"'{request.reference}' reads {width} numbers, but in {spec.env_id} agents see: {seen}.")
+    return rows, {agent: action_code(spec.action_spaces[agent]) for agent in rows}
+
+
+def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str, Any]]:
+    """Read a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, the facts about them from JSON."""
+    import torch
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = archive.getinfo("policy.pth")
+            if member.file_size > _LARGEST_MEMBER:
+                raise FormatError(f"{path}: policy.pth claims {member.file_size:,} bytes.")
+            state = torch.load(io.BytesIO(archive.read(member)), map_location="cpu", weights_only=True)
+            facts = json.loads(archive.read("data"))
+    except (zipfile.BadZipFile, KeyError, OSError, ValueError, RuntimeError) as error:
+        raise FormatError(f"{path} is not a model of Stable-Baselines3: {error}.") from error
+    except Exception as error:  # pickle.UnpicklingError: what weights_only refuses
+        raise FormatError(f"{path}: policy.pth holds more than weights, and is not loaded: {error}.") from error
+    _refuse_normalised(path, facts, request)
+    return _sb3_network(path, {name: tensor.numpy() for name, tensor in state.items()}, facts, request), facts
+
+
+def _sb3_network(
+    path: Path, state: dict[str, NDArray[Any]], facts: dict[str, Any], request: PolicyRequest
+) -> SavedNetwork:
+    from mosaic.models.architecture import Architecture
+    from mosaic.models.layout import count_weights, tensors
+    from mosaic.models.weights_file import SavedNetwork
+
+    if f"{_ACTOR}0.weight" in state:
+        layers, activation = [*_dense(state, _ACTOR), ("action_net.weight", "action_net.bias")], "Tanh"
+    elif f"{_VALUES}0.weight" in state:
+        layers, activation = _dense(state, _VALUES), "ReLU"
+    else:
+        raise InputError(
+            f"{path.name} is not a PPO, A2C or DQN with an MlpPolicy: those are read from a zip. Save any other "
+            "policy as ONNX."
+        )
+    asked = str((facts.get("policy_kwargs") or {}).get("activation_fn", activation)).rpartition(".")[2].strip("'>")
+    if asked not in _ACTIVATIONS:
+        raise InputError(f"{path.name} uses the activation {asked}. Known: {', '.join(_ACTIVATIONS)}.")
+    shapes = [state[weight].shape for weight, _ in layers]
+    spec = request.spec
+    agent = (*request.agents, *spec.possible_agents)[0]
+    architecture = Architecture(
+        observation=shapes[0][1],
+        head=action_code(spec.action_spaces[agent]).head,
+        hidden=tuple(shape[0] for shape in shapes[:-1]),
+        activation=_ACTIVATIONS[asked],
+        critic_hidden=(),  # the value is not needed to act
+    )
+    if architecture.head.width != shapes[-1][0]:
+        raise InputError(
+            f"{path.name} gives {shapes[-1][0]} numbers, but {agent} of {spec.env_id} needs {architecture.head.width}."
+        )
+    flat = np.zeros(count_weights(architecture), np.float32)
+    places = {tensor.name: tensor for tensor in tensors(architecture)}
+    for number, (weight, bias) in enumerate(layers):
+        places[f"policy.{number}.weight"].of(flat)[:] = state[weight].T
+        places[f"policy.{number}.bias"].of(flat)[:] = state[bias]
+    if "log_std" in places and (facts.get("use_sde") or "log_std" not in state):
+        if request.sampling is not None:
+            raise InputError(
+                f"'{request.reference}': {path.name} explores with state-dependent noise (use_sde), which cannot be "
+                "drawn here. Leave sample and temperature out."
+            )
+    elif "log_std" in places:
+        places["log_std"].of(flat)[:] = state["log_std"]
+    return SavedNetwork(architecture, flat, {})
+
+
+def _dense(state: dict[str, NDArray[Any]], prefix: str) -> list[tuple[str, str]]:
+    """Names of weight and bias of the layers of a torch Sequential, in order; activations between have none."""
+    places = sorted(int(name.split(".")[-2]) for name in state if name.startswith(prefix) and name.endswith(".weight"))
+    return [(f"{prefix}{place}.weight", f"{prefix}{place}.bias") for place in places]
+
+
+def _read_onnx(path: Path) -> bytes:
+    """Return a model that is whole in itself: weights in other files could be any file of this machine."""
+    onnx: Any = import_module("onnx")
+    damage = (onnx.checker.ValidationError, ValueError, import_module("google.protobuf.message").DecodeError)
+    try:
+        model = onnx.load_model(str(path), load_external_data=False)
+        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model.graph)):
+            raise FormatError(f"'{path}' keeps weights in other files, which are never read. Save it as a single file.")
+        onnx.checker.check_model(model)
+    except damage as error:
+        raise FormatError(f"'{path}' is not a valid ONNX file: {error}") from error
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Yield the tensors of a graph and of the graphs in its nodes."""
+    yield from graph.initializer
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for inner in (attribute.g, *attribute.graphs):
+            yield from _tensors(inner)
+
+
+class OnnxPolicyController:
+    """Plays an ONNX graph: its first input is a batch of observation rows, its first output logits or actions."""
+
+    def __init__(self, path: Path, request: PolicyRequest) -> None:
+        try:
+            runtime: Any = import_module("onnxruntime")  # not installed by default, and without types
+        except ImportError as error:
+            raise MissingExtraError(
+                f"'{request.reference}' is an ONNX file, which needs onnxruntime: pip install 'mosaic-rl[onnx]'"
+            ) from error
+        self._session = runtime.InferenceSession(_read_onnx(path), providers=["CPUExecutionProvider"])
+        self._input = self._session.get_inputs()[0].name
+        width = self._session.get_inputs()[0].shape[-1]
+        self._rows, self._actions = _codes(request, int(width))
+        sampling = request.sampling
+        for agent in request.agents if sampling is not None else ():
+            if agent in self._actions and self._actions[agent].head.kind == "gaussian":
+                raise InputError(
+                    f"'{request.reference}': the ONNX policy gives the action of {agent} itself, and no probabilities "
+                    "to draw from. Leave sample and temperature out."
+                )
+        self._temperature = None if sampling is None else sampling.temperature or 1.0
+        self._random = np.random.default_rng(request.seed)
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def act(self, turn: Turn) -> dict[AgentID, Action]:
+        return {agent: self._act(agent, turn) for agent in turn.observations}
+
+    def close(self) -> None:
+        pass
+
+    def _act(self, agent: AgentID, turn: Turn) -> Action:
+        code, action = self._rows[agent], self._actions[agent]
+        row = np.zeros((1, code.width), np.float32)
+        code.write(turn.observations[agent], row[0])
+        output = np.asarray(self._session.run(None, {self._input: row})[0], np.float32).reshape(-1)
+        head = action.head
+        if output.size != head.width:
+            raise InputError(f"The ONNX policy gives {output.size} numbers for {agent}, who needs {head.width}.")
+        if head.kind == "gaussian":
+            return action.action(output)
+        mask = turn.action_masks.get(agent)
+        logits = output if mask is None else np.where(np.asarray(mask).reshape(-1), output, -np.inf)
+        parts = np.split(logits, np.cumsum(head.sizes)[:-1])
+        return action.action(np.array([self._choose(part) for part in parts], np.float32))
+
+    def _choose(self, logits: NDArray[np.float32]) -> int:
+        if self._temperature is None:
+            return int(logits.argmax())
+        odds = np.exp((logits - logits.max()).astype(np.float64) / self._temperature)
+        return int(self._random.choice(len(odds), p=odds / odds.sum()))

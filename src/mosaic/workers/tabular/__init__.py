@@ -1,0 +1,1 @@
+"""Worker for tabular learners."""

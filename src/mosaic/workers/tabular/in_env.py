@@ -1,0 +1,213 @@
+"""Runs in an env itself, step by step: which tables there are, and how their checkpoints play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Mask
+from mosaic.envs.catalog import make_env
+from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.seat_codes import Codes, boxes, check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.training.table_kind import Storage, choose_storage
+from mosaic.policies.controller import Sampling
+from mosaic.policies.tabular import TabularPolicyController
+from mosaic.workers.tabular.mapping import TableMapping, read_table_mapping
+
+if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.resumable import PlayedTraining
+    from mosaic.learners.tabular.training.twin import SteppedEnv
+    from mosaic.workers.tabular.options import TabularWorkerOptions
+
+
+class TablePlan(NamedTuple):
+    codes: Codes  # of the first agent
+    storage: Storage
+
+
+def plan_tables(
+    config: RunConfig,
+    spec: EnvSpec,
+    algorithm: str,
+    options: TabularWorkerOptions,
+    mapping: TableMapping,
+    why: str,
+) -> TablePlan:
+    """Which kind of table the env will be learned in, or an error where it cannot be."""
+    runtime = config.resources.runtime
+    alone = _why_alone(spec, algorithm, options, mapping) if runtime not in (None, "single") else None
+    if alone is not None:
+        raise InputError(
+            f"The runtime {runtime} needs a compiled loop, but for {spec.env_id} {why}; and it cannot be stepped in "
+            f"several processes: {alone}."
+        )
+    tables = mapping.tables
+    all_codes = {agent: codes_of(spec, agent, options.bins) for agent in tables}
+    check_sharing(tables, all_codes, algorithm)
+    codes = all_codes[next(iter(tables))]
+    largest = max(all_codes.values(), key=lambda each: each.states.size * each.actions.size)
+    number, limit = len(set(tables.values())), memory_limit(options)
+    storage = choose_storage(options.table, *largest, algorithm, options, tables=number, memory_limit=limit)
+    if runtime not in (None, "single") and storage != "dense":
+        raise InputError(f"The runtime {runtime} needs a dense table, and {spec.env_id} has too many states for one.")
+    return TablePlan(codes, storage)
+
+
+def _why_alone(spec: EnvSpec, algorithm: str, options: TabularWorkerOptions, mapping: TableMapping) -> str | None:
+    """Why an env that is stepped in Python is trained by one learner only; None where several can share the table."""
+    if len(spec.possible_agents) != 1 or not mapping.uniform:
+        return "tables of several agents are not merged"
+    if algorithm == "double_q_learning" or options.table_engine != "fused":
+        return f"{algorithm} on the engine {options.table_engine} has no table that is merged"
+    if options.table == "hashed":
+        return "hashed tables are not merged"
+    if options.bins is None and boxes(spec.observation_spaces[spec.possible_agents[0]]):
+        return "its observations need bins, such as --set training.params.bins=8"
+    return None
+
+
+def memory_limit(options: TabularWorkerOptions) -> int | None:
+    """In bytes."""
+    return None if options.table_memory_mb is None else options.table_memory_mb * 2**20
+
+
+def make_played_training(
+    config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str
+) -> PlayedTraining | SeatsTraining:
+    """The kind of table that fits; `why` is why the env is played itself. Both are said on the log."""
+    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.runners.fixed_policies import ControllerOthers
+
+    env = make_env(config.environment)
+    mapping = read_table_mapping(config, options, env.spec)
+    codes, storage = plan_tables(config, env.spec, algorithm, options, mapping, why)
+    _announce(algorithm, env.spec, mapping, storage, why, codes.states)
+    simple = options.bins is not None or not needs_bins(codes.states)
+    if storage == "dense" and len(env.spec.possible_agents) == 1 and simple:
+        env.close()
+        return _one_agent(config, algorithm, options)
+    opponents = None
+    if mapping.played:
+        opponents = ControllerOthers(env.spec, mapping.played, child_seed(config.seed, "others", 0))
+    return SeatsTraining(
+        env,
+        mapping.tables,
+        storage,
+        algorithm,
+        options.of_the_table(),
+        config.seed,
+        bins=options.bins,
+        memory_limit=memory_limit(options),
+        trained=mapping.trained,
+        opponents=opponents,
+        most_env_steps=config.training.total_timesteps,
+    )
+
+
+def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
+    from mosaic.learners.tabular.training.resumable import PlayedTraining
+
+    return PlayedTraining(make_env(_in_bins(config, options)), algorithm, options.of_the_table(), config.seed)
+
+
+def _in_bins(config: RunConfig, options: TabularWorkerOptions) -> EnvironmentConfig:
+    environment = config.environment
+    if options.bins is None:
+        return environment
+    bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
+    wrappers = (*environment.wrappers, f"discretise:bins={bins}")
+    return environment.model_copy(update={"wrappers": wrappers})
+
+
+def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> SteppedEnv:
+    """The env for learners in several processes, or an error where one alone can train in it."""
+    from mosaic.learners.tabular.training.twin import SteppedEnv
+
+    environment = _in_bins(config, options)
+    with closing(make_env(config.environment)) as env:
+        mapping = read_table_mapping(config, options, env.spec)
+        codes, _ = plan_tables(config, env.spec, algorithm, options, mapping, why)
+    print(f"{algorithm} in {config.environment.id} itself, stepped in several processes: {why}")
+    return SteppedEnv(environment.model_dump_json(), np.ones((codes.states.size, codes.actions.size), np.uint8))
+
+
+def in_seats(folder: Path, policy: str) -> bool:
+    from mosaic.learners.tabular.training.multi_agent import table_file
+
+    return table_file(folder, policy).exists()
+
+
+def seats_controller(
+    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
+) -> TabularPolicyController:
+    """A state that training never met has the row of every new one: any legal action, by the controller's own seed."""
+    from mosaic.learners.tabular.hashed.learner import HashedLearner
+    from mosaic.learners.tabular.hashed_keys import keys_of
+    from mosaic.learners.tabular.learner import TabularLearner
+    from mosaic.learners.tabular.training.multi_agent import is_hashed, table_file
+
+    file = table_file(folder, policy)
+    codes = codes_of(spec, agent, bins)
+    key, legal = keys_of(codes.states), legal_columns(codes.actions)
+    if not is_hashed(file):
+        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal, **drawn)
+    learner = HashedLearner.load(file)
+    unknown = learner.states
+
+    def row_of(observation: object) -> int:
+        row = learner.find(key(observation))
+        return unknown if row is None else row
+
+    values = np.concatenate([learner.values, learner.new_row()])
+    return TabularPolicyController(values, row_of, codes.actions.decode, legal, **drawn)
+
+
+def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
+    """Return how a table's controller draws: by the exploration of training, or by a temperature where one is given."""
+    if sampling is None:
+        return {}
+    if sampling.temperature is not None:
+        return {"temperature": sampling.temperature}
+    kind, epsilon = facts.get("exploration"), facts.get("epsilon")
+    if kind == "softmax":
+        return {"temperature": facts["temperature"]}
+    if kind == "epsilon_greedy" and epsilon is not None:
+        return {"epsilon": epsilon}
+    raise InputError(
+        "sample=true plays a table with the exploration of training, and this checkpoint "
+        + ("explored by visit counts (ucb)" if kind == "ucb" else "does not say how it explored")
+        + ". Type temperature=T instead, for example temperature=0.1: a softmax of the values."
+    )
+
+
+def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
+    """What turns the flags of an action's parts into a flag for each column; None where a mask is that already."""
+    return None if len(actions.counts) == 1 else partial(flatten_mask, actions)
+
+
+def _announce(algorithm: str, spec: EnvSpec, mapping: TableMapping, storage: str, why: str, states: SpaceCode) -> None:
+    from mosaic.learners.tabular.hashed_keys import describe_keys
+
+    print(f"{algorithm} in {spec.env_id} itself, step by step: {why}")
+    if len(spec.possible_agents) > 1:
+        by_turns = "by turns" if spec.facts.turn_based else "at the same time"
+        print(f"{len(spec.possible_agents)} agents act {by_turns}; to each, the others are part of the env")
+        for table, agents in mapping.agents_of_tables().items():
+            learns = "learn in" if table in mapping.trained else "act with, and do not change,"
+            print(f"{', '.join(agents)} {learns} the table '{table}'")
+        for agent, policy in mapping.played.items():
+            print(f"{agent} is played by {policy}")
+    if storage == "hashed":
+        print(f"A hashed table, with a row for each state that is met: {describe_keys(states)}")

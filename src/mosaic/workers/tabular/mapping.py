@@ -1,0 +1,80 @@
+"""Agent mapping of tabular runs: which agent learns in which table, and which agents fixed policies play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mosaic.config.run import RunConfig
+from mosaic.config.sections import PolicyConfiguration
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.agent_roles import group_names, read_mapping
+from mosaic.learners.opponents import check_players
+
+if TYPE_CHECKING:
+    from mosaic.workers.tabular.options import TabularWorkerOptions
+
+POLICY = "table"
+SEATS = ("first", "second")  # policies with tables=two
+
+
+class TableMapping(NamedTuple):
+    tables: Mapping[AgentID, str]  # of the agents that learn
+    trained: frozenset[str]  # names of the tables that learn; the others keep their values
+    played: Mapping[AgentID, PolicyID]  # agents of fixed policies
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one table learns for every agent, which is what the compiled loops do."""
+        return not self.played and len(set(self.tables.values())) == 1
+
+    def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:
+        names = dict.fromkeys(self.tables.values())
+        return {name: tuple(agent for agent, table in self.tables.items() if table == name) for name in names}
+
+
+def is_default(config: RunConfig) -> bool:
+    """Whether the run says nothing about single agents and policies: the env need not be asked for its agents."""
+    return not config.agents and config.policies_to_train is None and config.policy_configuration != "independent"
+
+
+def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> TableMapping:
+    """Raise InputError where rules, paradigm and options contradict each other or cannot be honoured."""
+
+    def names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
+        if options.tables == "two":
+            return _two_tables(spec)
+        if paradigm == "self_play":
+            return dict.fromkeys(learners, POLICY)
+        return (
+            {agent: agent for agent in learners} if paradigm == "independent" else group_names(learners, spec, POLICY)
+        )
+
+    casting = read_mapping(config, spec, names)
+    if casting.ages:
+        raise InputError(
+            "self@-N: the worker tabular keeps no snapshots of its tables. Name another opponent, or train with "
+            "--worker native."
+        )
+    if options.opponent != "self" and not is_default(config):
+        raise InputError(
+            f"training.params.opponent={options.opponent} and the mapping (--agent, --policies, policies_to_train) "
+            "both say who plays. Leave one of them out: --agent NAME=random gives that agent a random policy."
+        )
+    check_players(casting.played.values(), spec)
+    plan = casting.plan
+    tables = {agent: plan.names[k] for agent, k in zip(casting.learners, plan.policy_of, strict=True)}
+    trained = frozenset(name for name, learns in zip(plan.names, plan.trained, strict=True) if learns)
+    return TableMapping(tables, trained, casting.played)
+
+
+def _two_tables(spec: EnvSpec) -> Mapping[AgentID, str]:
+    agents = spec.possible_agents
+    if len(agents) != len(SEATS):
+        raise InputError(
+            f"tables=two is for two agents, and {spec.env_id} has {len(agents)}. Leave it out, and use "
+            "--policies independent for a table of each agent's own."
+        )
+    return dict(zip(agents, SEATS, strict=True))

@@ -1,0 +1,168 @@
+"""Training of tables, as the training loop drives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.training.twin import Statistics
+from mosaic.learners.tabular.value_error import Tabled, ValueGauge
+from mosaic.policies.controller import PolicyController
+from mosaic.store.checkpoints import PolicyEntry
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.loop import Progress
+from mosaic.workers.tabular.chunks import Chunks
+from mosaic.workers.tabular.mapping import POLICY
+from mosaic.workers.tabular.options import TabularWorkerOptions
+from mosaic.workers.tabular.policies import FACTS, make_controller
+from mosaic.workers.tabular_roles import Roles, policy_returns
+
+if TYPE_CHECKING:
+    from mosaic.workers.tabular.frames import Watched
+
+
+class TableTraining(Protocol):
+    """A way to train a table: compiled, stepped in Python, or distributed."""
+
+    @property
+    def env_steps(self) -> int: ...
+
+    @property
+    def agent_steps(self) -> int: ...
+
+    @property
+    def episodes(self) -> int: ...
+
+    @property
+    def coverage(self) -> float: ...
+
+    def advance(self, steps: int, episodes: int = 0) -> None: ...
+
+    def read_statistics(self) -> Statistics: ...
+
+    def save(self, folder: Path) -> None: ...
+
+    def restore(self, folder: Path, env_steps: int) -> None: ...
+
+
+class TabularTraining:
+    """A `Trainable` over a table; it starts from the context's checkpoint, if any."""
+
+    def __init__(self, context: WorkerContext, training: TableTraining, seen: Watched, roles: Roles) -> None:
+        options = context.options
+        assert isinstance(options, TabularWorkerOptions)
+        self._context, self._training, self._seen, self._roles = context, training, seen, roles
+        self._options = options
+        self._gauge = _gauge(training, options)
+        if self._gauge is not None:
+            self._gauge.error()  # computes the true values of all states, which takes a while
+        self._iteration = 0
+        self._reward: float | None = None  # where no episode ended lately: of the last report in which one did
+        self._epsilon: float | None = None  # of exploration, after the last iteration
+        if context.resume_from is not None:
+            training.restore(context.resume_from.path, context.resume_from.env_steps)
+            facts = json.loads((context.resume_from.path / FACTS).read_text())
+            self._iteration, self._reward = int(facts["iteration"]), facts["reward"]
+            self._epsilon = facts.get("epsilon")
+        self._chunks = Chunks(context, training, seen, options.report_every_steps)
+        training.advance(0)  # loads the compiled code
+        context.prepare_checkpoints()  # a compiled loop needs no env; making one would cost a fifth of a short training
+        self._statistics: Statistics  # of the last iteration
+
+    def iterate(self) -> None:
+        self._chunks.advance()
+        self._statistics = self._training.read_statistics()
+        self._iteration += 1
+        self._epsilon = self._statistics.epsilon
+        if self._statistics.episodes:
+            self._reward = self._statistics.return_mean
+
+    def progress(self) -> Progress:
+        return Progress(self._training.env_steps, self._training.episodes, self._reward)
+
+    def measure(self) -> dict[str, Any]:
+        """Return the counters after the last piece of an iteration."""
+        return self._chunks.live
+
+    def metrics(self) -> dict[str, Any]:
+        training, statistics = self._training, self._statistics
+        returns = policy_returns(training, statistics, self._roles)
+        return {
+            "training_iteration": self._iteration,
+            "env_steps": training.env_steps,
+            "agent_steps": training.agent_steps,
+            "episodes_total": training.episodes,
+            "episode_reward_mean": self._reward,
+            "episode_reward_min": statistics.return_min,
+            "episode_reward_max": statistics.return_max,
+            "episode_len_mean": statistics.length_mean,
+            "policies": {name: {"reward_mean": mean} for name, mean in returns.items()},
+            "custom_metrics": _with_custom(
+                statistics,
+                {
+                    "epsilon": statistics.epsilon,
+                    "coverage": training.coverage,
+                    "td_error": statistics.td_error_mean,
+                    "value_error": self._gauge.error() if self._gauge else None,
+                },
+            ),
+        }
+
+    def save(self) -> None:
+        config, roles = self._context.config, self._roles
+        both_learn = config.policy_configuration == "self_play" and not roles.played
+        self._context.checkpoint(
+            self._write,
+            env_steps=self._training.env_steps,
+            policies={name: PolicyEntry(files=(FACTS,), agents=agents) for name, agents in roles.policies.items()},
+            reward=self._reward,
+            best_by="env_steps" if both_learn else "reward",
+            pickles=False,
+        )
+
+    def evaluate(self) -> Iterator[dict[str, Any]]:
+        """Play from files like a checkpoint's, so that what is evaluated is what `run:` would play."""
+        owners = {agent: policy for policy, agents in self._roles.policies.items() for agent in agents}
+        with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
+            folder = Path(name)
+            self._write(folder)
+
+            def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+                return make_controller(folder, owners.get(agent, POLICY), spec, agent, spec.env_id)
+
+            stopped = self._context.inbox.stop_asked
+            yield from evaluate_learners(self._context.config, make, self._roles.played, self._seen.camera, stopped)
+
+    def _write(self, folder: Path) -> None:
+        self._training.save(folder)
+        facts = {
+            "iteration": self._iteration,
+            "reward": self._reward,
+            "bins": self._options.bins,
+            "exploration": self._options.exploration,
+            "epsilon": self._epsilon,
+            "temperature": self._options.temperature,
+        }
+        (folder / FACTS).write_text(json.dumps(facts))
+
+
+def _with_custom(statistics: Statistics, metrics: dict[str, float | None]) -> dict[str, float | None]:
+    for name in statistics.custom_metrics.keys() & metrics.keys():
+        raise InputError(
+            f"The env's custom_metrics name '{name}', which the worker tabular reports itself. Call it otherwise."
+        )
+    return {**metrics, **statistics.custom_metrics}
+
+
+def _gauge(training: TableTraining, options: TabularWorkerOptions) -> ValueGauge | None:
+    """None where the true values cannot be known: only a table with a row for each state of a twin shows the rules."""
+    if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
+        return None
+    return ValueGauge(training, options.discount_factor, options.opponent)

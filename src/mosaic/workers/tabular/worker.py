@@ -1,0 +1,146 @@
+"""The worker that trains tables: on a compiled twin where there is one, else in the env itself, step by step."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.run import RunConfig
+from mosaic.core.seeding import child_seed
+from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.settings import ALGORITHMS
+from mosaic.policies.controller import PolicyController, PolicyRequest
+from mosaic.store.checkpoints import Checkpoint
+from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.completing import with_limit
+from mosaic.workers.context import WorkerContext
+from mosaic.workers.loop import train
+from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.tabular.distributed import describe_arrays, ended_after, make_spread_training
+from mosaic.workers.tabular.hashed import make_hashed_training
+from mosaic.workers.tabular.in_env import (
+    make_played_training,
+    stepped_env,
+)
+from mosaic.workers.tabular.options import TabularWorkerOptions
+from mosaic.workers.tabular.policies import make_controller
+from mosaic.workers.tabular.strategy import algorithm_of, check_way, choose_way, table_kind
+from mosaic.workers.tabular_roles import mapping_of, roles_of
+
+if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+    from mosaic.learners.tabular.training.twin import TwinTraining
+    from mosaic.workers.tabular.training import TableTraining
+
+
+class TabularWorker:
+    info = WorkerCapabilities(
+        name="tabular",
+        version=version("mosaic-rl"),
+        algorithms=ALGORITHMS,
+        paradigms=("parameter_sharing", "self_play", "independent"),
+        action_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict"),
+        observation_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict", "box"),
+        self_play=True,
+        pause=True,
+        resume=True,
+        checkpoints=True,
+        seeds=True,
+        agent_mapping=True,
+        evaluates=True,
+        resources=("num_workers", "runtime", "ray_address"),
+        notes=(
+            (
+                "Envs of one agent run compiled with all algorithms but double_q_learning where they have a twin, a "
+                "transition table P, or are deterministic and small; else they are stepped in Python."
+            ),
+            (
+                "The runtimes parallel, ray and mpi take one agent with a dense table and all algorithms but "
+                "double_q_learning, and q_learning in tic-tac-toe."
+            ),
+        ),
+        samples=True,
+    )
+    loads_pickles = False  # safetensors and JSON
+
+    def options(self, algorithm: str) -> type[BaseModel]:
+        return TabularWorkerOptions
+
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
+        assert isinstance(options, TabularWorkerOptions)
+        check_way(config, options, spec)
+
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Decide limit, runtime, number of learners and kind of table."""
+        assert isinstance(options, TabularWorkerOptions)
+        config = with_limit(config)
+        runtime = config.resources.runtime or "single"
+        chosen: dict[str, object] = {"runtime": runtime}
+        if runtime != "single":
+            chosen["num_workers"] = config.resources.workers
+        config = config.model_copy(update={"resources": config.resources.model_copy(update=chosen)})
+        return config, options.model_copy(update={"table": table_kind(config, options, spec)})
+
+    def run(self, context: WorkerContext) -> None:
+        options = context.options
+        assert isinstance(options, TabularWorkerOptions)
+        from mosaic.workers.tabular.frames import watched
+        from mosaic.workers.tabular.training import TabularTraining
+
+        with (
+            ray_of_run(context.folder) as start_ray,
+            ended_after(make_training(context.config, options, start_ray)) as training,
+            watched(context, training) as seen,
+        ):
+            tabular = TabularTraining(context, training, seen, roles_of(context.config, options, training))
+            context.measure_with(tabular.measure)
+            train(context, tabular, report_every_steps=1)  # an iteration lasts until the next report
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
+        agent = (*request.agents, *request.spec.possible_agents)[0]
+        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
+        return make_controller(checkpoint.path, policy, request.spec, agent, trained_in, request.sampling)
+
+
+def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> TableTraining:
+    """The way to train that fits the env; which one, and why, is said on the log."""
+    from mosaic.learners.tabular.training.mdp import open_training
+    from mosaic.learners.tabular.two_tables import TwoTableTraining
+    from mosaic.runtimes.parallel import ParallelTraining
+
+    algorithm = algorithm_of(config)
+    kind, twin, why = choose_way(config, options, mapping_of(config, options))
+    if kind == "hashed":
+        return make_hashed_training(config, algorithm, options)
+    table, every, mode = options.of_the_table(), options.merge_every_steps, options.mpi_mode
+    if kind == "played" and config.resources.runtime in (None, "single"):
+        return make_played_training(config, algorithm, options, why)
+    if kind == "played":
+        stepped = stepped_env(config, algorithm, options, why)
+        return make_spread_training(config, stepped, algorithm, table, "self", every, mode, start_ray)
+    assert twin is not None
+    if why:
+        print(f"{config.environment.id} is compiled to arrays: {why}")
+        print("To step the env itself, with live pictures: --set training.params.compile_env=false")
+    if isinstance(twin, Game) and kind == "two_tables":
+        print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each seat")
+        return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
+
+    def make(number: int) -> TwinTraining:
+        seed = child_seed(config.seed, "learner", number)
+        return open_training(twin, algorithm, options, seed, options.opponent)
+
+    if config.resources.runtime == "parallel":
+        learners = config.resources.workers
+        print(f"{algorithm} on {describe_arrays(config.environment)}, {learners} learners")
+        return ParallelTraining(make, learners, options.merge_every_steps)
+    if config.resources.runtime not in (None, "single"):
+        return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
+    print(f"{algorithm} on {describe_arrays(config.environment)}, one thread")
+    return make(0)
+
+
+worker = TabularWorker()
