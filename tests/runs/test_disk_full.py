@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from run_cases import asked_of, assert_no_gap, eventually, first_event, toy
 
-from mosaic.runs import logbook
-from mosaic.runs.start import StartError
+from mosaic.runs import state_file as logbook
+from mosaic.runs.launch import StartError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.errors import StorageError
@@ -110,7 +110,7 @@ def test_the_end_is_written_on_a_disk_without_one_free_byte(small_disk: Path, tr
 def test_a_start_that_finds_no_room_says_why(tmp_path: Path) -> None:
     """A supervisor that cannot even write its log."""
     code = (
-        "import os, sys; from pathlib import Path; from mosaic.runs.background import detach; "
+        "import os, sys; from pathlib import Path; from mosaic.runs.daemonize import detach; "
         "detach(Path(sys.argv[1])); os.dup2(os.open('/dev/full', os.O_WRONLY), 2); "
         "raise OSError(28, 'No space left on device')"
     )

@@ -8,9 +8,9 @@ import pytest
 from run_cases import assert_no_gap, first_event, toy
 
 from mosaic.core.errors import InputError
-from mosaic.runs.other_settings import change_settings, with_changes
+from mosaic.runs.launch import RunAliveError
+from mosaic.runs.resume_settings import change_settings, with_changes
 from mosaic.runs.run import Run
-from mosaic.runs.start import RunAliveError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.config_history import read_history
 from mosaic.store.lock import RunLock

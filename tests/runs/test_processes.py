@@ -16,7 +16,7 @@ from run_cases import eventually
 from mosaic.config.run import RunConfig
 from mosaic.core.boot import boot_id
 from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_processes, look, marked
-from mosaic.runs.recovery import end_leftovers
+from mosaic.runs.resume import end_leftovers
 from mosaic.store.state import Attempt, Process, read_state
 from mosaic.store.store import Store
 

@@ -20,9 +20,9 @@ from run_cases import LONG, asked_of, assert_no_gap, curve, eventually, first_ev
 import mosaic
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.control import RunNotAliveError, send
+from mosaic.runs.launch import RunAliveError, StartError, start_attempt
 from mosaic.runs.processes import below, is_alive, look, marked
 from mosaic.runs.run import WaitedTooLongError
-from mosaic.runs.start import RunAliveError, StartError, start_attempt
 from mosaic.runs.supervisor import HELD
 from mosaic.runs.train import RunFailedError
 from mosaic.runs.trainer import Trainer

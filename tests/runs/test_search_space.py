@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
-from mosaic.runs.tuning.space import Between, OneOf, clamp, parse_space, split_specs
+from mosaic.runs.tuning.search_space import Between, OneOf, clamp, parse_space, split_specs
 from mosaic.workers.registry import load_worker
 
 

@@ -8,7 +8,7 @@ from run_cases import toy
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.tuning.plan import TuneSettings, make_plan
-from mosaic.runs.tuning.surroundings import remembered, return_to
+from mosaic.runs.tuning.ray_env import remembered, return_to
 from mosaic.runs.tuning.trial import TrialError, TrialRuns
 from mosaic.store.state import State
 

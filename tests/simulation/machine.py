@@ -17,7 +17,10 @@ from programs import SimulatedWorker, client, finish_all
 from syscalls import ROOT, Calls
 from world import World
 
-from mosaic.runs import chores, logbook, recovery, supervision, supervisor
+from mosaic.runs import monitoring as chores
+from mosaic.runs import resume as recovery
+from mosaic.runs import state_file as logbook
+from mosaic.runs import supervision, supervisor
 from mosaic.store import checkpoints, origin, run_manifest, state
 from mosaic.store import store as home
 from mosaic.store.archives import archive

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from mosaic.runs import lifecycle, logbook, recovery, supervision
+from mosaic.runs import lifecycle, supervision
+from mosaic.runs import resume as recovery
+from mosaic.runs import state_file as logbook
 from mosaic.server import dispatch, queue
 from mosaic.store import atomic, checkpoints, lock, staging
 from mosaic.telemetry.events import writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event, Thread
 from typing import TypeAlias
 
-from mosaic.runs.logbook import log
+from mosaic.runs.state_file import log
 from mosaic.store.index.index import Index
 from mosaic.store.run_folder import RunFolder
 

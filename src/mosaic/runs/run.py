@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
+from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Order, StopAsked, advance
-from mosaic.runs.logbook import Logbook
-from mosaic.runs.start import start_attempt
+from mosaic.runs.state_file import Logbook
 from mosaic.runs.waiting import doze, has_ended, wait_until
 from mosaic.store.archives.trust import require_trust_to_go_on, require_trust_to_run, trust_given
 from mosaic.store.errors import DamagedError, StorageError
@@ -305,14 +305,14 @@ class Run:
 
     def _clear(self) -> None:
         """Ends what a lost run left alive. A run that is alive again is somebody else's."""
-        from mosaic.runs.recovery import end_leftovers
+        from mosaic.runs.resume import end_leftovers
 
         with RunLock(self.folder) as lock:
             if lock.try_acquire():
                 end_leftovers(self.folder, self.record())
 
     def _change_settings(self, record: RunState, resources: Mapping[str, Any], settings: Sequence[str]) -> None:
-        from mosaic.runs.other_settings import change_settings
+        from mosaic.runs.resume_settings import change_settings
 
         change_settings(self.folder, record, resources, settings)
 

@@ -12,9 +12,8 @@ from typing import assert_never
 
 from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.runs.background import LOG
-from mosaic.runs.chores import Chores, FolderGoneError
 from mosaic.runs.commands import read_command
+from mosaic.runs.daemonize import LOG
 from mosaic.runs.lifecycle import (
     Arm,
     Command,
@@ -39,10 +38,11 @@ from mosaic.runs.lifecycle import (
     WorkerStarted,
     advance,
 )
-from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.long_curves import prepare_curves
+from mosaic.runs.monitoring import Chores, FolderGoneError
 from mosaic.runs.processes import Row, below, end_all, look, marked
-from mosaic.runs.recovery import clear_cluster, end_leftovers
+from mosaic.runs.resume import clear_cluster, end_leftovers
+from mosaic.runs.state_file import Logbook, log
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.atomic import sync_file
 from mosaic.store.run_folder import RunFolder

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mosaic.core.boot import boot_id
-from mosaic.runs.background import LOG, adopt_orphans, detach
 from mosaic.runs.control import open_control
+from mosaic.runs.daemonize import LOG, adopt_orphans, detach
+from mosaic.runs.disk_reserve import Reserve
 from mosaic.runs.processes import look
-from mosaic.runs.reserve import Reserve
 from mosaic.runs.worker_process import WorkerProcess, enter
 from mosaic.store.atomic import sync_folder, write_atomic
 from mosaic.store.lock import RunLock

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.tuning.cleanup import kept
 from mosaic.runs.tuning.clearing import clear_search
 from mosaic.runs.tuning.folder import SearchFolder
-from mosaic.runs.tuning.keeper import kept
 from mosaic.runs.tuning.outcome import write_outcome
+from mosaic.runs.tuning.ray_env import remembered
 from mosaic.runs.tuning.standing import Standing, is_over
-from mosaic.runs.tuning.surroundings import remembered
 from mosaic.runtimes.ray.session import Record, check_installed, ray_session
 from mosaic.store.atomic import write_atomic
 
@@ -34,7 +34,7 @@ def run_search(folder: SearchFolder, watch: Callable[[Sequence[Standing]], None]
             raise InputError(f"Somebody is already driving the search {folder.search_id}.")
         clear_search(folder)
         with kept(folder), remembered(), ray_session(1, record=partial(_record, folder), prints=False):
-            from mosaic.runs.tuning.driving import drive
+            from mosaic.runs.tuning.ray_tune import drive
 
             standings = drive(folder, plan, watch)
         document = write_outcome(folder, plan, standings)

@@ -9,7 +9,7 @@ from ray.tune import Trainable
 
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
-from mosaic.runs.tuning.surroundings import return_to
+from mosaic.runs.tuning.ray_env import return_to
 from mosaic.runs.tuning.trial import TrialRuns
 
 SCORE, STEPS, RUN, ENDED = "score", "env_steps", "run_id", "ended"  # what is reported to Ray Tune

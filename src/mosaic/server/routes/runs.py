@@ -16,7 +16,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
 from mosaic.runs.ladder import LONGEST_PATIENCE_S
-from mosaic.runs.other_settings import with_changes
+from mosaic.runs.resume_settings import with_changes
 from mosaic.server.answers import RunDetails, RunRow
 from mosaic.server.desk import Desk
 from mosaic.server.details import details_of, row_of

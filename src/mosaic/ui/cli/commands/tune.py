@@ -130,7 +130,7 @@ def _settings(section: Any, given: dict[str, Any]) -> TuneSettings:
     from mosaic.core.errors import InputError
     from mosaic.core.reference import explain
     from mosaic.runs.tuning.plan import TuneSettings
-    from mosaic.runs.tuning.space import split_specs
+    from mosaic.runs.tuning.search_space import split_specs
 
     typed = {key: value for key, value in given.items() if value is not None}
     if "search" in typed:

@@ -1,4 +1,4 @@
-"""The process that clears up after a search whose driver was killed: `python -m mosaic.runs.tuning.keeper FOLDER`.
+"""The process that clears up after a search whose driver was killed: `python -m mosaic.runs.tuning.cleanup FOLDER`.
 
 Its standard input is a pipe whose other end only the driver holds: when that ends without a word, the driver is dead.
 """
@@ -21,7 +21,7 @@ _DONE = b"done"
 @contextmanager
 def kept(folder: SearchFolder) -> Iterator[None]:
     """While the block runs, somebody waits for our death; after it everything is cleared by ourselves."""
-    command = module_command("mosaic.runs.tuning.keeper", str(folder.path))
+    command = module_command("mosaic.runs.tuning.cleanup", str(folder.path))
     with folder.keeper_log.open("ab") as log:
         keeper = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"

@@ -21,7 +21,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from mosaic.core.env_vars import restored
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan
-from mosaic.runs.tuning.space import Between, Domain, OneOf, Space, clamp
+from mosaic.runs.tuning.search_space import Between, Domain, OneOf, Space, clamp
 from mosaic.runs.tuning.standing import Standing, TrialState
 from mosaic.runs.tuning.trainable import ENDED, FOLDER, OPTIONS, RUN, SCORE, STEPS, TrialFollower, number_of
 

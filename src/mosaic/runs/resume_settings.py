@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError
-from mosaic.runs.start import RunAliveError
+from mosaic.runs.launch import RunAliveError
 from mosaic.store.config_history import add_to_history, changed_settings
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder

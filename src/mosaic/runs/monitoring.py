@@ -8,9 +8,9 @@ from time import monotonic
 from mosaic.core.errors import MosaicError
 from mosaic.runs.lifecycle import LimitExceeded
 from mosaic.runs.limits import Limits
-from mosaic.runs.logbook import Logbook, log
 from mosaic.runs.processes import below
 from mosaic.runs.publisher import Publisher
+from mosaic.runs.state_file import Logbook, log
 from mosaic.store.logs import STREAMS, WorkerLog
 from mosaic.store.run_folder import RunFolder
 
