@@ -15,8 +15,8 @@ import pytest
 
 from mosaic.core.child_process import ChildProcess
 from mosaic.core.module_command import module_command
-from mosaic.server.examination import Examination
-from mosaic.server.examination_request import EvaluationRequest
+from mosaic.server.evaluations.job import Examination
+from mosaic.server.evaluations.request import EvaluationRequest
 
 SOURCES = Path(__file__).parents[2] / "src" / "mosaic"
 

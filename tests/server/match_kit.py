@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketTestSession
 
-from mosaic.server.match_pictures import unpack
+from mosaic.server.play.pictures import unpack
 
 
 class Screen:

@@ -20,10 +20,10 @@ from fastapi.testclient import TestClient
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
-from mosaic.server.client import Client
-from mosaic.server.hosts import allowed_hosts
-from mosaic.server.queue import Limits
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.hosts import allowed_hosts
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.client.client import Client
+from mosaic.server.queue.policy import Limits
 from mosaic.server.settings import ServerSettings
 
 LIMITS = Limits(runs=8, cores=64, memory_mb=100_000, gpus=1)
@@ -33,7 +33,7 @@ PATIENCE_S = 60.0
 SERVE = """
 import json, sys
 from pathlib import Path
-from mosaic.server.queue import Limits
+from mosaic.server.queue.policy import Limits
 from mosaic.server.serve import serve
 options = json.loads(sys.argv[1])
 serve(home=Path(options.pop("home")), limits=Limits(**options.pop("limits")), **options)

@@ -11,8 +11,8 @@ from server_kit import LIMITS, ServerProcess, app_client, end_runs, eventually, 
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.server import dispatch
-from mosaic.server.dispatch import Dispatcher
+from mosaic.server.queue import dispatcher as dispatch
+from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.store.index.index import Index
 from mosaic.store.state import State
 

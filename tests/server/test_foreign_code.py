@@ -17,7 +17,7 @@ from server_kit import app_client
 import mosaic
 from mosaic.core.errors import TrustError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store

@@ -19,8 +19,8 @@ from starlette.websockets import WebSocketDisconnect
 from mosaic.core.errors import FormatError, MosaicError, UnknownNameError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.server.frame_messages import FrameMessage, pack, unpack
 from mosaic.server.routes.frames import MOST_CREDITS
+from mosaic.server.streams.frame_messages import FrameMessage, pack, unpack
 from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.frames.writer import FrameWriter

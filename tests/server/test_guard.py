@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from mosaic.runs.trainer import Trainer
-from mosaic.server.hosts import allowed_hosts, is_loopback, same_origin, split_host
-from mosaic.server.secret import COOKIE, ensure_token
+from mosaic.server.auth.hosts import allowed_hosts, is_loopback, same_origin, split_host
+from mosaic.server.auth.token import COOKIE, ensure_token
 
 NAME = "127.0.0.1:8642"
 ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "INVENTED")

@@ -14,7 +14,7 @@ from server_kit import ServerProcess, app_client, eventually
 from starlette.testclient import WebSocketDenialResponse
 
 from mosaic.envs.catalog import make_env
-from mosaic.server.frame_messages import FrameMessage, unpack
+from mosaic.server.streams.frame_messages import FrameMessage, unpack
 from mosaic.store.live_sessions import find_show, shows
 from mosaic.store.show_pictures import ShowPictures
 from mosaic.telemetry.frames.paths import lane_paths

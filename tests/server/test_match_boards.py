@@ -139,7 +139,7 @@ def test_the_picture_changes_where_the_spots_lie(game: str) -> None:
     """Of each legal first move: pixels outside its spots stay as they were."""
     import numpy as np
 
-    from mosaic.server.match_actions import choices
+    from mosaic.server.play.clicks import choices
 
     made = make_env(f"classic/{game}")
     turn = made.reset(0)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.mapping import PolicyMapping
-from mosaic.server.match_actions import Choice, Spot, next_spots, press
-from mosaic.server.match_keys import Binding, KeyMap, check_bindings, held_action, key_map
-from mosaic.server.match_pace import Moment, wait_s
-from mosaic.server.match_person import plays_in_real_time, rate_of, read_action
-from mosaic.server.match_pictures import encode_picture, pack, unpack
-from mosaic.server.match_request import Key, Seating, read_message
-from mosaic.server.match_seats import Seats, Viewer, acts_for, who_acts
+from mosaic.server.play.clicks import Choice, Spot, next_spots, press
+from mosaic.server.play.human import plays_in_real_time, rate_of, read_action
+from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
+from mosaic.server.play.messages import Key, Seating, read_message
+from mosaic.server.play.pictures import encode_picture, pack, unpack
+from mosaic.server.play.seats import Seats, Viewer, acts_for, who_acts
+from mosaic.server.play.timing import Moment, wait_s
 
 
 def _keys(env_id: str) -> KeyMap:

@@ -246,8 +246,8 @@ def test_an_ended_match_tells_its_viewers(client: TestClient) -> None:
 def test_a_match_that_nobody_watches_ends(tmp_path: Path) -> None:
     from server_kit import eventually
 
-    from mosaic.server.match_request import MatchRequest
-    from mosaic.server.matches import Matches
+    from mosaic.server.play.messages import MatchRequest
+    from mosaic.server.play.registry import Matches
 
     matches = Matches(tmp_path, idle_s=0.05)
     request = MatchRequest.model_validate({"environment": {"env_id": TICTACTOE}, "agents": {"*": "human"}})
@@ -270,7 +270,7 @@ def test_two_people_at_one_screen_choose_one_after_another(client: TestClient) -
 
 
 def test_the_number_of_matches_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mosaic.server import matches
+    from mosaic.server.play import registry as matches
 
     monkeypatch.setattr(matches, "MOST_MATCHES", 1)
     with app_client(tmp_path) as client:

@@ -14,7 +14,7 @@ from schemathesis import GenerationMode
 from server_kit import NOTHING_STARTS, ServerProcess, toy
 
 from mosaic.runs.trainer import Trainer
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
 
 pytestmark = [pytest.mark.slow, pytest.mark.chosen]
 

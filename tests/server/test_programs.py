@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mosaic.config.loading import parse_run_config
 from mosaic.config.programs import named_programs
 from mosaic.core.plugins import plugins
-from mosaic.server.programs import ForbiddenProgramsError
+from mosaic.server.auth.programs import ForbiddenProgramsError
 
 HOME = Path("/home/me/mosaic")
 CARTPOLE = {"env_id": "gym/CartPole-v1"}

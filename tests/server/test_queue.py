@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.config.loading import parse_run_config
-from mosaic.server.queue import Demand, Limits, choose, demand_of, fits, too_much
+from mosaic.server.queue.policy import Demand, Limits, choose, demand_of, fits, too_much
 
 LIMITS = st.builds(
     Limits,

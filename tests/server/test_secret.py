@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.server.address import check_url, find_token
-from mosaic.server.secret import ensure_token, read_token, same_secret, token_file
+from mosaic.server.auth.token import ensure_token, read_token, same_secret, token_file
+from mosaic.server.client.address import check_url, find_token
 
 
 def test_made_once_for_its_owner_alone(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventual
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server import machine
-from mosaic.server.client import Client
-from mosaic.server.dispatch import Dispatcher, NoRoomError
-from mosaic.server.queue import Limits
-from mosaic.server.secret import ensure_token, token_file
+from mosaic.server.auth.token import ensure_token, token_file
+from mosaic.server.client.client import Client
+from mosaic.server.client.tunnel import SshAddress, Tunnel
+from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
+from mosaic.server.queue.policy import Limits
 from mosaic.server.serve import serve
-from mosaic.server.tunnel import SshAddress, Tunnel
 from mosaic.store.state import LIVE, State
 
 
@@ -257,7 +257,7 @@ def test_gpus_are_those_of_the_drivers_tool(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_importing_the_client_brings_no_server() -> None:
-    code = "import sys, mosaic.server.client; print(*{'fastapi', 'uvicorn', 'torch', 'gymnasium'} & set(sys.modules))"
+    code = "import sys, mosaic.server.client.client; print(*{'fastapi', 'uvicorn', 'torch', 'gymnasium'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

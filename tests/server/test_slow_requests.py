@@ -13,8 +13,8 @@ import uvicorn
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from mosaic.server.guard import Guard, with_security_headers
-from mosaic.server.hosts import allowed_hosts
+from mosaic.server.auth.guard import Guard, with_security_headers
+from mosaic.server.auth.hosts import allowed_hosts
 from mosaic.server.slow_requests import TimedProtocol
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -15,7 +15,7 @@ from server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, even
 
 from mosaic.core.errors import UnknownNameError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.client import RemoteRun, ServerError, UnreachableError
+from mosaic.server.client.client import RemoteRun, ServerError, UnreachableError
 from mosaic.server.routes.events import messages
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import encode

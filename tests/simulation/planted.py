@@ -12,7 +12,8 @@ from unittest.mock import patch
 from mosaic.runs import lifecycle, supervision
 from mosaic.runs import resume as recovery
 from mosaic.runs import state_file as logbook
-from mosaic.server import dispatch, queue
+from mosaic.server.queue import dispatcher as dispatch
+from mosaic.server.queue import policy as queue
 from mosaic.store import atomic, checkpoints, lock, staging
 from mosaic.telemetry.events import writer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.dispatch import Dispatcher
+from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.state import ENDED, RunState, State
 from mosaic.store.store import Store

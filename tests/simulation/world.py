@@ -16,7 +16,7 @@ from syscalls import ROOT
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs import supervisor
-from mosaic.server.queue import Demand, Limits, fits
+from mosaic.server.queue.policy import Demand, Limits, fits
 from mosaic.store import state
 from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.index import index

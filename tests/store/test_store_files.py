@@ -15,8 +15,8 @@ from store_cases import config
 from mosaic.config.run import check_run_id
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError
-from mosaic.server.matches import Matches
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.play.registry import Matches
 from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import StorageError
 from mosaic.store.live_sessions import begin_show

@@ -16,7 +16,7 @@ import pytest
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server import serve as serving
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
 from mosaic.ui import display, window
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

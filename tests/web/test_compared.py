@@ -10,7 +10,7 @@ import pytest
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
 from mosaic.ui.web import theme
 from mosaic.ui.web.compared import address, read_compared, sources_of
 from mosaic.ui.web.comparison import left_out, sources_for

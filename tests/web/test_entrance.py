@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from mosaic.server.app import create_app
-from mosaic.server.secret import COOKIE, ensure_token
+from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.entrance import Entrance
 from mosaic.ui.web.page_route import PageRoute

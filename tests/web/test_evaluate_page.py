@@ -18,10 +18,10 @@ from web_kit import PATIENCE_MS, Tab, WebServer
 from mosaic.evaluation.tournament import tournament
 from mosaic.runners.record import episode_from_json
 from mosaic.server.app import create_app
-from mosaic.server.examination_request import EvaluationRequest, TournamentRequest, check_request
-from mosaic.server.examinations import Examinations
-from mosaic.server.hosts import allowed_hosts
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.hosts import allowed_hosts
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest, check_request
 from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.evaluate_results import chosen_episodes
 from mosaic.ui.web.evaluate_words import (

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.server.app import create_app
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
 from mosaic.server.settings import ServerSettings
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode

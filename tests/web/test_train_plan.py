@@ -13,8 +13,8 @@ from web_kit import Tab, WebServer
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.trainer import Trainer
-from mosaic.server.answers import AttemptRow, RunDetails
 from mosaic.server.app import create_app
+from mosaic.server.schemas import AttemptRow, RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.train_plan import Pace, find_pace, pace_of, plan_html, time_words

@@ -14,7 +14,7 @@ import httpx
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from mosaic.runs.trainer import Trainer
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
 
 PATIENCE_MS = 60_000
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -32,7 +32,7 @@ FLAGS = [
 SERVE = """
 import json, sys
 from pathlib import Path
-from mosaic.server.queue import Limits
+from mosaic.server.queue.policy import Limits
 from mosaic.server.serve import serve
 from mosaic.ui.health import examine
 from mosaic.ui.web.app import add_pages

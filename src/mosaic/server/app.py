@@ -14,18 +14,18 @@ from starlette.concurrency import run_in_threadpool
 from mosaic.config.run import RunConfig
 from mosaic.core.version import VERSION
 from mosaic.runs.trainer import Trainer
-from mosaic.server.complaints import REFUSALS, answer_errors
-from mosaic.server.desk import Desk, Finding
-from mosaic.server.dispatch import Dispatcher
-from mosaic.server.examinations import Examinations
-from mosaic.server.guard import Guard
-from mosaic.server.matches import Matches
-from mosaic.server.programs import ProgramRule
+from mosaic.server.auth.guard import Guard
+from mosaic.server.auth.programs import ProgramRule
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.context import Desk, Finding
+from mosaic.server.errors import REFUSALS, answer_errors
+from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.play.registry import Matches
+from mosaic.server.queue.dispatcher import Dispatcher
+from mosaic.server.queue.idempotency import Submissions
 from mosaic.server.routes import catalog, events, examinations, frames, metrics, runs
 from mosaic.server.routes import matches as match_routes
-from mosaic.server.secret import ensure_token
 from mosaic.server.settings import ServerSettings
-from mosaic.server.submissions import Submissions
 
 
 def create_app(

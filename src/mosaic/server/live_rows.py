@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mosaic.server.answers import LiveRow
+from mosaic.server.schemas import LiveRow
 from mosaic.store.live_sessions import shows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from mosaic.core.machine import available_cores, count_gpus
-from mosaic.server.queue import Limits
+from mosaic.server.queue.policy import Limits
 
 
 def machine_limits(

@@ -9,7 +9,7 @@ from websockets.sync.client import ClientConnection
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.ending import ENDED_CODE
-from mosaic.server.frame_messages import unpack
+from mosaic.server.streams.frame_messages import unpack
 from mosaic.store.state import State
 from mosaic.telemetry.frames.reader import Frame, LaneState
 

@@ -14,13 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from mosaic.core.errors import InputError
-from mosaic.server.address import DEFAULT_HOST, DEFAULT_PORT
 from mosaic.server.app import create_app
-from mosaic.server.desk import Finding
-from mosaic.server.hosts import allowed_hosts, is_loopback
+from mosaic.server.auth.hosts import allowed_hosts, is_loopback
+from mosaic.server.auth.token import read_token, token_file
+from mosaic.server.client.address import DEFAULT_HOST, DEFAULT_PORT
+from mosaic.server.context import Finding
 from mosaic.server.machine import machine_limits
-from mosaic.server.queue import Limits
-from mosaic.server.secret import read_token, token_file
+from mosaic.server.queue.policy import Limits
 from mosaic.server.settings import ServerSettings
 from mosaic.server.slow_requests import TimedProtocol
 from mosaic.store.archives.trust import VARIABLE as TRUST

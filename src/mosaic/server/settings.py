@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mosaic.server.guard import LARGEST_BODY
-from mosaic.server.hosts import AllowedHosts, allowed_hosts
+from mosaic.server.auth.guard import LARGEST_BODY
+from mosaic.server.auth.hosts import AllowedHosts, allowed_hosts
 from mosaic.server.machine import machine_limits
-from mosaic.server.queue import Limits
+from mosaic.server.queue.policy import Limits
 
 
 @dataclass(frozen=True, slots=True)

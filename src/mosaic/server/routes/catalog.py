@@ -12,8 +12,8 @@ from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.version import VERSION
 from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
-from mosaic.server.answers import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
+from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker, options_model
 

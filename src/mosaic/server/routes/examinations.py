@@ -11,11 +11,11 @@ from mosaic.config.explain import explain_settings
 from mosaic.config.file_formats import read_json
 from mosaic.core.errors import FormatError, InputError
 from mosaic.runners.record import load_episode
-from mosaic.server.answers import Answer
-from mosaic.server.examination import ExaminationRow
-from mosaic.server.examination_request import MODELS, Kind
-from mosaic.server.examinations import Examinations
-from mosaic.server.matches import Matches
+from mosaic.server.evaluations.job import ExaminationRow
+from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.request import MODELS, Kind
+from mosaic.server.play.registry import Matches
+from mosaic.server.schemas import Answer
 
 
 class OpenedReplay(Answer):

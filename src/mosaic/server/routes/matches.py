@@ -13,13 +13,13 @@ from mosaic.config.explain import explain_settings
 from mosaic.config.file_formats import read_json
 from mosaic.core.errors import FormatError, InputError
 from mosaic.runners.record import episode_from_json, episode_to_json
-from mosaic.server.answers import Answer
-from mosaic.server.match import Match
-from mosaic.server.match_request import MatchRequest
-from mosaic.server.match_socket import attend, read_claims
-from mosaic.server.match_view import view_of
-from mosaic.server.matches import Matches
-from mosaic.server.replays import Replay
+from mosaic.server.play.match import Match
+from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.registry import Matches
+from mosaic.server.play.replays import Replay
+from mosaic.server.play.socket import attend, read_claims
+from mosaic.server.play.view import view_of
+from mosaic.server.schemas import Answer
 
 ANSWER_WITHIN_S = 90.0  # a policy may think that long before the match listens again
 

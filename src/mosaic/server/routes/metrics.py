@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from mosaic.server.answers import CurvePoints, Events, LogPart
-from mosaic.server.curves import curve_of
-from mosaic.server.desk import Desk
-from mosaic.server.details import log_part
+from mosaic.server.context import Desk
+from mosaic.server.curve_points import curve_of
+from mosaic.server.schemas import CurvePoints, Events, LogPart
+from mosaic.server.views import log_part
 from mosaic.store.logs import Stream
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.events.reader import read_events

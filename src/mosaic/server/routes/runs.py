@@ -17,11 +17,11 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
 from mosaic.runs.ladder import LONGEST_PATIENCE_S
 from mosaic.runs.resume_settings import with_changes
-from mosaic.server.answers import RunDetails, RunRow
-from mosaic.server.desk import Desk
-from mosaic.server.details import details_of, row_of
+from mosaic.server.context import Desk
 from mosaic.server.env_trial import check_environment
-from mosaic.server.queue import demand_of, too_much
+from mosaic.server.queue.policy import demand_of, too_much
+from mosaic.server.schemas import RunDetails, RunRow
+from mosaic.server.views import details_of, row_of
 from mosaic.store.archives.trust import foreign
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_ids import new_run_id

@@ -10,7 +10,7 @@ from mosaic.ui.cli.place import PlacedRun
 
 if TYPE_CHECKING:
     from mosaic.evaluation.statistics import Estimate
-    from mosaic.server.answers import RunDetails, RunRow
+    from mosaic.server.schemas import RunDetails, RunRow
 
 METRIC = "episode_reward_mean"
 _BUCKETS = 200

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
-    from mosaic.server.answers import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+    from mosaic.server.schemas import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
     from mosaic.store.live_sessions import Show
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
@@ -78,7 +78,7 @@ class _Here:
         return _RunHere(self._trainer.submit(config, group=group or None))
 
     def runs(self) -> list[RunRow]:
-        from mosaic.server.details import row_of
+        from mosaic.server.views import row_of
         from mosaic.store.store import Store
         from mosaic.ui.cli.screen import note
 
@@ -109,7 +109,7 @@ class _RunHere:
         self._run, self.id = run, run.id
 
     def show(self) -> RunDetails:
-        from mosaic.server.details import details_of
+        from mosaic.server.views import details_of
 
         return details_of(self._run.folder)
 
@@ -135,12 +135,12 @@ class _RunHere:
         return self._run.wait()
 
     def curve(self, metric: str, *, buckets: int) -> CurvePoints:
-        from mosaic.server.curves import curve_of
+        from mosaic.server.curve_points import curve_of
 
         return curve_of(self._run.folder, metric, buckets=buckets)
 
     def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
-        from mosaic.server.details import log_part
+        from mosaic.server.views import log_part
 
         return log_part(self._run.folder, stream, after, size)
 
@@ -165,7 +165,7 @@ def place(server: str | None) -> Iterator[Place]:
     if server is None:
         yield _Here()
         return
-    from mosaic.server.client import Client
+    from mosaic.server.client.client import Client
 
     with Client(server) as client:
         yield client

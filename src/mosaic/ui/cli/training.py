@@ -10,7 +10,7 @@ from mosaic.ui.cli.place import PlacedRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
-    from mosaic.server.answers import RunDetails
+    from mosaic.server.schemas import RunDetails
 
 
 class Configured(NamedTuple):

@@ -16,8 +16,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from mosaic.core.errors import MosaicError
-from mosaic.server.desk import Desk
-from mosaic.server.secret import ensure_token
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.context import Desk
 from mosaic.store.atomic import private_folder
 from mosaic.ui.web.entrance import Entrance
 from mosaic.ui.web.page_route import PageRoute

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from mosaic.core.errors import MosaicError, unknown
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.live import MOST_SOURCES, Source

@@ -8,9 +8,9 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mosaic.server.guard import with_security_headers
-from mosaic.server.hosts import AllowedHosts
-from mosaic.server.secret import COOKIE, same_secret
+from mosaic.server.auth.guard import with_security_headers
+from mosaic.server.auth.hosts import AllowedHosts
+from mosaic.server.auth.token import COOKIE, same_secret
 from mosaic.ui.web.page_route import wants_page
 
 _REMEMBER_S = 30 * 24 * 3600

@@ -13,7 +13,7 @@ from nicegui import ui
 
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.core.errors import MosaicError
-from mosaic.server.examination import ExaminationRow
+from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.asking import ask_or_complain
 from mosaic.ui.web.env_looks import EnvLook, catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
-from mosaic.server.examination import ExaminationRow
+from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.ui.web.asking import ask_or_complain
 from mosaic.ui.web.evaluate_words import (
     agents_table,

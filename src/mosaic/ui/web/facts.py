@@ -16,11 +16,11 @@ from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID
-from mosaic.server.answers import CurvePoints, FindingRow, RunDetails
-from mosaic.server.curves import curve_of
-from mosaic.server.desk import Desk
-from mosaic.server.details import details_of
+from mosaic.server.context import Desk
+from mosaic.server.curve_points import curve_of
 from mosaic.server.env_trial import check_environment
+from mosaic.server.schemas import CurvePoints, FindingRow, RunDetails
+from mosaic.server.views import details_of
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.telemetry.curves.curves import Curves

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import run, ui
 
-from mosaic.server.answers import FindingRow
+from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.facts import Facts

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from nicegui import app, events, run, ui
 
 from mosaic.core.version import VERSION
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.icons import LOGO, icon
 from mosaic.ui.web.widgets import box, button, pill, raw, text_input

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.cli.differences import differences
 from mosaic.ui.web.comparison import short_key

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from nicegui import ui
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.asking import ask_or_complain
 from mosaic.ui.web.theme import env_title

@@ -7,7 +7,7 @@ from html import escape
 
 from nicegui import run
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.events.reader import EventTail

@@ -9,7 +9,7 @@ from html import escape
 
 from nicegui import ui
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State

@@ -11,7 +11,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.grid_layout import grid_layout
 from mosaic.learners.tabular.grid_picture import Cell, read_cells
 from mosaic.learners.tabular.saved_values import read_values
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.widgets import box, panel, raw

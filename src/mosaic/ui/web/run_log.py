@@ -7,7 +7,7 @@ from html import escape
 
 from nicegui import run
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.logs import STREAMS, Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.widgets import Segmented, box, panel, raw

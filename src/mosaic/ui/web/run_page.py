@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import PageArguments, ui
 
 from mosaic.core.errors import MosaicError
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.state import LIVE
 from mosaic.ui.web.layout import Frame
 from mosaic.ui.web.run_about import AboutPanel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.state import ENDED, State
 from mosaic.ui.web.live import FrameCanvas
 from mosaic.ui.web.widgets import box, button, panel, select

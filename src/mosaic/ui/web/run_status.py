@@ -7,7 +7,7 @@ from typing import Any
 
 from nicegui import ui
 
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.facts import Facts
 from mosaic.ui.web.progress import progress_of, time_shares, wall_s

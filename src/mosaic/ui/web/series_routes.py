@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.machine import available_cores
-from mosaic.server.answers import Answer
-from mosaic.server.complaints import REFUSALS
-from mosaic.server.desk import Desk
-from mosaic.server.details import last_seq
+from mosaic.server.context import Desk
+from mosaic.server.errors import REFUSALS
+from mosaic.server.schemas import Answer
+from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
 from mosaic.telemetry.curves.curves import Axis, Curves

@@ -16,7 +16,7 @@ from mosaic.config.telemetry import TelemetryConfig
 from mosaic.config.training import TrainingConfig
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import EnvID, PolicyID
-from mosaic.server.desk import Desk
+from mosaic.server.context import Desk
 from mosaic.ui.web.env_looks import EnvLook, catalog
 from mosaic.ui.web.env_pictures import add_picture_route
 from mosaic.ui.web.facts import Facts

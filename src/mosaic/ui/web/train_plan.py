@@ -11,7 +11,7 @@ from typing import Any
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.server.answers import RunDetails
+from mosaic.server.schemas import RunDetails
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
 from mosaic.ui.web.env_looks import look_at

@@ -42,7 +42,7 @@ def demo(
 def _play_in_the_browser(run_id: str) -> bool:
     """Until Ctrl-C. False where no server can start."""
     from mosaic.core.errors import InputError
-    from mosaic.server.address import DEFAULT_PORT
+    from mosaic.server.client.address import DEFAULT_PORT
     from mosaic.ui.cli.screen import note
 
     why = ""
@@ -72,7 +72,7 @@ def _serve_board(run_id: str, port: int) -> None:
 
 def _show_board(listening: Listening, run_id: str) -> None:
     from mosaic.config.environment import EnvironmentConfig
-    from mosaic.server.match_request import MatchRequest
+    from mosaic.server.play.messages import MatchRequest
     from mosaic.ui.cli.screen import out
     from mosaic.ui.display import open_browser
 

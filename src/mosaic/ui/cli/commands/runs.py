@@ -10,7 +10,7 @@ import typer
 from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOption, TrustOption
 
 if TYPE_CHECKING:
-    from mosaic.server.answers import CheckpointRow
+    from mosaic.server.schemas import CheckpointRow
     from mosaic.ui.cli.place import PlacedRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)

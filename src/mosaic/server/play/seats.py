@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.policies.mapping import PolicyMapping, Seat
-from mosaic.server.match_actions import Path
-from mosaic.server.match_keys import Binding
+from mosaic.server.play.clicks import Path
+from mosaic.server.play.keys import Binding
 
 HUMAN: PolicyID = "human"
 

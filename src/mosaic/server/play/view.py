@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from mosaic.core.ids import AgentID
-from mosaic.server.match_actions import as_json, next_spots
-from mosaic.server.match_seats import Viewer
-from mosaic.server.match_table import Table
+from mosaic.server.play.clicks import as_json, next_spots
+from mosaic.server.play.seats import Viewer
+from mosaic.server.play.state import Table
 
 SHOWN_MOVES = 300
 SHOWN_BINDINGS = 80

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.frame_messages import pack
 from mosaic.server.frame_stages import Stage
-from mosaic.server.sharing import nap
+from mosaic.server.streams.frame_messages import pack
+from mosaic.server.streams.shared import nap
 from mosaic.telemetry.frames.reader import LaneState
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import Pictures

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mosaic.core.errors import InputError
-from mosaic.server.hosts import is_loopback
-from mosaic.server.secret import read_token
+from mosaic.server.auth.hosts import is_loopback
+from mosaic.server.auth.token import read_token
 from mosaic.store.store import home as default_home
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642

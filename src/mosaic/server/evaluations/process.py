@@ -14,7 +14,7 @@ from typing import Any
 
 from mosaic.core.errors import MosaicError
 from mosaic.runners.screen import Screen
-from mosaic.server.examination_request import EvaluationRequest, TournamentRequest
+from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest
 from mosaic.store.live_sessions import live_screen
 
 ORDER, EPISODES = "order.json", "episodes"

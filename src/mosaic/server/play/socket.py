@@ -18,9 +18,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.server.match import Match
-from mosaic.server.match_pictures import pack
-from mosaic.server.match_request import (
+from mosaic.server.play.match import Match
+from mosaic.server.play.messages import (
     Act,
     Axes,
     Click,
@@ -39,9 +38,10 @@ from mosaic.server.match_request import (
     Thoughts,
     read_message,
 )
-from mosaic.server.match_seats import HUMAN, Viewer
-from mosaic.server.match_table import Phase
-from mosaic.server.match_view import view_of
+from mosaic.server.play.pictures import pack
+from mosaic.server.play.seats import HUMAN, Viewer
+from mosaic.server.play.state import Phase
+from mosaic.server.play.view import view_of
 
 ENDED_CODE = 4410
 _MOST_REFUSALS = 20

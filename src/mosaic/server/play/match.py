@@ -26,16 +26,16 @@ from mosaic.policies.registry import parse_policy
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
-from mosaic.server.match_actions import choices
-from mosaic.server.match_advice import Advisors
-from mosaic.server.match_keys import key_map
-from mosaic.server.match_pace import Moment, wait_s
-from mosaic.server.match_person import Person, plays_in_real_time, rate_of
-from mosaic.server.match_request import MatchRequest
-from mosaic.server.match_result import result_of
-from mosaic.server.match_screen import MatchScreen
-from mosaic.server.match_seats import HUMAN, Viewer, require_owner
-from mosaic.server.match_table import MatchEndedError, Move, Phase, Table
+from mosaic.server.play.advice import Advisors
+from mosaic.server.play.clicks import choices
+from mosaic.server.play.human import Person, plays_in_real_time, rate_of
+from mosaic.server.play.keys import key_map
+from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.rendering import MatchScreen
+from mosaic.server.play.result import result_of
+from mosaic.server.play.seats import HUMAN, Viewer, require_owner
+from mosaic.server.play.state import MatchEndedError, Move, Phase, Table
+from mosaic.server.play.timing import Moment, wait_s
 
 T = TypeVar("T")
 IDLE_S = 300.0  # a match that nobody watches for this long ends

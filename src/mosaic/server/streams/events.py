@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.details import last_seq
 from mosaic.server.ending import final_state
-from mosaic.server.sharing import nap
+from mosaic.server.streams.shared import nap
+from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import encode

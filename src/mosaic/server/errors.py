@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
-from mosaic.server.answers import Complaint
-from mosaic.server.programs import ForbiddenProgramsError
+from mosaic.server.auth.programs import ForbiddenProgramsError
+from mosaic.server.schemas import Complaint
 from mosaic.store.errors import StorageError, reason
 
 REFUSALS: dict[int | str, dict[str, Any]] = {

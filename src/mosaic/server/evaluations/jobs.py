@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from mosaic.core.errors import InputError, unknown
+from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.env_trial import check_environment
-from mosaic.server.examination import RESULT, Examination, ExaminationRow
-from mosaic.server.examination_request import Kind, Request, check_request
-from mosaic.server.examiner import EPISODES
-from mosaic.server.matches import TooManyError
-from mosaic.server.programs import ProgramRule
+from mosaic.server.evaluations.job import RESULT, Examination, ExaminationRow
+from mosaic.server.evaluations.process import EPISODES
+from mosaic.server.evaluations.request import Kind, Request, check_request
+from mosaic.server.play.registry import TooManyError
 from mosaic.store.atomic import private_folder
 
 MOST_AT_ONCE, MOST_KEPT = 4, 30

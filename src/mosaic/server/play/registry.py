@@ -14,11 +14,11 @@ from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import PolicyID
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.record import environment_of, load_episode, save_episode
+from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.env_trial import check_environment
-from mosaic.server.match import IDLE_S, Match
-from mosaic.server.match_request import MatchRequest
-from mosaic.server.programs import ProgramRule
-from mosaic.server.replays import Replay
+from mosaic.server.play.match import IDLE_S, Match
+from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.replays import Replay
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
 from mosaic.store.live_sessions import begin_show, end_show, sweep_shows

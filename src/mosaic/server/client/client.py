@@ -21,8 +21,10 @@ from mosaic.config.loading import dump_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.run import WaitedTooLongError
-from mosaic.server.address import check_url, find_token
-from mosaic.server.answers import (
+from mosaic.server.client.address import check_url, find_token
+from mosaic.server.client.tunnel import SshAddress, Tunnel
+from mosaic.server.remote_frames import RemotePictures
+from mosaic.server.schemas import (
     CurvePoints,
     EnvRow,
     Events,
@@ -35,8 +37,6 @@ from mosaic.server.answers import (
     RunRow,
     WorkerRow,
 )
-from mosaic.server.remote_frames import RemotePictures
-from mosaic.server.tunnel import SshAddress, Tunnel
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import MetricEvent

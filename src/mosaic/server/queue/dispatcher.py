@@ -20,7 +20,7 @@ from typing import TypeVar
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.queue import Demand, Limits, choose, demand_of
+from mosaic.server.queue.policy import Demand, Limits, choose, demand_of
 from mosaic.store.atomic import private_folder
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.lock import held

@@ -19,13 +19,13 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import objection
 from mosaic.policies.mapping import PolicyMapping
-from mosaic.server.match_actions import Choice, next_spots, press, spot_at
-from mosaic.server.match_advice import Advice
-from mosaic.server.match_keys import Binding, KeyMap, check_bindings, held_action
-from mosaic.server.match_pace import DEFAULT_TURNS_HZ
-from mosaic.server.match_person import read_action
-from mosaic.server.match_request import MatchRequest
-from mosaic.server.match_seats import Seats, Viewer, acts_for, require_owner, who_acts
+from mosaic.server.play.advice import Advice
+from mosaic.server.play.clicks import Choice, next_spots, press, spot_at
+from mosaic.server.play.human import read_action
+from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action
+from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.seats import Seats, Viewer, acts_for, require_owner, who_acts
+from mosaic.server.play.timing import DEFAULT_TURNS_HZ
 
 STATE_EVERY_S = 0.2  # of a game in real time; its pictures tell more often how it stands
 

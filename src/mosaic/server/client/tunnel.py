@@ -15,7 +15,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.server.address import DEFAULT_PORT
+from mosaic.server.client.address import DEFAULT_PORT
 
 PATIENCE_S = 60.0  # somebody may have to type a password
 _HOST = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._-]*")

@@ -9,9 +9,9 @@ from time import time
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.server.match_pictures import Picture, encode_picture
-from mosaic.server.match_table import Frame, Table
 from mosaic.server.match_words import picture_of
+from mosaic.server.play.pictures import Picture, encode_picture
+from mosaic.server.play.state import Frame, Table
 
 _log = logging.getLogger(__name__)
 

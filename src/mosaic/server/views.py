@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from mosaic.server.answers import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
+from mosaic.server.schemas import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.last_metrics import last_metrics

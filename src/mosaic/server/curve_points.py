@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.server.answers import CurvePoints
+from mosaic.server.schemas import CurvePoints
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.curves.curves import Axis, Curves
 

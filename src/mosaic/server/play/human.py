@@ -12,7 +12,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env
-from mosaic.server.match_pace import DEFAULT_TURNS_HZ, REAL_TIME_FPS
+from mosaic.server.play.timing import DEFAULT_TURNS_HZ, REAL_TIME_FPS
 
 HIGHEST_OWN_RATE_HZ = 60.0
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mosaic.core.module_command import module_command
-from mosaic.server.answers import Answer
-from mosaic.server.examination_request import Kind, Request
-from mosaic.server.examiner import ORDER
+from mosaic.server.evaluations.process import ORDER
+from mosaic.server.evaluations.request import Kind, Request
+from mosaic.server.schemas import Answer
 from mosaic.store.atomic import write_atomic
 from mosaic.store.live_sessions import end_show
 
@@ -60,7 +60,7 @@ class Examination:
         write_atomic(self.folder / ORDER, json.dumps({"kind": self.kind, "request": asked}))
         with (self.folder / LOG).open("w") as log:
             self._process = subprocess.Popen(
-                module_command("mosaic.server.examiner", str(self.folder)),
+                module_command("mosaic.server.evaluations.process", str(self.folder)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

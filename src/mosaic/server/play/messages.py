@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.section import Section
 from mosaic.core.errors import InputError
-from mosaic.server.match_keys import Binding
+from mosaic.server.play.keys import Binding
 
 HIGHEST_RATE_HZ = 120.0
 

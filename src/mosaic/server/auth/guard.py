@@ -10,8 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mosaic.server.hosts import AllowedHosts, same_origin
-from mosaic.server.secret import COOKIE, same_secret
+from mosaic.server.auth.hosts import AllowedHosts, same_origin
+from mosaic.server.auth.token import COOKIE, same_secret
 
 LARGEST_BODY = 1_000_000  # bytes; a configuration has a few thousand
 BODY_WITHIN_S = 30.0

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.server.dispatch import Dispatcher
-from mosaic.server.examinations import Examinations
-from mosaic.server.programs import ProgramRule
+from mosaic.server.auth.programs import ProgramRule
+from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.queue.dispatcher import Dispatcher
+from mosaic.server.queue.idempotency import Submissions
 from mosaic.server.settings import ServerSettings
-from mosaic.server.submissions import Submissions
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 

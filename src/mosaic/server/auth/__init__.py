@@ -1,0 +1,1 @@
+"""Access control: token, allowed hosts and the rule for policies that run programs."""

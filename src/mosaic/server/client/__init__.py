@@ -1,0 +1,1 @@
+"""HTTP client of a Mosaic server, with tunnels to remote hosts."""

@@ -1,0 +1,1 @@
+"""Matches played over HTTP and WebSocket, with people or without."""

@@ -1,0 +1,1 @@
+"""Queue of submitted runs and the process that starts them."""

@@ -1,0 +1,1 @@
+"""Live streams of events and frames to browsers and terminals."""
