@@ -22,7 +22,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store
 from mosaic.ui.cli.main import main
-from mosaic.ui.web.facts import Facts
+from mosaic.ui.web.data.facts import Facts
 
 EPISODE = {
     "format": "mosaic.episode",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mosaic.ui.cli import screen
+from mosaic.ui.cli import output as screen
 from mosaic.ui.cli.main import main
 
 

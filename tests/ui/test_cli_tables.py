@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mosaic.ui.cli import screen
+from mosaic.ui.cli import output as screen
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.color import Color
 from rich.console import Console
 
-from mosaic.ui.cli.half_blocks import HalfBlocks, cells, to_256
+from mosaic.ui.cli.pictures import HalfBlocks, cells, to_256
 
 
 def shown(picture, system, width=10, most_rows=None, no_color=False):

@@ -18,8 +18,8 @@ from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.ui.cli.following import together
 from mosaic.ui.cli.picture_pane import WORDS, PicturePane
-from mosaic.ui.cli.snapshot import take
-from mosaic.ui.cli.training_view import TrainingView
+from mosaic.ui.cli.recording import take
+from mosaic.ui.cli.watching import TrainingView
 
 TOY = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
 

@@ -4,9 +4,10 @@ import io
 
 from rich.console import Console
 
-from mosaic.ui.cli import following, screen
+from mosaic.ui.cli import following
+from mosaic.ui.cli import output as screen
 from mosaic.ui.cli.following import follow
-from mosaic.ui.cli.training_view import TrainingView
+from mosaic.ui.cli.watching import TrainingView
 
 
 def shown(*events):

@@ -11,12 +11,12 @@ import pytest
 from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
 from mosaic.server.context import Desk
-from mosaic.ui.web import theme
-from mosaic.ui.web.compared import address, read_compared, sources_of
-from mosaic.ui.web.comparison import left_out, sources_for
-from mosaic.ui.web.facts import Facts
-from mosaic.ui.web.live import MOST_SOURCES, chart_height
-from mosaic.ui.web.theme import series_key, series_look
+from mosaic.ui.web.components import theme
+from mosaic.ui.web.components.live import MOST_SOURCES, chart_height
+from mosaic.ui.web.components.theme import series_key, series_look
+from mosaic.ui.web.data.compared_runs import address, read_compared, sources_of
+from mosaic.ui.web.data.facts import Facts
+from mosaic.ui.web.pages.comparison import left_out, sources_for
 
 CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
 FEED = Path(theme.__file__).parent / "static" / "live_feed.js"

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.settings import ServerSettings
-from mosaic.ui.web.entrance import Entrance
-from mosaic.ui.web.page_route import PageRoute
+from mosaic.ui.web.login import Entrance
+from mosaic.ui.web.routing import PageRoute
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 WRONG = "0" * 43

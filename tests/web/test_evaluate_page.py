@@ -23,8 +23,8 @@ from mosaic.server.auth.token import ensure_token
 from mosaic.server.evaluations.jobs import Examinations
 from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest, check_request
 from mosaic.server.settings import ServerSettings
-from mosaic.ui.web.evaluate_results import chosen_episodes
-from mosaic.ui.web.evaluate_words import (
+from mosaic.ui.web.pages.evaluate.results import chosen_episodes
+from mosaic.ui.web.pages.evaluate.text import (
     Score,
     agents_table,
     evaluation_verdict,

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from mosaic.runs.trainer import Trainer
-from mosaic.ui.web.facts import Facts
+from mosaic.ui.web.data.facts import Facts
 
 
 def test_runs_that_were_just_made_are_known_to_who_asks_anew(tmp_path):

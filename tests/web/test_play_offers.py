@@ -8,7 +8,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
-from mosaic.ui.web.play_offers import first_seats, trained_agents
+from mosaic.ui.web.pages.play_choices import first_seats, trained_agents
 
 PLAYERS = ("player_1", "player_2")
 OFFERS = ["human", "minimax", "run:mine", "random"]

@@ -8,7 +8,7 @@ from web_kit import Tab, WebServer
 
 from mosaic.learners.tabular.grid_picture import Cell
 from mosaic.runs.trainer import Trainer
-from mosaic.ui.web.run_grid import grid_html
+from mosaic.ui.web.pages.run.picture import grid_html
 
 
 def test_a_cell_shows_its_value_and_its_best_actions_and_a_hole_its_letter() -> None:

@@ -21,13 +21,13 @@ from web_kit import PATIENCE_MS, Tab, WebServer
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.resources import ResourcesConfig
 from mosaic.ui.cli.app import app as cli
-from mosaic.ui.web import env_pictures
-from mosaic.ui.web.env_looks import look_at
-from mosaic.ui.web.env_pictures import EnvPictures
-from mosaic.ui.web.schema_field import as_text, complaints, fields_of, from_text
+from mosaic.ui.web.components.schema_field import as_text, complaints, fields_of, from_text
+from mosaic.ui.web.data import env_pictures
+from mosaic.ui.web.data.env_info import look_at
+from mosaic.ui.web.data.env_pictures import EnvPictures
+from mosaic.ui.web.pages.train.draft import Draft, choices, default_rows, rules_of
 from mosaic.ui.web.train_check import group_documents, workers
 from mosaic.ui.web.train_command import train_command
-from mosaic.ui.web.train_draft import Draft, choices, default_rows, rules_of
 from mosaic.workers.registry import load_worker, resolve
 from mosaic.workers.toy import ToyOptions
 

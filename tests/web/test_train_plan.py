@@ -16,8 +16,8 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
 from mosaic.server.schemas import AttemptRow, RunDetails
 from mosaic.store.state import State
-from mosaic.ui.web.facts import Facts
-from mosaic.ui.web.train_plan import Pace, find_pace, pace_of, plan_html, time_words
+from mosaic.ui.web.data.facts import Facts
+from mosaic.ui.web.pages.train.estimate import Pace, find_pace, pace_of, plan_html, time_words
 
 FOCUSED = "document.activeElement"
 _COMPILED_S = 240.0  # the first run of a machine compiles

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mosaic.store.state import State
-from mosaic.ui.web.alerts import end_alerts, number_alerts, plateau_alert, silence_alert
-from mosaic.ui.web.families import families, policies_of
-from mosaic.ui.web.progress import time_shares
+from mosaic.ui.web.components.theme import ago, count, duration, env_picture, env_title, number, spark
+from mosaic.ui.web.data.alerts import end_alerts, number_alerts, plateau_alert, silence_alert
+from mosaic.ui.web.data.chart_groups import families, policies_of
+from mosaic.ui.web.data.progress import time_shares
 from mosaic.ui.web.run_actions import verbs
-from mosaic.ui.web.theme import ago, count, duration, env_picture, env_title, number, spark
 
 
 def test_numbers_are_short_and_have_a_true_minus() -> None:

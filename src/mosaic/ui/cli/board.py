@@ -9,8 +9,8 @@ from rich.text import Text
 
 from mosaic.envs.env import Env
 from mosaic.envs.family import split_version
-from mosaic.ui.cli.half_blocks import HalfBlocks
-from mosaic.ui.cli.screen import out
+from mosaic.ui.cli.output import out
+from mosaic.ui.cli.pictures import HalfBlocks
 
 
 def draw(env: Env) -> None:

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from mosaic.ui.cli.place import PlacedRun
-from mosaic.ui.cli.screen import LINE_EVERY_S, Pace, err, note
-from mosaic.ui.cli.training_view import TrainingView
+from mosaic.ui.cli.backend import PlacedRun
+from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note
+from mosaic.ui.cli.watching import TrainingView
 
 if TYPE_CHECKING:
     from mosaic.ui.cli.picture_pane import PicturePane

@@ -15,7 +15,7 @@ def watchable(kind: str, env: str, policies: Mapping[str, str]) -> Iterator[Live
     """None, after saying why, where others cannot be let in: that is no reason not to play."""
     from mosaic.store.errors import StorageError
     from mosaic.store.live_sessions import live_screen
-    from mosaic.ui.cli.screen import note
+    from mosaic.ui.cli.output import note
 
     with ExitStack() as stack:
         screen: LiveScreen | None = None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mosaic.store.logs import Stream
 from mosaic.store.state import ENDED
-from mosaic.ui.cli.place import PlacedRun
+from mosaic.ui.cli.backend import PlacedRun
 
 _BYTES = 500_000  # of one request
 _LOOK_EVERY_S = 0.5

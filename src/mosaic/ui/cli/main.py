@@ -76,7 +76,7 @@ def _leave_quietly() -> int:
 
 
 def _mention_compiling() -> None:
-    from mosaic.ui.cli.screen import note
+    from mosaic.ui.cli.output import note
 
     note("Compiling machine code, once after an installation or upgrade …")
 
@@ -85,7 +85,7 @@ def _complain(text: str, code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": text}), file=sys.stderr)
     else:
-        from mosaic.ui.cli.screen import complain
+        from mosaic.ui.cli.output import complain
 
         complain(text)
     return code

@@ -9,7 +9,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
-from mosaic.ui.cli.half_blocks import HalfBlocks
+from mosaic.ui.cli.pictures import HalfBlocks
 
 WORDS: dict[LaneState, str] = {
     "waiting": "no picture yet",

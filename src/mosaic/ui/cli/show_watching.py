@@ -10,10 +10,10 @@ from rich.live import Live
 
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import Pictures
+from mosaic.ui.cli.backend import PlacedShow
+from mosaic.ui.cli.output import err, note, out
 from mosaic.ui.cli.picture_pane import PicturePane
-from mosaic.ui.cli.place import PlacedShow
-from mosaic.ui.cli.screen import err, note, out
-from mosaic.ui.cli.snapshot import check_file, save, take
+from mosaic.ui.cli.recording import check_file, save, take
 
 _LOOK_EVERY_S = 0.05
 _OVER = ("finished", "writer died")

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mosaic.runs.tuning.standing import Standing, best_of
-from mosaic.ui.cli.screen import LINE_EVERY_S, Pace, err, note, out, print_table, short
+from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note, out, print_table, short
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.plan import SearchPlan

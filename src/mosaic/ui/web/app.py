@@ -19,17 +19,17 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import Desk
 from mosaic.store.atomic import private_folder
-from mosaic.ui.web.entrance import Entrance
-from mosaic.ui.web.page_route import PageRoute
+from mosaic.ui.web.login import Entrance
+from mosaic.ui.web.routing import PageRoute
 
 PAGES = {  # address → the module whose `page(frame, …)` draws it
-    "/": "home",
-    "/train": "train",
-    "/runs": "runs",
-    "/runs/{run_id}": "run_page",
-    "/play": "play",
-    "/replay": "replay",
-    "/evaluate": "evaluate",
+    "/": "pages.home",
+    "/train": "pages.train.page",
+    "/runs": "pages.runs",
+    "/runs/{run_id}": "pages.run.page",
+    "/play": "pages.play",
+    "/replay": "pages.replay",
+    "/evaluate": "pages.evaluate.page",
 }
 _RECONNECT_S = 15.0  # a tab that is away for longer is loaded anew, and what was typed into a form is gone
 _COMPRESSION = 1  # of 9: a quarter of the time, a fifth larger
@@ -53,8 +53,8 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import app as pages_app
     from nicegui import ui
 
-    from mosaic.ui.web.facts import Facts
-    from mosaic.ui.web.layout import Frame
+    from mosaic.ui.web.components.layout import Frame
+    from mosaic.ui.web.data.facts import Facts
     from mosaic.ui.web.sub_pages import Pages
 
     token = ensure_token(desk.store.home)
@@ -67,7 +67,7 @@ def add_pages(app: FastAPI) -> None:
         with frame.content:
             Pages(views, data={"frame": frame})
 
-    from mosaic.ui.web.series_routes import add_series_routes
+    from mosaic.ui.web.series_api import add_series_routes
 
     add_series_routes(app, desk)
     app.mount("/static", StaticFiles(directory=STATIC))
@@ -106,7 +106,7 @@ def _views(app: FastAPI, desk: Desk) -> dict[str, Callable[..., Any]]:
 
 def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
     """An error that says what to do is shown in place of the page."""
-    from mosaic.ui.web.widgets import problem
+    from mosaic.ui.web.components.widgets import problem
 
     signature = inspect.signature(page, eval_str=True)  # NiceGUI asks for types, not for their names
     if inspect.iscoroutinefunction(page):

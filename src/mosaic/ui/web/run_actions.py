@@ -10,9 +10,9 @@ from nicegui import ui
 from mosaic.config.environment import EnvironmentConfig
 from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
-from mosaic.ui.web.asking import ask_or_complain
-from mosaic.ui.web.theme import env_title
-from mosaic.ui.web.widgets import box, button, link_button, raw, say
+from mosaic.ui.web.api import ask_or_complain
+from mosaic.ui.web.components.theme import env_title
+from mosaic.ui.web.components.widgets import box, button, link_button, raw, say
 
 _DONE = {
     "stop": "The run saves and stops.",

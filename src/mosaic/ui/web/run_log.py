@@ -10,7 +10,7 @@ from nicegui import run
 from mosaic.server.schemas import RunDetails
 from mosaic.store.logs import STREAMS, Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
-from mosaic.ui.web.widgets import Segmented, box, panel, raw
+from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
 
 _BYTES = 48 << 10
 _LINES = 300

@@ -7,16 +7,16 @@ from nicegui import PageArguments, ui
 from mosaic.core.errors import MosaicError
 from mosaic.server.schemas import RunDetails
 from mosaic.store.state import LIVE
-from mosaic.ui.web.layout import Frame
-from mosaic.ui.web.run_about import AboutPanel
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.widgets import box, complain
+from mosaic.ui.web.pages.run.about import AboutPanel
+from mosaic.ui.web.pages.run.alerts import AlertsPanel
+from mosaic.ui.web.pages.run.curves import CurvesPanel
+from mosaic.ui.web.pages.run.page import StatusStrip
+from mosaic.ui.web.pages.run.picture import GridPanel
 from mosaic.ui.web.run_actions import Actions
-from mosaic.ui.web.run_alerts import AlertsPanel
-from mosaic.ui.web.run_curves import CurvesPanel
-from mosaic.ui.web.run_grid import GridPanel
 from mosaic.ui.web.run_log import LogPanel
 from mosaic.ui.web.run_picture import PicturePanel
-from mosaic.ui.web.run_status import StatusStrip
-from mosaic.ui.web.widgets import box, complain
 
 _REFRESH_S = 4.0  # curves and pictures come by themselves, as they happen
 

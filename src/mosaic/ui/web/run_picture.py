@@ -6,8 +6,8 @@ from nicegui import ui
 
 from mosaic.server.schemas import RunDetails
 from mosaic.store.state import ENDED, State
-from mosaic.ui.web.live import FrameCanvas
-from mosaic.ui.web.widgets import box, button, panel, select
+from mosaic.ui.web.components.live import FrameCanvas
+from mosaic.ui.web.components.widgets import box, button, panel, select
 
 _SLOTS = 8  # offered where nobody said how many environments there are
 _MOST_SLOTS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
-from mosaic.ui.web.theme import env_title
+from mosaic.ui.web.components.theme import env_title
 
 
 def title(row: RunSummary) -> str:

@@ -6,7 +6,7 @@ import logging
 
 from nicegui import ui
 
-from mosaic.ui.web.widgets import problem
+from mosaic.ui.web.components.widgets import problem
 
 _LOG = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def check(
     from mosaic.envs.catalog import make_env
     from mosaic.envs.contract import check_env
     from mosaic.ui.cli.options import environment
-    from mosaic.ui.cli.screen import out, print_json, print_table
+    from mosaic.ui.cli.output import out, print_json, print_table
 
     config = environment(env, settings)
     report = check_env(lambda: make_env(config), steps=steps)

@@ -24,7 +24,7 @@ def demo(
     A table learns by self-play, is proven unbeatable by exhaustive search, and meets minimax and random. Then the board
     opens in the browser.
     """
-    from mosaic.ui.cli.screen import note, out
+    from mosaic.ui.cli.output import note, out
 
     run = _train()
     _prove(run)
@@ -43,7 +43,7 @@ def _play_in_the_browser(run_id: str) -> bool:
     """Until Ctrl-C. False where no server can start."""
     from mosaic.core.errors import InputError
     from mosaic.server.client.address import DEFAULT_PORT
-    from mosaic.ui.cli.screen import note
+    from mosaic.ui.cli.output import note
 
     why = ""
     for port in (DEFAULT_PORT, 0):  # a server of yours may have the usual one
@@ -73,7 +73,7 @@ def _serve_board(run_id: str, port: int) -> None:
 def _show_board(listening: Listening, run_id: str) -> None:
     from mosaic.config.environment import EnvironmentConfig
     from mosaic.server.play.messages import MatchRequest
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.output import out
     from mosaic.ui.display import open_browser
 
     seats = {"player_1": "human", "player_2": f"run:{run_id}"}
@@ -90,7 +90,7 @@ def _quiet(text: str) -> None:
 
 def _play_on_the_terminal(run_id: str) -> None:
     from mosaic.ui.cli.commands.play import play
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.output import out
 
     out.print("Now you: X against what it learned. Free cells show the number to type. Ctrl-C leaves.\n")
     play(ENV, ["player_1=human", f"player_2=run:{run_id}"], settings=[], record=False, out_file=None)
@@ -100,7 +100,7 @@ def _train() -> Run:
     from mosaic.core.errors import MosaicError
     from mosaic.runs.result import times
     from mosaic.runs.trainer import Trainer
-    from mosaic.ui.cli.screen import err, out
+    from mosaic.ui.cli.output import err, out
 
     config: dict[str, Any] = {
         "environment": {"env_id": ENV},
@@ -131,7 +131,7 @@ def _prove(run: Run) -> None:
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.training.twin import FILE
     from mosaic.learners.tabular.verify import prove
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.output import out
 
     game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))
     assert isinstance(game, Game)
@@ -146,7 +146,7 @@ def _prove(run: Run) -> None:
 
 def _measure(run: Run) -> None:
     from mosaic.evaluation.evaluate import evaluate
-    from mosaic.ui.cli.screen import print_table, progress
+    from mosaic.ui.cli.output import print_table, progress
 
     rows = []
     meetings = [(other, seat) for other in ("minimax", "random") for seat in (0, 1)]

@@ -17,7 +17,7 @@ def envs(
     """List environments: agents, spaces, what is compiled, tuned and installed."""
     from mosaic.envs.catalog import entries
     from mosaic.envs.inspect import inspect_env
-    from mosaic.ui.cli.screen import note, print_json, print_table, progress
+    from mosaic.ui.cli.output import note, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
 
     found = entries(family)

@@ -54,7 +54,7 @@ def evaluate(
     from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import note, print_json, progress
+    from mosaic.ui.cli.output import note, print_json, progress
 
     give_trust(trust)
     camera = camera_for(video, fps, min(episodes, video_episodes))
@@ -88,7 +88,7 @@ def evaluate(
 
 
 def show(result: Evaluation) -> None:
-    from mosaic.ui.cli.screen import note, print_table
+    from mosaic.ui.cli.output import note, print_table
 
     document = result.to_json()
     agents: dict[str, Any] = document["agents"]
@@ -106,7 +106,7 @@ def show(result: Evaluation) -> None:
 
 
 def _cells(name: str, row: dict[str, Any], competitive: bool) -> list[Any]:
-    from mosaic.ui.cli.screen import interval
+    from mosaic.ui.cli.output import interval
 
     cells = [name, row["policy"], interval(row["return_mean"], row["return_ci95"])]
     return cells + ([row["wins"], row["draws"], row["losses"]] if competitive else [])

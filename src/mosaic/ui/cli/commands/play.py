@@ -36,7 +36,7 @@ def play(
     from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
     from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import note, out
+    from mosaic.ui.cli.output import note, out
 
     give_trust(trust)
     mapping = parse_mapping(agent)

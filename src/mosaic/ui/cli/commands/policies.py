@@ -9,7 +9,7 @@ def policies(json: JsonOption = False) -> None:
     """List the policies that can take an agent's place."""
     from mosaic.core.plugins import load_plugin, plugins
     from mosaic.policies.controller import PolicyKind
-    from mosaic.ui.cli.screen import note, print_json, print_table
+    from mosaic.ui.cli.output import note, print_json, print_table
 
     rows = []
     for name in plugins("mosaic.policies"):

@@ -24,7 +24,7 @@ def probe(
     """
     from mosaic.core.errors import InputError
     from mosaic.learners.probes import PROBES, failed, run_probes
-    from mosaic.ui.cli.screen import out, print_json, print_table, progress
+    from mosaic.ui.cli.output import out, print_json, print_table, progress
 
     if worker != "native":
         raise InputError(

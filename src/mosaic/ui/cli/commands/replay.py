@@ -33,7 +33,7 @@ def replay(
     from mosaic.ui.cli.filming import camera_for
     from mosaic.ui.cli.moves import describe_step
     from mosaic.ui.cli.options import give_trust
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.output import out, print_json
 
     give_trust(trust)
     record = load_episode(episode)

@@ -11,7 +11,7 @@ from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOpti
 
 if TYPE_CHECKING:
     from mosaic.server.schemas import CheckpointRow
-    from mosaic.ui.cli.place import PlacedRun
+    from mosaic.ui.cli.backend import PlacedRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -39,8 +39,8 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List runs, the newest first."""
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import note, out, print_json, print_table
+    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.output import note, out, print_json, print_table
 
     with place(server) as runs:
         rows = [row for row in runs.runs() if tag is None or tag in (*row.tags, row.group)]
@@ -70,8 +70,8 @@ def list_(
 @app.command()
 def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Show a run: state, attempts, checkpoints, configuration."""
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import out, print_json, print_table
+    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.output import out, print_json, print_table
 
     with place(server) as runs:
         details = runs.run(run).show()
@@ -101,10 +101,10 @@ def compare(
     their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
+    from mosaic.ui.cli.backend import place
     from mosaic.ui.cli.differences import differences
-    from mosaic.ui.cli.groups import compare_groups, group_labels, make_groups, runs_asked_for, show_groups
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import note, print_json, print_table
+    from mosaic.ui.cli.group_results import compare_groups, group_labels, make_groups, runs_asked_for, show_groups
+    from mosaic.ui.cli.output import note, print_json, print_table
 
     with place(server) as runs:
         rows_here = runs.runs()
@@ -158,7 +158,7 @@ def stop(
     """Stop a run and save it. Fails where the run had to be killed, so that nothing new was saved."""
     from mosaic.core.errors import MosaicError
     from mosaic.store.state import ENDED
-    from mosaic.ui.cli.training import unsaved_work
+    from mosaic.ui.cli.run_config import unsaved_work
 
     def stop_and_check(chosen: PlacedRun) -> None:
         had_ended = chosen.show().state in ENDED
@@ -215,8 +215,8 @@ def checkpoint(run: RunArgument, server: ServerOption = None, json: JsonOption =
 @app.command()
 def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Delete a run that has ended, with all that belongs to it."""
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.output import out, print_json
 
     with place(server) as runs:
         chosen = runs.run(run)
@@ -240,8 +240,8 @@ def log(
 ) -> None:
     """Print what a run's worker wrote: its stdout, then its stderr. The oldest part of a very long log is dropped."""
     from mosaic.store.logs import STREAMS
+    from mosaic.ui.cli.backend import place
     from mosaic.ui.cli.log import print_log
-    from mosaic.ui.cli.place import place
 
     streams = [stream for stream, asked in zip(STREAMS, (stdout, stderr), strict=True) if asked] or STREAMS
     with place(server) as runs:
@@ -258,8 +258,8 @@ def values(
 
     For FrozenLake, CliffWalking and mosaic/gridworld, trained by the worker tabular; the latest checkpoint is read.
     """
-    from mosaic.ui.cli.screen import out, print_json
-    from mosaic.ui.cli.values import read_run, save_image
+    from mosaic.ui.cli.grid_values import read_run, save_image
+    from mosaic.ui.cli.output import out, print_json
 
     found = read_run(run)
     if to is not None:
@@ -276,7 +276,7 @@ def values(
 def reindex(json: JsonOption = False) -> None:
     """Build the index anew from the run folders."""
     from mosaic.store.store import Store
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.output import out, print_json
 
     count = Store().index.reindex()
     if json:
@@ -294,7 +294,7 @@ def archive(
     """Pack a run into one file."""
     from mosaic.store.archives.archive import archive_run
     from mosaic.store.store import Store
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.output import out, print_json
 
     folder = Store().resolve(run)
     path = archive_run(folder, to or Path(f"{folder.run_id}.tar.gz"))
@@ -311,7 +311,7 @@ def import_(
     """Unpack an archived run into this store."""
     from mosaic.store.importing import import_run
     from mosaic.store.store import Store
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.output import out, print_json
 
     folder = import_run(Store(), file)
     if json:
@@ -321,8 +321,8 @@ def import_(
 
 
 def _act(run: str, server: str | None, json: bool, action: Any) -> None:
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import out, print_json
+    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.output import out, print_json
 
     with place(server) as runs:
         chosen = runs.run(run)

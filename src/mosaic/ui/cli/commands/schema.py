@@ -15,7 +15,7 @@ def schema(
     from mosaic.config.schema import run_schema
     from mosaic.core.errors import unknown
     from mosaic.core.plugins import plugins
-    from mosaic.ui.cli.screen import print_json
+    from mosaic.ui.cli.output import print_json
     from mosaic.workers.registry import load_worker, options_model
 
     if what == "run":

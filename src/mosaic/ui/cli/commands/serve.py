@@ -29,7 +29,7 @@ def serve(
     from mosaic.core.errors import InputError
     from mosaic.server.machine import machine_limits
     from mosaic.server.serve import serve as run
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.output import out
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
     from mosaic.ui.window import Window, require_window

@@ -35,7 +35,7 @@ def tournament(
     from mosaic.evaluation.tournament import tournament as run
     from mosaic.ui.cli.live import how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
-    from mosaic.ui.cli.screen import note, print_json, progress
+    from mosaic.ui.cli.output import note, print_json, progress
 
     give_trust(trust)
     config, total = environment(env, settings), games * len(policy) * (len(policy) - 1)
@@ -70,7 +70,7 @@ def _unfinished(config: EnvironmentConfig, policies: list[str], games: int, seed
 
 
 def show(result: Tournament) -> None:
-    from mosaic.ui.cli.screen import interval, print_table
+    from mosaic.ui.cli.output import interval, print_table
 
     document = result.to_json()
     rows = [

@@ -11,7 +11,7 @@ from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption, TrustOpti
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
-    from mosaic.ui.cli.place import PlacedRun
+    from mosaic.ui.cli.backend import PlacedRun
 
 
 def train(
@@ -52,9 +52,9 @@ def train(
     json: JsonOption = False,
 ) -> None:
     """Train policies; Ctrl-C stops and saves."""
+    from mosaic.ui.cli.backend import place
     from mosaic.ui.cli.options import give_trust
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.training import resolved
+    from mosaic.ui.cli.run_config import resolved
 
     give_trust(trust, server)
     rules = dict(_rule(text) for text in agent)
@@ -106,7 +106,7 @@ def _submit(runs: Any, config: RunConfig, seeds: int) -> list[PlacedRun]:
 
 def _show_dry(config: RunConfig, json: bool) -> None:
     from mosaic.config.loading import dump_run_config
-    from mosaic.ui.cli.screen import note, out, print_json
+    from mosaic.ui.cli.output import note, out, print_json
 
     document = dump_run_config(config)
     if json:
@@ -117,7 +117,7 @@ def _show_dry(config: RunConfig, json: bool) -> None:
 
 
 def _say_detached(started: list[PlacedRun], json: bool) -> None:
-    from mosaic.ui.cli.screen import note, out, print_json
+    from mosaic.ui.cli.output import note, out, print_json
 
     if json:
         rows = [{"run_id": run.id, "state": str(run.show().state)} for run in started]
@@ -132,9 +132,9 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.core.interrupts import ctrl_c_kept
     from mosaic.ui.cli.following import follow, view_of
-    from mosaic.ui.cli.groups import make_groups, show_groups
-    from mosaic.ui.cli.screen import complain, note, print_json
-    from mosaic.ui.cli.training import result, show_result, unsaved_work
+    from mosaic.ui.cli.group_results import make_groups, show_groups
+    from mosaic.ui.cli.output import complain, note, print_json
+    from mosaic.ui.cli.run_config import result, show_result, unsaved_work
 
     try:
         with ctrl_c_kept():

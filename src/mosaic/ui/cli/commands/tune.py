@@ -108,7 +108,7 @@ def _created(
     from mosaic.runtimes.ray.session import check_installed
     from mosaic.store.archives.trust import require_trust_in_file
     from mosaic.store.store import Store
-    from mosaic.ui.cli.training import resolved_document
+    from mosaic.ui.cli.run_config import resolved_document
 
     if target is None:
         raise InputError("Say what to train in: mosaic tune ENV --search NAME=VALUES, or a file. Type: mosaic envs")
@@ -147,7 +147,7 @@ def _settings(section: Any, given: dict[str, Any]) -> TuneSettings:
 def _run(folder: SearchFolder, json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.runs.tuning.search import InterruptedSearchError, run_search
-    from mosaic.ui.cli.screen import note, print_json
+    from mosaic.ui.cli.output import note, print_json
     from mosaic.ui.cli.tuning_view import SearchView, show_outcome, shown_live
 
     view = SearchView(folder.read_plan())

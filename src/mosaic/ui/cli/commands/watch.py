@@ -14,7 +14,7 @@ from mosaic.ui.cli.options import ServerOption
 if TYPE_CHECKING:
     from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.frames.requests import Wish
-    from mosaic.ui.cli.place import Place, PlacedRun, PlacedShow
+    from mosaic.ui.cli.backend import Place, PlacedRun, PlacedShow
 
 _ENDED = ("finished", "stopped", "failed", "lost")
 
@@ -41,8 +41,8 @@ def watch(
     """
     from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.frames.requests import Wish
-    from mosaic.ui.cli.place import place
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.output import out
 
     with place(server) as there:
         try:
@@ -80,8 +80,8 @@ def _show_instead(there: Place, asked: str, error: UnknownNameError) -> PlacedSh
 
 def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
     from mosaic.core.errors import InputError
-    from mosaic.ui.cli.screen import note
-    from mosaic.ui.cli.snapshot import check_file, save, take
+    from mosaic.ui.cli.output import note
+    from mosaic.ui.cli.recording import check_file, save, take
 
     check_file(path)
     details = watched.show()
@@ -106,7 +106,7 @@ def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
 
 def _draw(watched: PlacedRun, once: bool) -> None:
     from mosaic.ui.cli.following import view_of
-    from mosaic.ui.cli.screen import out
+    from mosaic.ui.cli.output import out
 
     view, last_seq = view_of(watched, curve=True), watched.show().last_seq
     for event in watched.events():

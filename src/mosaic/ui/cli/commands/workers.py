@@ -8,7 +8,7 @@ from mosaic.ui.cli.options import JsonOption
 def workers(json: JsonOption = False) -> None:
     """List the workers that train, and what each can do."""
     from mosaic.core.plugins import plugins
-    from mosaic.ui.cli.screen import out, print_json, print_table
+    from mosaic.ui.cli.output import out, print_json, print_table
     from mosaic.workers.registry import load_worker
 
     infos = [load_worker(name).info for name in plugins("mosaic.workers")]

@@ -1,0 +1,73 @@
+"""What a run has learned about each cell of its grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mosaic.core.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mosaic.learners.tabular.grid_picture import Cell
+
+
+@dataclass(frozen=True)
+class GridValues:
+    run_id: str
+    env: str
+    env_steps: int
+    cells: list[list[Cell]]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "env": self.env,
+            "env_steps": self.env_steps,
+            "map": ["".join(cell.letter for cell in row) for row in self.cells],
+            "values": [[cell.value for cell in row] for row in self.cells],
+            "arrows": [[cell.arrows for cell in row] for row in self.cells],
+        }
+
+    def show(self, console: Console) -> None:
+        from mosaic.learners.tabular.grid_picture import grid_text
+
+        console.print(f"{self.run_id}: {self.env} after {self.env_steps:,} env steps", soft_wrap=True)
+        console.print(grid_text(self.cells, console.width), soft_wrap=True)
+
+
+def read_run(reference: str) -> GridValues:
+    """From the run's latest checkpoint."""
+    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.envs.compiled.grid_layout import grid_layout
+    from mosaic.learners.tabular.grid_picture import read_cells
+    from mosaic.learners.tabular.saved_values import read_values
+    from mosaic.store.checkpoints import find_checkpoint
+    from mosaic.store.store import Store
+    from mosaic.ui.cli.output import note
+
+    checkpoint = find_checkpoint(Store().resolve(reference))
+    run_id, manifest = checkpoint.run.run_id, checkpoint.manifest
+    if manifest.worker != "tabular":
+        raise InputError(
+            f"Run '{run_id}' was trained by the worker '{manifest.worker}', which keeps no table of values. "
+            "Train one: mosaic train gym/CliffWalking-v1 --worker tabular"
+        )
+    environment = EnvironmentConfig.model_validate(manifest.environment)
+    layout = grid_layout(environment)
+    for message in checkpoint.skipped:
+        note(message)
+    return GridValues(run_id, environment.id, manifest.env_steps, read_cells(read_values(checkpoint.path), layout))
+
+
+def save_image(cells: list[list[Cell]], path: Path) -> None:
+    from mosaic.learners.tabular.grid_picture import grid_image
+
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--out {path}: the image is a PNG, so its name should end with .png.")
+    try:
+        grid_image(cells).save(path, "PNG")
+    except OSError as error:
+        raise InputError(f"--out {path} cannot be written: {error.strerror or error}.") from error

@@ -1,0 +1,184 @@
+"""Comparison of groups of runs: per env, scores over seeds, differences and probabilities of improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mosaic.ui.cli.backend import PlacedRun
+
+if TYPE_CHECKING:
+    from mosaic.evaluation.statistics import Estimate
+    from mosaic.server.schemas import RunDetails, RunRow
+
+METRIC = "episode_reward_mean"
+_BUCKETS = 200
+_COLUMNS = ("x", "mean", "iqm", "low", "high")
+
+
+class Group(NamedTuple):
+    """Runs of one env that differ in nothing but their seed."""
+
+    name: str  # its id
+    env: str
+    runs: list[PlacedRun]
+    scores: list[float]  # of the runs that reported one
+    config: Mapping[str, Any]  # of its first run
+
+    @property
+    def label(self) -> str:
+        """Return the --name that it was trained with; its id where it has none."""
+        name = str(self.config.get("name") or "")
+        return (_without_number(name) if len(self.runs) > 1 else name) or self.name
+
+    def document(self) -> dict[str, Any]:
+        from mosaic.evaluation.statistics import estimate_iqm, finite_mean
+
+        found = estimate_iqm(self.scores)
+        return {
+            "group": self.name,
+            "label": self.label,
+            "env": self.env,
+            "metric": METRIC,
+            "runs": [run.id for run in self.runs],
+            "scores": self.scores,
+            "mean": finite_mean(self.scores),
+            "iqm": found.mean,
+            "iqm_ci95": found.ci95,
+            "curve": group_curve(self.runs),
+        }
+
+
+def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
+    """Replace each seed group, given by its id or by the --name that it was trained with, by the ids of its runs."""
+    from mosaic.core.errors import InputError
+
+    groups: dict[str, list[RunRow]] = {}
+    for row in sorted(rows, key=lambda row: row.run_id):
+        if row.group:
+            groups.setdefault(row.group, []).append(row)
+    alone = {text for row in rows for text in (row.run_id, row.name)}
+    found: list[str] = []
+    for text in asked:
+        named = [text] if text in groups else [] if text in alone else _groups_named(text, groups)
+        if len(named) > 1:
+            raise InputError(f"{len(named)} seed groups are named '{text}'. Give the id of one: {', '.join(named)}.")
+        found += [row.run_id for row in groups[named[0]]] if named else [text]
+    return found
+
+
+def _groups_named(name: str, groups: dict[str, list[RunRow]]) -> list[str]:
+    """Return the ids of groups whose runs are called NAME-1, NAME-2, …"""
+    return [group for group, rows in groups.items() if all(_without_number(row.name) == name for row in rows)]
+
+
+def _without_number(name: str) -> str:
+    """Return NAME of NAME-1, as the runs of a seed group are called; "" for other names."""
+    start, _, number = name.rpartition("-")
+    return start if number.isdigit() else ""
+
+
+def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
+    """Put runs together that share env, settings and seed group; `groups` holds the seed group of each, or ""."""
+    from mosaic.ui.cli.differences import env_key, settings_key
+
+    found: dict[tuple[str, str], Group] = {}
+    for run, shown, group in zip(runs, details, groups, strict=True):
+        key = (group, settings_key(shown.config))
+        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config))
+        put.runs.append(run)
+        score = (shown.last_metric or {}).get(METRIC)
+        if score is not None:
+            put.scores.append(float(score))
+    names = [group.name for group in found.values()]  # the id of a search names all of its trials
+    return [
+        each if each.name and names.count(each.name) == 1 else each._replace(name=each.runs[0].id)
+        for each in found.values()
+    ]
+
+
+def compare_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return one document per pair of groups in the same env."""
+    from mosaic.evaluation.statistics import estimate_difference, estimate_improvement
+
+    pairs = [(first, second) for first, second in combinations(groups, 2) if first.env == second.env]
+    return [
+        {
+            "env": first.env,
+            "first": first.name,
+            "second": second.name,
+            **_estimate("difference", estimate_difference(first.scores, second.scores)),
+            **_estimate("probability_of_improvement", estimate_improvement(first.scores, second.scores)),
+        }
+        for first, second in pairs
+    ]
+
+
+def _estimate(name: str, found: Estimate) -> dict[str, Any]:
+    return {name: found.mean, f"{name}_ci95": found.ci95}
+
+
+def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, list[float | None]]:
+    """Return columns x, mean, iqm, low, high; None where there is no value."""
+    import numpy as np
+
+    from mosaic.telemetry.curves.seed_groups import group_curves
+
+    points = [run.curve(metric, buckets=_BUCKETS) for run in runs]
+    curves = [(np.array(p.x, float), np.array(p.mean, float)) for p in points]
+    found = group_curves(curves)
+    return {name: [_number(v) for v in getattr(found, name)] for name in _COLUMNS}
+
+
+def group_labels(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return what each group is called on the screen, by id: its label if no other one has the same."""
+    labels = [each["label"] for each in groups]
+    return {
+        each["group"]: each["label"] if labels.count(each["label"]) == 1 else f"{each['label']} ({each['group']})"
+        for each in groups
+    }
+
+
+def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> None:
+    from mosaic.ui.cli.output import interval, note, out, print_table
+
+    labels = group_labels(groups)
+    envs = list(dict.fromkeys(each["env"] for each in groups))
+    for env in envs:
+        here = [each for each in groups if each["env"] == env]
+        rows = [[labels[each["group"]], len(each["scores"]), interval(each["iqm"], each["iqm_ci95"])] for each in here]
+        columns = ["group", "seeds", "interquartile mean (95 %)"]
+        print_table(f"{env}: last {METRIC}", columns, rows, columns[1:])
+        compared = [
+            [
+                f"{labels[pair['first']]} − {labels[pair['second']]}",
+                interval(pair["difference"], pair["difference_ci95"]),
+                interval(pair["probability_of_improvement"], pair["probability_of_improvement_ci95"], digits=2),
+            ]
+            for pair in pairs
+            if pair["env"] == env
+        ]
+        if compared:
+            columns = ["groups", "difference (95 %)", "P(first > second)"]
+            print_table(f"{env}: differences", columns, compared, columns[1:], whole=0)
+        for each in here:
+            _draw(each, labels[each["group"]], out.width)
+    if len(envs) > 1:
+        note(f"{len(envs)} different envs: their rewards are not compared with each other.")
+    if any(len(each["scores"]) < 2 for each in groups):
+        note("A group of one run has no interval: train with --seeds 5 or more.")
+
+
+def _draw(group: dict[str, Any], label: str, width: int) -> None:
+    from mosaic.ui.cli.chart import chart
+    from mosaic.ui.cli.output import out
+
+    curve = group["curve"]
+    if any(value is not None for value in curve["mean"]):
+        out.print(f"{label}, mean over {len(group['runs'])} runs:")
+        out.print("\n".join(chart(curve["x"], curve["mean"], min(width, 100), 12)))
+
+
+def _number(value: float) -> float | None:
+    return float(value) if value == value else None

@@ -1,0 +1,171 @@
+"""From what was typed to a run's configuration, and from an ended run to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mosaic.ui.cli.backend import PlacedRun
+
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+    from mosaic.server.schemas import RunDetails
+
+
+class Configured(NamedTuple):
+    asked: RunConfig  # what a file and the command line say
+    resolved: RunConfig  # the same with every value that they leave open
+
+
+def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> Configured:
+    """Read the file's settings, then what was typed as options, then `--set`; fill in what is left open."""
+    from mosaic.config.file_formats import read_document
+
+    if file is None:
+        return resolved_document(asked, {}, settings, quiet=quiet)
+    from mosaic.store.archives.trust import require_trust_in_file
+
+    document = read_document(file)
+    require_trust_in_file(file, document)
+    return resolved_document(asked, document, settings, quiet=quiet)
+
+
+def resolved_document(
+    asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
+) -> Configured:
+    """The same, of settings that are already read."""
+    from mosaic.config.loading import parse_run_config
+    from mosaic.config.upgrade import upgrade
+    from mosaic.core.errors import InputError
+    from mosaic.ui.cli.output import note
+    from mosaic.workers.registry import resolve
+
+    document = dict(upgrade(given)) if given else {}
+    if asked["env"] is not None:
+        earlier = document.get("environment")
+        kept = {k: v for k, v in earlier.items() if k != "family"} if isinstance(earlier, dict) else {}
+        document["environment"] = {**kept, "env_id": asked["env"]}
+    for section in ("training", "resources"):
+        typed = {key: value for key, value in asked[section].items() if value is not None}
+        if typed:
+            below = document.get(section)
+            document[section] = {**(below if isinstance(below, dict) else {}), **typed}
+    document.update({key: value for key, value in asked["top"].items() if value is not None})
+    if "environment" not in document:
+        raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
+    config = parse_run_config(document, settings)
+    chosen = resolve(config)
+    if config.training.worker is None and not quiet:
+        picked = f"{chosen.training.worker} {chosen.training.algorithm}"
+        note(f"Picked {picked}: {_REASONS.get(chosen.training.worker or '', 'it offers itself')}.")
+    if not quiet:
+        _mention_new_policies(chosen)
+        _mention_preset(config, chosen)
+    return Configured(config, chosen)
+
+
+_REASONS = {
+    "tabular": "the env has few states, and a table learns them fastest",
+    "native": "the env has too many states for a table, or what you ask for needs a network",
+}
+
+
+def _mention_new_policies(config: RunConfig) -> None:
+    """Name the policies that --agent creates: a misspelt one was not meant to be trained."""
+    from mosaic.core.plugins import plugins
+    from mosaic.core.reference import split_reference
+    from mosaic.ui.cli.output import note
+
+    said = config.agents.values() if not isinstance(config.agents, str) else ()
+    known = plugins("mosaic.policies")
+    new = [
+        name for name in dict.fromkeys(said) if split_reference(name)[0] not in known and not name.startswith("self@")
+    ]
+    if new:
+        note(f"New policies that learn: {', '.join(new)}. Policies that exist: mosaic policies")
+
+
+def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
+    """Say where options come from; the preset's result is promised only for what was tried."""
+    from mosaic.ui.cli.output import note
+    from mosaic.workers.presets import departures, find_preset
+
+    training = config.training
+    preset = find_preset(config.environment.id, training.worker or "", training.algorithm or "")
+    if not training.preset or preset is None:
+        return
+    usual = asked.policy_configuration or config.policy_configuration
+    if asked.policy_configuration is not None:
+        from mosaic.workers.registry import resolve
+
+        usual = resolve(asked.model_copy(update={"policy_configuration": None})).policy_configuration
+    different = departures(asked, preset, usual)
+    result = preset.backing.result
+    if different:
+        result = f"tried with other settings, so its result is not promised here: {', '.join(different)} differ"
+    note(
+        f"Options that you left open come from the preset for {preset.env} ({result}). "
+        "Without it: --set training.preset=false"
+    )
+
+
+def result(run: PlacedRun) -> dict[str, Any]:
+    """What `mosaic train --json` prints of an ended run."""
+    from mosaic.runs.result import times
+
+    details = run.show()
+    last = details.last_metric or {}
+    spent = times(run.events(), details.queued_at)
+    steps = details.env_steps or 0
+    return {
+        "run_id": details.run_id,
+        "state": str(details.state),
+        "reason": details.reason,
+        "env_steps": steps,
+        "agent_steps": last.get("agent_steps"),
+        "episodes_total": last.get("episodes_total"),
+        "startup_s": spent.startup_s,
+        "train_s": spent.train_s,
+        "time_to_stop_s": spent.time_to_stop_s,
+        "wall_time_s": _wall_time(details.attempts),
+        "env_steps_per_s": steps / spent.train_s if spent.train_s else None,
+        "episode_reward_mean": last.get("episode_reward_mean"),
+        "checkpoint": details.checkpoints[-1].path if details.checkpoints else None,
+        "policies": last.get("policies") or {},
+    }
+
+
+def unsaved_work(details: RunDetails) -> str | None:
+    """Say that a run did not stop by itself, and what that costs; None where it did."""
+    if not details.attempts or not details.attempts[-1].forced:
+        return None
+    saved = f"its last checkpoint, at {details.checkpoints[-1].env_steps:,} env steps" if details.checkpoints else None
+    lost = f"What it did after {saved} is lost" if saved else "It has no checkpoint: everything it did is lost"
+    return (
+        f"The run {details.run_id} did not stop by itself: {details.reason}. {lost}. "
+        "A run that needs longer to save can be given it: mosaic runs stop RUN --patience SECONDS"
+    )
+
+
+def show_result(results: list[dict[str, Any]]) -> None:
+    from mosaic.ui.cli.output import print_table, short
+
+    rows = [
+        [
+            row["run_id"],
+            row["state"],
+            short(row["env_steps"]),
+            "–" if row["env_steps_per_s"] is None else short(row["env_steps_per_s"]),
+            "–" if row["episode_reward_mean"] is None else f"{row['episode_reward_mean']:.4g}",
+            "–" if row["train_s"] is None else f"{row['train_s']:.1f} s",
+        ]
+        for row in results
+    ]
+    columns = ["run", "state", "steps", "per s", "reward", "time"]
+    print_table("Result" if len(rows) == 1 else f"Group of {len(rows)} seeds", columns, rows, columns[2:])
+
+
+def _wall_time(attempts: Any) -> float | None:
+    spans = [a.ended - a.started for a in attempts if a.started is not None and a.ended is not None]
+    return sum(spans) if spans else None

@@ -1,0 +1,138 @@
+"""Curves and pictures that draw themselves: elements whose scripts speak to the server on their own sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from nicegui import events, ui
+
+from mosaic.ui.web.components.widgets import button
+
+MOST_SOURCES = 20  # more curves in one chart cannot be told apart
+FEW_CURVES = 6  # live_feed.js: more have no bands, and a list of names in place of a name at each end
+_POINTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run, or a seed group as `group:NAME`."""
+
+    ref: str
+    label: str
+    live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve of each source. `place` decides colour and dash, the same in every chart of the page."""
+
+    label: str
+    metric: str
+    place: int = 0
+
+
+class FrameCanvas(ui.element, component="../static/frame_canvas.js"):
+    """The live picture of a run, on its own WebSocket; the newest picture wins."""
+
+    def __init__(self, run_id: str, *, label: str, env: int = 0, rate: float = 20.0) -> None:
+        super().__init__()
+        self.props.update(label=label)
+        self._run_id, self._rate = run_id, rate
+        self.look_at(env)
+
+    def look_at(self, env: int) -> None:
+        query = urlencode({"env": env, "rate": self._rate})
+        self.props["url"] = f"/runs/{quote(self._run_id, safe='')}/frames?{query}"
+        self.update()
+
+    def freeze(self, on: bool) -> None:
+        self.run_method("freeze", on)
+
+
+class LiveFeed(ui.element, component="../static/live_feed.js"):
+    """Fills charts with curves. Python says what to show and never sends a point."""
+
+    def __init__(self, sources: Sequence[Source], axis: str = "env_steps") -> None:
+        super().__init__()
+        self.props["first_axis"], self.props["points"] = axis, _POINTS
+        self.props["sources"] = [asdict(source) for source in sources]
+        self.props["charts"] = []
+
+    def draw(self, chart: ui.echart, lines: Iterable[Line], title: str = "") -> None:
+        """What this chart shows from now on."""
+        drawn: dict[int, dict[str, Any]] = {each["id"]: each for each in self.props["charts"]}
+        drawn[chart.id] = {"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]}
+        self.props["charts"] = list(drawn.values())
+        self.update()
+
+    def begin(self) -> None:
+        """Let the browser ask for the curves of the first chart at once, while it still loads what draws them."""
+        if self.client.has_socket_connection or not self.props["charts"]:
+            return  # all of it is loaded already
+        metrics = dict.fromkeys(line["metric"] for line in self.props["charts"][0]["lines"])
+        query = urlencode(
+            [
+                *(("ref", source["ref"]) for source in self.props["sources"]),
+                *(("metric", metric) for metric in metrics),
+                ("x", self.props["first_axis"]),
+                ("points", _POINTS),
+            ]
+        )
+        # A failure is met where the answer is used; without a handler of its own it would be reported twice.
+        script = f'begunSeries={{query:"{query}",answer:fetch("/series?{query}")}};begunSeries.answer.catch(()=>null)'
+        ui.add_head_html(f"<script>{script}</script>")
+
+    def compare(self, sources: Sequence[Source]) -> None:
+        self.props["sources"] = [asdict(source) for source in sources]
+        self.update()
+
+    def set_axis(self, axis: str) -> None:
+        self.run_method("set_axis", axis)
+
+    def set_smoothing(self, weight: float) -> None:
+        self.run_method("set_smoothing", weight)
+
+    def set_bands(self, on: bool) -> None:
+        self.run_method("set_bands", on)
+
+    def set_shown(self, label: str, on: bool) -> None:
+        self.run_method("set_shown", label, on)
+
+    def show_everything(self) -> None:
+        """After a part of the curves was chosen, by dragging over them or with keys."""
+        self.run_method("look_at", None)
+
+    def reload(self) -> None:
+        """After a run began anew."""
+        self.run_method("reload")
+
+    def save_png(self, chart: ui.echart) -> None:
+        self.run_method("save_png", chart.id)
+
+    def save_csv(self, chart: ui.echart) -> None:
+        self.run_method("save_csv", chart.id)
+
+
+def way_back(feed: LiveFeed) -> ui.html:
+    """A button that is there while only a part of the curves is shown."""
+    element = button("Whole curve", feed.show_everything, glyph="restart", kind="small")
+    element.set_visibility(False)
+
+    def zoomed(event: events.GenericEventArguments) -> None:
+        element.set_visibility(bool(event.args))
+
+    feed.on("zoomed", zoomed)
+    return element
+
+
+def chart_height(few: int, curves: int) -> str:
+    """Many curves need more room, to be told apart and for the list of their names."""
+    return f"height:{few if curves <= FEW_CURVES else max(few, 24 + 18 * min(curves, MOST_SOURCES))}px"
+
+
+def chart(height: int) -> ui.echart:
+    """An empty chart for a LiveFeed to fill. It must have a height before it is mounted."""
+    return ui.echart({"animation": False, "series": []}).style(f"height:{height}px")

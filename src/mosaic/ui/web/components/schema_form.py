@@ -1,0 +1,188 @@
+"""A form made from a pydantic model: one line per setting, judged by the model itself, with JSON as a second view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from html import escape
+from typing import Any
+
+from nicegui import ui
+from nicegui.elements.mixins.validation_element import ValidationElement
+from pydantic import BaseModel
+
+from mosaic.config.file_formats import read_json
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.schema_field import SchemaField, as_text, complaints, fields_of, from_text, shown_default
+from mosaic.ui.web.components.widgets import box, raw, select
+
+_NOTHING = ""  # the choice that stands for None
+
+
+class SchemaForm:
+    """`values` holds only what differs from the defaults; the form keeps it so."""
+
+    def __init__(
+        self,
+        model: type[BaseModel],
+        values: dict[str, Any],
+        on_change: Callable[[], Any],
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        only: Collection[str] = (),
+    ) -> None:
+        self._model, self._values, self._on_change = model, values, on_change
+        self._preset = dict(defaults or {})
+        fields = [field for field in fields_of(model) if not only or field.name in only]
+        self._defaults = {field.name: self._preset.get(field.name, field.default) for field in fields}
+        self.problems: dict[str, str] = {}
+        self.element = box("stack t-form")
+        with self.element:
+            self._lines = {field.name: _Line(field, self._defaults[field.name], self._take) for field in fields}
+        self.show()
+
+    @property
+    def effective(self) -> dict[str, Any]:
+        """Every setting of the form, set or not."""
+        return {**self._defaults, **self._values}
+
+    def show(self) -> None:
+        """Fields as the values are now."""
+        for name, line in self._lines.items():
+            line.show(self._values.get(name, self._defaults[name]), name in self._values)
+
+    def read(self, values: Mapping[str, Any]) -> str:
+        """Takes a whole document of settings; answers why not, if it is not one."""
+        unknown = [name for name in values if name not in self._lines]
+        found = complaints(self._model, {**self._preset, **values})
+        if found or unknown:
+            name, text = next(iter(found.items()), ("", ""))
+            return f"{name}: {text}" if name else text or f"There is no option '{unknown[0]}'."
+        self._values.clear()
+        self._values.update({key: value for key, value in values.items() if value != self._defaults[key]})
+        self.problems.clear()
+        self.show()
+        return ""
+
+    def _take(self, name: str, value: Any) -> None:
+        tried = {**self._preset, **self._values, name: value}
+        found = complaints(self._model, tried)
+        problem = found.get(name) or found.get("", "")
+        line = self._lines[name]
+        line.complain(problem)
+        if problem:
+            self.problems[name] = problem
+        else:
+            self.problems.pop(name, None)
+            if value == self._defaults[name]:
+                self._values.pop(name, None)
+            else:
+                self._values[name] = value
+            line.mark(name in self._values)
+        self._on_change()
+
+
+class _Line:
+    """Label · widget · help, a dot where it was changed, and a way back."""
+
+    def __init__(self, field: SchemaField, default: Any, take: Callable[[str, Any], None]) -> None:
+        self._field, self._default, self._take = field, default, take
+        self._quiet = False  # while the program writes into its widgets
+        words = shown_default(field, default)
+        self._row = box("t-field")
+        with self._row:
+            raw(f'<span class="dot"></span><span>{escape(field.title)}</span>', "t-label").props["title"] = field.name
+            self._widget = self._make()
+            with box("row"):
+                hint = f' <span class="t-bounds">{escape(field.bounds)}</span>' if field.bounds else ""
+                raw(escape(field.help) + hint, "help grow")
+                back = raw(icon("reset"), "m-btn ghost small icon reset", "button").props("type=button")
+                back.props["aria-label"] = back.props["title"] = f"{field.title}: back to {words}"
+                back.on("click", self._reset, [])
+
+    def show(self, value: Any, changed: bool) -> None:
+        self._quiet = True
+        if self._field.widget == "switch":
+            self._widget.set_value(bool(value))
+        elif self._field.widget == "choice":
+            self._widget.set_value(_NOTHING if value is None else value)
+        else:
+            self._widget.set_value(as_text(value))
+        self._quiet = False
+        self.complain("")
+        self.mark(changed)
+
+    def mark(self, changed: bool) -> None:
+        if changed:
+            self._row.classes(add="changed")
+        else:
+            self._row.classes(remove="changed")
+
+    def complain(self, text: str) -> None:
+        if isinstance(self._widget, ValidationElement):  # a switch has no room; the summary says it
+            self._widget.error = text or None
+
+    def _make(self) -> Any:
+        field = self._field
+        if field.widget == "switch":
+            switch = ui.switch(on_change=lambda event: self._chosen(event.value)).props("dense")
+            switch.props["aria-label"] = field.title
+            return switch
+        if field.widget == "choice":
+            options = {word: word for word in field.choices}
+            if field.optional:
+                options = {_NOTHING: field.nothing, **options}
+            return select(options, label=field.title, on_change=self._chosen).without_auto_validation()
+        element = ui.input(on_change=lambda event: self._typed(event.value or "")).without_auto_validation()
+        element.props("outlined dense hide-bottom-space debounce=250")
+        element.props["aria-label"] = field.title
+        if field.unit:
+            element.props["suffix"] = field.unit
+        if field.optional and self._default is None:
+            element.props["placeholder"] = field.nothing
+        if field.types & {"integer", "number"} and not field.types & {"array", "string"}:
+            element.props["inputmode"] = "decimal"
+        return element
+
+    def _chosen(self, value: Any) -> None:
+        if not self._quiet:
+            self._take(self._field.name, None if value == _NOTHING else value)
+
+    def _typed(self, text: str) -> None:
+        if not self._quiet:
+            self._take(self._field.name, from_text(self._field, text))
+
+    def _reset(self) -> None:
+        self.show(self._default, False)
+        self._take(self._field.name, self._default)
+
+
+class JsonView:
+    """The same settings as text: what is typed here stands in the form as soon as the model takes it."""
+
+    def __init__(self, form: SchemaForm, on_change: Callable[[], Any]) -> None:
+        self._form, self._on_change = form, on_change
+        self._quiet = False
+        self.problem = ""
+        self.element = ui.textarea(on_change=lambda event: self._typed(event.value or "")).without_auto_validation()
+        self.element.props("outlined debounce=250 input-class=mono").classes("fill t-json")
+        self.element.props["aria-label"] = "Options as JSON"
+        self.show()
+
+    def show(self) -> None:
+        self._quiet = True
+        self.element.set_value(json.dumps(self._form.effective, indent=2))
+        self.element.error = None
+        self.problem = ""
+        self._quiet = False
+
+    def _typed(self, text: str) -> None:
+        if self._quiet:
+            return
+        try:
+            values = read_json(text)
+            self.problem = self._form.read(values) if isinstance(values, dict) else "It should be {NAME: VALUE}."
+        except ValueError as error:
+            self.problem = f"This is not JSON yet: {error}."
+        self.element.error = self.problem or None
+        self._on_change()

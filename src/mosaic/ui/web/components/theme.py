@@ -1,0 +1,104 @@
+"""How numbers, times, series and environments look. Colours live in static/mosaic.css and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+
+SERIES = tuple(f"var(--s{number})" for number in range(1, 7))
+DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "8 3 2 3 2 3")  # a series is told apart by its dash even without colour
+_ENVS = Path(__file__).parent.parent / "static" / "envs"
+_MINUS, _THIN = "\u2212", "\u202f"
+
+
+def series_look(place: int) -> tuple[str, str]:
+    """Colour and dash of a series. Where the colours begin anew each goes with another dash: no pair comes twice."""
+    return SERIES[place % len(SERIES)], DASHES[(place + place // len(SERIES)) % len(DASHES)]
+
+
+def series_key(place: int) -> str:
+    """The short line drawn beside a series' name: colour and dash together."""
+    colour, dash = series_look(place)
+    return (
+        '<svg class="key" viewBox="0 0 20 8" aria-hidden="true"><path d="M0 4h20" fill="none" '
+        f'stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/></svg>'
+    )
+
+
+def avatar(name: str, index: int) -> str:
+    """Two letters on a tint of the series' colour."""
+    parts = [part for part in re.split(r"[^0-9A-Za-z]+", name) if part] or ["?"]
+    letters = (parts[0][0] + (parts[1][0] if len(parts) > 1 else parts[0][1:2])).upper()
+    return f'<span class="av" style="--c:{SERIES[index % len(SERIES)]}">{escape(letters)}</span>'
+
+
+def spark(values: Sequence[float | None], width: int = 96, height: int = 24, kind: str = "") -> str:
+    """A sparkline with a soft area, scaled to its own range; a dash where there is nothing to draw yet."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return '<span class="faint">—</span>'
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    step = width / (len(known) - 1)
+    points = [
+        f"{index * step:.1f},{height - 2 - (value - low) / span * (height - 4):.1f}"
+        for index, value in enumerate(known)
+    ]
+    line = "M" + "L".join(points)
+    return (
+        f'<svg class="spark {kind}" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'preserveAspectRatio="none" aria-hidden="true"><path class="a" d="{line}L{width},{height}L0,{height}Z"/>'
+        f'<path d="{line}"/></svg>'
+    )
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """With a true minus sign."""
+    return "—" if value is None else f"{value:,.{digits}f}".replace("-", _MINUS)
+
+
+def count(value: float | None) -> str:
+    """1,234,567 → 1.23 M."""
+    if value is None:
+        return "—"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{_THIN}{unit}"
+    return f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: `2 min 05 s`, `3 h 10 min`, `4 d 2 h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def ago(then: float | None, now: float) -> str:
+    if then is None:
+        return "—"
+    passed = max(0.0, now - then)
+    for limit, size, unit in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
+        if passed < limit:
+            return f"{int(passed // size)} {unit} ago"
+    return f"{int(passed // 86400)} d ago"
+
+
+def env_title(env: str) -> str:
+    """gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four."""
+    name = re.sub(r"[-_]v\d+$", "", env.partition("/")[2] or env)
+    return name.replace("_", " ").title() if "_" in name or name.islower() else name
+
+
+@cache
+def env_picture(env: str) -> str | None:
+    """The name of its picture among the static files, if there is one."""
+    name = re.sub(r"[-_]v\d+$", "", env.rpartition("/")[2]).lower().removesuffix("continuous")
+    return name if (_ENVS / f"{name}.webp").exists() else None

@@ -1,0 +1,203 @@
+"""Small building blocks. What never changes is one piece of HTML; only what changes or is clicked is an element."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from nicegui import ui
+
+from mosaic.ui.web.components.icons import CHEVRON, icon
+from mosaic.ui.web.components.theme import avatar, env_picture
+
+Options = Mapping[Any, str] | Sequence[str]
+# In the browser, at the click itself: later a browser would not let a page copy.
+_COPY = "async (event) => emit(await mosaicCopy(event.currentTarget.parentElement.querySelector('code').textContent))"
+
+
+def raw(html: str, classes: str = "", tag: str = "div") -> ui.html:
+    """Markup written by us. What comes from anybody else goes through html.escape first."""
+    return ui.html(html, sanitize=False, tag=tag).classes(classes)
+
+
+def box(classes: str = "", tag: str = "div") -> ui.element:
+    return ui.element(tag).classes(classes)
+
+
+@contextmanager
+def panel(
+    title: str = "", *, hint: str = "", body: str = "m-body", classes: str = "", level: int = 2
+) -> Iterator[ui.element]:
+    """A titled surface whose body is entered. Yields the right end of its header."""
+    with box(f"m-panel {classes}", "section"):
+        if title:
+            with box("", "header"):
+                raw(escape(title), "m-h2", f"h{level}")
+                if hint:
+                    raw(hint, "small faint clip", "span")
+                end = box("end")
+        else:
+            end = box().style("display:none")
+        with box(body):
+            yield end
+
+
+def button(
+    text: str = "",
+    on_click: Callable[[], Any] | None = None,
+    *,
+    glyph: str = "",
+    kind: str = "",
+    label: str = "",
+) -> ui.html:
+    """A real <button>. `label` names one that has no text, for screen readers and the tooltip."""
+    shape = "icon" if glyph and not text else ""
+    content = (icon(glyph) if glyph else "") + escape(text)
+    element = raw(content, f"m-btn {kind} {shape}", "button").props("type=button")
+    if label:
+        element.props["aria-label"] = element.props["title"] = label
+    if on_click is not None:
+        element.on("click", lambda: on_click(), [])
+    return element
+
+
+def enable(element: ui.element, on: bool) -> None:
+    if on:
+        element.props(remove="disabled")
+    else:
+        element.props("disabled")
+
+
+def link_button(text: str, href: str, *, glyph: str = "", kind: str = "") -> ui.html:
+    element = raw((icon(glyph) if glyph else "") + escape(text), f"m-btn {kind}", "a")
+    element.props["href"] = href
+    return element
+
+
+class Segmented(ui.element):
+    """One choice out of a few: a group of buttons that are pressed or not."""
+
+    def __init__(self, options: Options, value: str, on_change: Callable[[str], Any], label: str) -> None:
+        super().__init__("div")
+        self.classes("m-seg").props("role=group")
+        self.props["aria-label"] = label
+        self.value, self._on_change = value, on_change
+        named = options if isinstance(options, Mapping) else {option: option for option in options}
+        self._buttons: dict[str, ui.html] = {}
+        with self:
+            for key, text in named.items():
+                self._buttons[key] = raw(escape(text), "", "button").props("type=button")
+                self._buttons[key].on("click", lambda key=key: self.choose(key), [])
+        self._mark()
+
+    def choose(self, key: str) -> Any:
+        """Answers what `on_change` does: NiceGUI waits for it where it takes time."""
+        self.value = key
+        self._mark()
+        return self._on_change(key)
+
+    def _mark(self) -> None:
+        for name, element in self._buttons.items():
+            element.props(f"aria-pressed={str(name == self.value).lower()}")
+
+
+def toggle(html: str, value: bool, on_change: Callable[[bool], Any]) -> ui.html:
+    """A pill that is on or off (a series, a filter)."""
+    element = raw(html, "m-toggle", "button").props(f"type=button aria-pressed={str(value).lower()}")
+    state = {"on": value}
+
+    def flip() -> Any:
+        state["on"] = not state["on"]
+        element.props(f"aria-pressed={str(state['on']).lower()}")
+        return on_change(state["on"])
+
+    element.on("click", flip, [])
+    return element
+
+
+def select(
+    options: Mapping[Any, str] | Sequence[Any],
+    value: Any = None,
+    *,
+    label: str,
+    on_change: Callable[[Any], Any] | None = None,
+    **further: Any,
+) -> ui.select:
+    """`on_change` gets the chosen value."""
+    changed = None if on_change is None else lambda event: on_change(event.value)
+    chosen = dict(options) if isinstance(options, Mapping) else list(options)
+    element = ui.select(chosen, value=value, on_change=changed, **further).classes("fill")
+    element.props("outlined dense options-dense hide-bottom-space")
+    element.props["dropdown-icon"], element.props["aria-label"] = CHEVRON, label
+    return element
+
+
+def text_input(
+    placeholder: str, on_change: Callable[[str], Any] | None = None, *, glyph: str = "", value: str = ""
+) -> ui.input:
+    changed = None if on_change is None else lambda event: on_change(event.value or "")
+    element = ui.input(placeholder=placeholder, value=value, on_change=changed).props("outlined dense debounce=120")
+    element.props["aria-label"] = placeholder
+    if glyph:
+        with element.add_slot("prepend"):
+            raw(icon(glyph), "row")
+    return element
+
+
+def pill(state: str) -> str:
+    return f'<span class="m-pill {escape(state)}">{escape(state)}</span>'
+
+
+def picture(env: str, classes: str = "") -> str:
+    """The environment's picture, or its letters where there is none. It repeats what stands beside it, so no alt."""
+    name = env_picture(env)
+    if name is None:
+        return f'<span class="pic m-letters {classes}">{avatar(env.partition("/")[2] or env, len(env))}</span>'
+    return f'<img class="pic {classes}" src="/static/envs/{quote(name)}.webp" alt="" loading="lazy">'
+
+
+def command(text: str, *, multi: bool = False) -> ui.html:
+    """A line to type, with a copy button. The text may be changed with `set_content(escape(…))`."""
+    with box("m-cmd" + (" multi" if multi else "")):
+        code = raw(escape(text), "", "code")
+        copy = button(glyph="copy", kind="ghost small", label="Copy")
+        copy.on("click", lambda event: _tell_copied(bool(event.args)), js_handler=_COPY)
+    return code
+
+
+def _tell_copied(done: bool) -> None:
+    if done:
+        say("Copied")
+    else:
+        complain("This browser lets no page copy here: mark the text and press Ctrl+C.")
+
+
+def replace_address(path: str) -> None:
+    """What the browser shows, keeps in its history and copies; the page stays as it is."""
+    ui.run_javascript(f"history.replaceState({{page: {json.dumps(path)}}}, '', {json.dumps(path)})")
+
+
+def say(text: str) -> None:
+    """A short note over the top bar: at the bottom it would lie on the controls of a match and on the tab bar."""
+    ui.notify(text, position="top")
+
+
+def complain(text: str) -> None:
+    """An error that says what to do: it stays until it is read."""
+    ui.notify(text, position="top", timeout=0, close_button="Close", multi_line=True, classes="m-complaint")
+
+
+def problem(text: str) -> None:
+    """In place of a page that cannot be shown."""
+    with box("m-page"), panel("This page cannot be shown"):
+        raw(escape(text), "m-lead")
+        link_button("All runs", "/runs", glyph="runs")
+
+
+def empty(html: str) -> ui.html:
+    """Nothing here yet, and what to do about it."""
+    return raw(html, "m-note m-empty")

@@ -1,0 +1,1 @@
+"""Data the pages show, computed without any user interface."""

@@ -1,0 +1,80 @@
+"""What a run is compared with, and how the address of its page says it: `/runs/RUN?with=RUN,RUN,group:NAME`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from mosaic.core.errors import MosaicError, unknown
+from mosaic.server.context import Desk
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.state import LIVE
+from mosaic.ui.web.components.live import MOST_SOURCES, Source
+from mosaic.ui.web.run_words import title
+from mosaic.ui.web.series_api import GROUP, seed_group
+
+_TOO_MANY = (
+    "{curves} curves cannot be told apart in one chart: the first {most} are shown. "
+    "The mean of a seed group, group:NAME, counts as one."
+)
+_KEEP = "-_.:"  # what the names of runs and groups are mostly made of is read as it is
+
+
+class Compared(NamedTuple):
+    refs: list[str]
+    """Ids of runs, and `group:NAME` for the mean of a seed group."""
+    problems: list[str]
+    """What was asked for and is not there."""
+
+
+def read_compared(desk: Desk, run_id: str, text: str) -> Compared:
+    """Runs by id, name or a unique beginning of the id. What is unknown is told, the rest counts."""
+    refs: dict[str, None] = {}
+    problems = []
+    for asked in map(unquote, filter(None, text.split(","))):
+        try:
+            refs[_found(desk, asked)] = None
+        except MosaicError as error:
+            problems.append(str(error))
+    refs.pop(run_id, None)
+    kept = list(refs)[: MOST_SOURCES - 1]
+    if len(refs) > len(kept):
+        problems.append(_TOO_MANY.format(curves=1 + len(refs), most=MOST_SOURCES))
+    return Compared(kept, problems)
+
+
+def address(run_id: str, refs: Sequence[str]) -> str:
+    compared = ",".join(quote(ref, safe=_KEEP) for ref in refs)
+    return f"/runs/{quote(run_id, safe='')}" + (f"?with={quote(compared, safe=_KEEP + ',')}" if refs else "")
+
+
+def sources_of(refs: Sequence[str], rows: Sequence[RunSummary]) -> list[Source]:
+    """Those of the runs and groups that are still there. Runs of one name are told apart by their ids."""
+    known = {row.run_id: row for row in rows}
+    chosen = [known[ref] for ref in refs if ref in known]
+    names = Counter(map(title, chosen))
+    found = []
+    for ref in refs:
+        members = [row for row in rows if GROUP + row.group == ref]
+        if members:
+            found.append(Source(ref, mean_of(members), any(row.state in LIVE for row in members)))
+        elif row := known.get(ref):
+            label = title(row) if names[title(row)] == 1 else f"{title(row)} {row.run_id[-4:]}"
+            found.append(Source(ref, label, row.state in LIVE))
+    return found
+
+
+def mean_of(members: Sequence[RunSummary]) -> str:
+    return f"mean of {len(members)} seeds"
+
+
+def _found(desk: Desk, asked: str) -> str:
+    if not asked.startswith(GROUP):
+        return desk.folder(asked).run_id
+    groups = sorted({row.group for row in desk.store.index.list() if row.group})
+    if (name := asked.removeprefix(GROUP)) not in groups:
+        raise unknown("seed group", name, groups)
+    seed_group(desk, name)  # raises where a mean over it has no meaning
+    return asked

@@ -1,0 +1,168 @@
+"""What the pages show about runs and this machine: read at most once a second, however many tabs look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from time import monotonic
+from typing import Any, TypeVar, cast
+
+import psutil
+from nicegui import run as threads
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.loading import parse_run_config
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.ids import EnvID
+from mosaic.server.context import Desk
+from mosaic.server.curve_points import curve_of
+from mosaic.server.env_trial import check_environment
+from mosaic.server.schemas import CurvePoints, FindingRow, RunDetails
+from mosaic.server.views import details_of
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.state import LIVE
+from mosaic.telemetry.curves.curves import Curves
+from mosaic.ui.web.data.env_info import EnvLook, look_at
+from mosaic.ui.web.last_iteration import last_iteration
+from mosaic.ui.web.series_api import seed_group
+from mosaic.ui.web.train_check import Checked, check
+
+T = TypeVar("T")
+REWARD = "episode_reward_mean"
+_FRESH_S = 1.0
+_NAMES_FRESH_S = 2.0
+_SPARK_POINTS = 40
+_TREND_POINTS, _TREND_FRESH_S = 120, 5.0
+_MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpu: float  # percent of all cores
+    used_gb: float
+    memory_gb: float
+
+
+class Facts:
+    """Answers may be a second old; threads may share it."""
+
+    def __init__(self, desk: Desk, clock: Callable[[], float] = monotonic) -> None:
+        self._desk, self._clock = desk, clock
+        self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._lock = Lock()
+        psutil.cpu_percent()  # the first answer is always 0
+
+    def rows(self) -> list[RunSummary]:
+        """The newest first."""
+        return self._fresh("rows", self._desk.store.index.list)
+
+    def running(self) -> int:
+        return sum(row.state in LIVE for row in self.rows())
+
+    def group(self, name: str) -> list[RunSummary]:
+        """The runs that differ in their seed only."""
+        return [row for row in self.rows() if name and row.group == name] if self.is_seed_group(name) else []
+
+    def is_seed_group(self, name: str) -> bool:
+        """Whether the runs of a group differ in nothing but their seed, so that a mean over them has a meaning."""
+        return self._fresh(("seed group", name), lambda: self._is_seed_group(name))
+
+    def _is_seed_group(self, name: str) -> bool:
+        try:
+            return bool(name and seed_group(self._desk, name))
+        except InputError:
+            return False
+
+    def details(self, run_id: str) -> RunDetails:
+        return self._fresh(("details", run_id), lambda: details_of(self._desk.folder(run_id)))
+
+    def iteration(self, run_id: str) -> dict[str, Any]:
+        """Its newest iteration event."""
+        return self._fresh(("iteration", run_id), lambda: last_iteration(self._desk.folder(run_id)))
+
+    def names(self, run_id: str) -> tuple[str, ...]:
+        """Every number that the run has told so far."""
+        return self._fresh(("names", run_id), lambda: Curves(self._desk.folder(run_id).path).names(), _NAMES_FRESH_S)
+
+    def spark(self, row: RunSummary) -> list[float | None]:
+        """The reward so far in few points. It changes only when the run does."""
+        key = ("spark", row.run_id, row.state, row.env_steps)
+        return self._fresh(key, lambda: self._spark(row), 3600.0)
+
+    def trend(self, run_id: str) -> CurvePoints:
+        """The reward so far in some more points, a few seconds old."""
+        read = partial(curve_of, self._desk.folder(run_id), REWARD, buckets=_TREND_POINTS)
+        return self._fresh(("trend", run_id), read, _TREND_FRESH_S)
+
+    async def aside(self, ask: Callable[[str], T], run_id: str) -> T | None:
+        """What `details` or `names` answers: at once where it is at hand, else from a thread. None: the server ends."""
+        with self._lock:
+            fresh_until, value = self._kept.get((ask.__name__, run_id), (float("-inf"), None))
+        if self._clock() < fresh_until:
+            return cast(T, value)
+        return await threads.io_bound(ask, run_id)
+
+    def forget_names(self, run_id: str) -> None:
+        """At a run's end nobody asks again: the last answer must be the newest."""
+        self._forget(("names", run_id))
+
+    def forget_rows(self) -> None:
+        """An address may name runs that are a moment old."""
+        self._forget("rows")
+
+    def look(self, env: EnvID) -> EnvLook:
+        """Create an env that a page's address or a form names, if it may. Raises MosaicError."""
+        self._desk.programs.check_match(EnvironmentConfig(env_id=env), {})
+        return look_at(env)
+
+    def check(self, document: Mapping[str, Any]) -> Checked:
+        """Check a draft; one that names code which a form must not name is not looked at any further."""
+        try:
+            self.require_allowed(document)
+        except MosaicError as error:
+            return Checked(None, str(error))
+        return check(document)
+
+    def require_allowed(self, document: Mapping[str, Any]) -> None:
+        """Raise for a draft that names code on a server that does not allow it, or an env that is too large."""
+        config = parse_run_config(document)
+        self._desk.programs.check_run(config)
+        check_environment(config.environment)
+
+    def machine(self) -> Machine:
+        return self._fresh("machine", _machine)
+
+    def doctor(self, *, again: bool = False) -> list[FindingRow]:
+        if again:
+            with self._lock:
+                self._kept.pop("doctor", None)
+        return self._fresh("doctor", self._doctor, 600.0)
+
+    def _doctor(self) -> list[FindingRow]:
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in self._desk.doctor()]
+
+    def _spark(self, row: RunSummary) -> list[float | None]:
+        return curve_of(self._desk.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
+
+    def _forget(self, key: Hashable) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def _fresh(self, key: Hashable, read: Callable[[], T], for_s: float = _FRESH_S) -> T:
+        with self._lock:
+            fresh_until, value = self._kept.get(key, (float("-inf"), None))
+        if self._clock() < fresh_until:
+            return cast(T, value)
+        value = read()
+        with self._lock:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = (self._clock() + for_s, value)
+        return value
+
+
+def _machine() -> Machine:
+    memory = psutil.virtual_memory()
+    return Machine(psutil.cpu_percent(), (memory.total - memory.available) / 1e9, memory.total / 1e9)

@@ -1,0 +1,88 @@
+"""How a browser gets its cookie: once by the link that `mosaic serve` prints, else it is asked for the token."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mosaic.server.auth.guard import with_security_headers
+from mosaic.server.auth.hosts import AllowedHosts
+from mosaic.server.auth.token import COOKIE, same_secret
+from mosaic.ui.web.routing import wants_page
+
+_REMEMBER_S = 30 * 24 * 3600
+
+
+class Entrance:
+    """Stands outside the server's guard, which goes on checking every request."""
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: AllowedHosts) -> None:
+        self._app, self._token, self._hosts = app, token, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not wants_page(scope):
+            await self._app(scope, receive, send)
+            return
+        send = with_security_headers(send)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = next((value.strip() for name, value in query if name == "token"), None)
+        if given is None or not self._hosts.allow(Headers(scope=scope).get("host", "")):
+            await _Asking(self._app, scope, receive, send).answer()
+        elif same_secret(given, self._token):
+            await self._enter(scope, query)(scope, receive, send)
+        else:
+            await _question(wrong=True)(scope, receive, send)
+
+    def _enter(self, scope: Scope, query: list[tuple[str, str]]) -> RedirectResponse:
+        """To the same address without the token, so that it stays out of the history and of what is copied."""
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        path = "/" + scope["path"].lstrip("/")  # two slashes would name another machine
+        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Referrer-Policy": "no-referrer"})
+        answer.set_cookie(
+            COOKIE, self._token, _REMEMBER_S, httponly=True, samesite="lax", secure=scope["scheme"] == "https"
+        )
+        return answer
+
+
+class _Asking:
+    """Where the guard finds no token, a person gets a question in place of its JSON."""
+
+    def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        self._app, self._scope, self._receive, self._send = app, scope, receive, send
+        self._refused = False
+
+    async def answer(self) -> None:
+        await self._app(self._scope, self._receive, self._pass_on)
+        if self._refused:
+            await _question(wrong=False)(self._scope, self._receive, self._send)
+
+    async def _pass_on(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 401:
+            self._refused = True
+        if not self._refused:
+            await self._send(message)
+
+
+def _question(*, wrong: bool) -> HTMLResponse:
+    said = "That token is not the one of this server." if wrong else "This page opens with a token."
+    return HTMLResponse(_PAGE.replace("SAID", said), 401, {"Referrer-Policy": "no-referrer"})
+
+
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Token · Mosaic</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>
+:root{color-scheme:light dark}body{font:15px/1.55 system-ui,sans-serif;margin:0;min-height:100vh;display:grid;
+place-items:center;background:light-dark(#f7f8f8,#0c0e11);color:light-dark(#16191d,#e9ebee)}
+main{width:min(460px,calc(100vw - 32px));box-sizing:border-box;padding:24px;border-radius:8px;
+border:1px solid light-dark(#e4e7ea,#22272e);background:light-dark(#fff,#13161a)}h1{font-size:18px;margin:0 0 8px}
+p{margin:0 0 12px;color:light-dark(#505963,#a6afba)}code{font-size:13px}label{display:block;margin:16px 0 6px}
+input{font:inherit;width:100%;box-sizing:border-box;padding:8px 10px;border-radius:6px;background:transparent;
+border:1px solid light-dark(#ccd2d8,#333b45);color:inherit}button{font:inherit;font-weight:600;margin-top:12px;
+padding:8px 16px;border:0;border-radius:6px;background:light-dark(#0a7a6c,#2dbfab);color:light-dark(#fff,#03211d)}
+:focus-visible{outline:2px solid light-dark(#0a7a6c,#2dbfab);outline-offset:2px}</style></head><body><main>
+<h1>SAID</h1><p>Open the link that <code>mosaic serve</code> printed, or paste the token here. It lies in the file
+<code>token</code> of the server's <code>$MOSAIC_HOME</code>.</p>
+<form method="get"><label for="token">Token</label><input id="token" name="token" type="password" required autofocus
+autocomplete="off"><button>Open Mosaic</button></form></main></body></html>"""

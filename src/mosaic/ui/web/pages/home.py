@@ -1,0 +1,168 @@
+"""Home: where to start, what runs now, recent runs, what is installed."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from urllib.parse import quote
+
+from nicegui import run, ui
+
+from mosaic.server.schemas import FindingRow
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.state import LIVE
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.theme import ago, count, duration, env_title, number, spark
+from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw
+from mosaic.ui.web.data.facts import Facts
+from mosaic.ui.web.data.progress import Progress, progress_of
+from mosaic.ui.web.run_words import method, spark_kind, title
+
+_REFRESH_S = 3.0
+_RECENT = 8
+_START = (
+    ("/train", "Train", "Pick an environment, press start, watch the curve.", "sisl/multiwalker_v9"),
+    ("/play", "Play", "Take a seat against any policy, or let two policies play.", "classic/connect_four_v3"),
+    ("/evaluate", "Evaluate", "Who is better, and how sure are we?", "classic/chess_v6"),
+)
+
+
+def page(frame: Frame) -> None:
+    frame.title("Home")
+    with box("m-page"):
+        with box("h-start"):
+            for href, name, text, env in _START:
+                card = f'{picture(env)}<div class="t"><b>{name}{icon("arrow")}</b><span>{text}</span></div>'
+                raw(card, "h-card", "a").props(f'href="{href}"')
+        with box("m-cols").style("grid-template-columns:minmax(0,1fr) 332px"):
+            with box("stack gap-4"):
+                _runs(frame.facts)
+            with box("stack gap-4"):
+                _doctor(frame.facts)
+                with panel("From a terminal"):
+                    raw("The same words work everywhere.", "m-note")
+                    command("mosaic demo")
+                    command("mosaic train gym/CartPole-v1")
+                    command("mosaic play classic/chess_v6 --agent player_0=human")
+
+
+def _runs(facts: Facts) -> None:
+    with panel("Running now", body="m-body tight"):
+        live = raw('<div class="m-note m-empty">…</div>')
+    with panel("Recent runs", body="m-body tight") as end:
+        with end:
+            raw("All runs", "m-link small", "a").props('href="/runs"')
+        recent = raw("", "m-scroll")
+
+    async def refresh() -> None:
+        drawn = await run.io_bound(_draw, facts)
+        if drawn is not None and not live.is_deleted:
+            _set(live, drawn[0])
+            _set(recent, drawn[1])
+
+    ui.timer(_REFRESH_S, refresh)
+
+
+def _draw(facts: Facts) -> tuple[str, str]:
+    """What runs, and what ran. Reads many files, so it does not belong into the event loop."""
+    rows = facts.rows()
+    running = [_live(facts, row) for row in rows if row.state in LIVE]
+    ended = [row for row in rows if row.state not in LIVE][:_RECENT]
+    recent = _table(facts, ended, time.time()) if ended else '<div class="m-note m-empty">No run has ended yet.</div>'
+    return "".join(running) or _nothing_runs(bool(rows)), recent
+
+
+def _set(element: ui.html, html: str) -> None:
+    if element.content != html:
+        element.set_content(html)
+
+
+def _nothing_runs(any_runs: bool) -> str:
+    first = "Nothing runs." if any_runs else "There are no runs yet."
+    return (
+        f'<div class="m-note m-empty">{first} <a class="m-link" href="/train">Train a policy</a>: tic-tac-toe is '
+        "learned in seconds.</div>"
+    )
+
+
+def _live(facts: Facts, row: RunSummary) -> str:
+    progress = progress_of(facts.details(row.run_id), facts.iteration(row.run_id))
+    share = progress.share or 0.0
+    return (
+        f'<a class="h-live" href="/runs/{quote(row.run_id)}">{picture(row.env)}<div class="stack"><div class="row">'
+        f'<b class="strong clip">{escape(title(row))}</b>{pill(row.state)}</div><div class="muted small clip">'
+        f"{escape(env_title(row.env))} · {escape(method(row))}</div>"
+        f'<div class="m-bar"><i style="width:{share:.1%}"></i></div>'
+        f'<div class="row between small muted">{_how_far(progress)}</div></div>'
+        f'<div class="h-spark">{spark(facts.spark(row), 190, 48)}<div class="row between small">'
+        f'<span class="faint">return</span><b class="strong">{number(row.episode_reward_mean)}</b></div></div></a>'
+    )
+
+
+def _how_far(progress: Progress) -> str:
+    target = f" of {count(progress.target)}" if progress.target else ""
+    speed = f" · {progress.steps_per_s:,.0f} env steps/s" if progress.steps_per_s else ""
+    left = f"{duration(progress.left_s)} left" if progress.left_s is not None else ""
+    return (
+        f'<span>{count(progress.done)}{target} {progress.unit}<span class="hide-phone">{speed}</span></span>'
+        f"<span>{left}</span>"
+    )
+
+
+def _table(facts: Facts, rows: list[RunSummary], now: float) -> str:
+    body = "".join(
+        f'<tr><td><a class="row" href="/runs/{quote(row.run_id)}">{picture(row.env, "m-thumb")}'
+        f'<span class="stack" style="gap:0"><b class="strong clip">{escape(title(row))}</b>'
+        f'<span class="faint small clip">{escape(env_title(row.env))}</span></span></a></td>'
+        f'<td class="muted hide-phone">{escape(method(row))}</td><td>{pill(row.state)}</td>'
+        f'<td class="hide-phone">{spark(facts.spark(row), 84, 24, spark_kind(row))}</td>'
+        f'<td class="num strong">{number(row.episode_reward_mean)}</td>'
+        f'<td class="num muted hide-phone hide-mid">{count(row.env_steps)}</td>'
+        f'<td class="num faint hide-phone hide-mid">{ago(row.ended or row.queued_at, now)}</td></tr>'
+        for row in rows
+    )
+    return (
+        '<table class="m-table"><thead><tr><th>Run</th><th class="hide-phone">Method</th><th>State</th>'
+        '<th class="hide-phone">Return</th><th class="num">Last</th><th class="num hide-phone hide-mid">Env steps</th>'
+        f'<th class="num hide-phone hide-mid">Ended</th></tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+def _doctor(facts: Facts) -> None:
+    with panel("This machine", body="m-body tight") as end:
+        with end:
+            button("Check again", lambda: look(again=True), glyph="restart", kind="ghost small")
+        findings = box()
+
+    async def look(*, again: bool = False) -> None:
+        found = await run.io_bound(facts.doctor, again=again)
+        if found is None or findings.is_deleted:
+            return
+        findings.clear()
+        with findings:
+            _findings(found)
+
+    with findings:
+        empty("Looking at what is installed …")
+    ui.timer(0.05, look, once=True)
+
+
+def _findings(found: list[FindingRow]) -> None:
+    """What is missing stands open with the line to type; what is there is one line each, folded away."""
+    missing = [finding for finding in found if not finding.ok]
+    present = [finding for finding in found if finding.ok]
+    shown = "".join(
+        f'<div class="h-doc">{icon("check", "accent")}<span>{escape(finding.id.removeprefix("extra "))}</span>'
+        f'<span class="x clip" title="{escape(finding.detail)}">{escape(finding.detail)}</span></div>'
+        for finding in present
+    )
+    for finding in missing:
+        with box("h-doc"):
+            raw(icon("alert", "warn"))
+            with box("stack gap-1 grow"):
+                raw(f"<b>{escape(finding.id.removeprefix('extra '))}</b> is not installed.")
+                if finding.install:
+                    command(finding.install)
+    summary = f"{icon('check', 'accent')}<span>{len(present)} parts are installed</span>"
+    raw(f"<summary>{summary}</summary>{shown}", "h-found", "details")

@@ -1,0 +1,221 @@
+"""Play: open a match of any environment, sit down in it, or join one by its link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from urllib.parse import urlencode
+
+from nicegui import run as threads
+from nicegui import ui
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.errors import MosaicError
+from mosaic.envs.catalog import entries
+from mosaic.ui.web.api import ask, ask_or_complain
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.theme import env_title
+from mosaic.ui.web.components.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
+from mosaic.ui.web.pages.play_choices import QUICK, Quick, first_seats, policies_for, trained_agents
+
+_ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", "hand", "alert", "info")
+_PACES = {
+    "auto": "as the game wants it",
+    "turns": "it waits for me",
+    "real_time": "it goes on while I hold keys",
+}
+_MOST_ROWS = 8  # agents with a row each; of more, the person picks one and the others share a policy
+
+
+class MatchBoard(ui.element, component="../static/play.js"):
+    """A match: its picture, seats, moves and controls. It speaks to the server on its own socket."""
+
+    def __init__(self, match_id: str, agent: str, title: str, policies: list[str]) -> None:
+        super().__init__()
+        self.props.update(match_id=match_id, agent=agent, title=title, policies=policies)
+        self.props["icons"] = {name: icon(name) for name in _ICONS}
+
+
+async def page(frame: Frame, match: str = "", agent: str = "", env: str = "", run: str = "") -> None:
+    """`match`: an open one. `env`, `run`: what a new one shall be about."""
+    if match:
+        await _show_match(frame, match, agent)
+        return
+    frame.title("Play")
+    if run:
+        env = env or _env_of(frame, run)
+    await _Setup(frame, env, run).build()
+
+
+async def _show_match(frame: Frame, match_id: str, agent: str) -> None:
+    frame.title(("Play", "/play"), "Match")
+    with box("m-page"):
+        place = box()
+    reply = await ask(f"/matches/{match_id}", method="GET")
+    if place.is_deleted:
+        return
+    with place:
+        if not reply.ok:
+            with panel("This match is over"):
+                raw(escape(reply.error), "m-lead")
+                link_button("New match", "/play", glyph="play", kind="primary")
+            return
+        env = str(reply.document["env"])
+        frame.title(("Play", "/play"), env_title(env))
+        MatchBoard(match_id, agent, env_title(env), policies_for(env, frame.facts.rows()))
+
+
+def _env_of(frame: Frame, run: str) -> str:
+    """The env that a run was trained in."""
+    return EnvironmentConfig.model_validate(frame.facts.details(frame.desk.folder(run).run_id).config["environment"]).id
+
+
+class _Setup:
+    """The form of a new match."""
+
+    def __init__(self, frame: Frame, env: str, run: str) -> None:
+        self._frame, self._run = frame, run
+        self._env = env or "classic/tictactoe_v3"
+        self._agents: tuple[str, ...] = ()
+        self._seats: dict[str, str] = {}
+        self._pace = "auto"
+
+    async def build(self) -> None:
+        with box("m-page"):
+            if not self._run:
+                with panel("Start at once"), box("p-cards"):
+                    for quick in QUICK:
+                        self._card(quick)
+            with box("m-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
+                with panel("Your own match"):
+                    names = {entry.id: entry.id for entry in entries() if entry.installed}
+                    names.setdefault(self._env, self._env)
+                    select(names, self._env, label="Environment", on_change=self._choose, with_input=True)
+                    self._rows = box("stack gap-1")
+                    with box("p-rows"):
+                        raw("Time", "strong")
+                        select(_PACES, self._pace, label="How time passes", on_change=self._choose_pace)
+                    with box("row"):
+                        self._start = button("Play", self._open, glyph="play", kind="primary")
+                with box("stack gap-4"):
+                    self._open_matches = box("stack gap-4")
+        await self._fill()
+        await self._list()
+
+    def _card(self, quick: Quick) -> None:
+        text = f'{picture(quick.env)}<span class="words"><b>{escape(quick.title)}</b>'
+        text += f'<span class="faint small">{escape(quick.words)}</span></span>'
+        card = raw(text, "p-card", "button").props("type=button")
+        card.on("click", lambda: self._begin(quick.env, dict(quick.agents)), [])
+
+    async def _choose(self, env: str | None) -> None:
+        if env and env != self._env:
+            self._env = env
+            await self._fill()
+
+    async def _fill(self) -> None:
+        asked = self._env
+        self._rows.clear()
+        with self._rows:
+            raw("Looking at the environment…", "m-note")
+        try:
+            look = await threads.io_bound(self._frame.facts.look, asked)
+            agents, problem = look.agents if look else (), ""
+        except MosaicError as error:
+            agents, problem = (), str(error)
+        if self._rows.is_deleted or asked != self._env:
+            return
+        self._agents = agents
+        offers = policies_for(self._env, self._frame.facts.rows())
+        trained = trained_agents(self._frame.desk.folder(self._run), self._agents) if self._run else ()
+        self._seats = first_seats(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
+        self._rows.clear()
+        with self._rows:
+            if problem:
+                raw(escape(problem), "m-lead")
+            elif not self._agents:
+                raw("Its agents are known when it begins: every one of them is played by you.", "m-note")
+            elif len(self._agents) <= _MOST_ROWS:
+                self._each(offers)
+            else:
+                self._one_and_the_rest(offers)
+
+    def _each(self, offers: list[str]) -> None:
+        with box("p-rows"):
+            for agent in self._agents:
+                raw(escape(agent), "strong")
+                self._picker(f"Policy of {agent}", offers, self._seats[agent], _setter(self._seats, agent))
+
+    def _one_and_the_rest(self, offers: list[str]) -> None:
+        rest = next((p for p in self._seats.values() if p != "human"), "random")
+        chosen = {"agent": next(agent for agent, p in self._seats.items() if p == "human"), "rest": rest}
+
+        def settle() -> None:
+            self._seats = dict.fromkeys(self._agents, chosen["rest"]) | {chosen["agent"]: "human"}
+
+        def choose(key: str) -> Callable[[str], None]:
+            def change(value: str) -> None:
+                chosen[key] = value
+                settle()
+
+            return change
+
+        with box("p-rows"):
+            raw("You play", "strong")
+            select(list(self._agents), chosen["agent"], label="Your agent", on_change=choose("agent"), with_input=True)
+            raw(f"The other {len(self._agents) - 1}", "strong")
+            self._picker("Policy of the others", offers, rest, choose("rest"))
+        settle()
+
+    def _picker(self, label: str, offers: list[str], value: str, on_change: Callable[[str], None]) -> None:
+        names = {policy: "You, or somebody with the link" if policy == "human" else policy for policy in offers}
+        names.setdefault(value, value)
+        select(names, value, label=label, on_change=on_change, with_input=True, new_value_mode="add-unique")
+
+    def _choose_pace(self, pace: str) -> None:
+        self._pace = pace
+
+    async def _open(self) -> None:
+        await self._begin(self._env, self._seats or {"*": "human"}, self._pace)
+
+    async def _begin(self, env: str, agents: dict[str, str], pace: str = "auto") -> None:
+        asked = {"environment": {"env_id": env}, "agents": agents, "pace": pace}
+        reply = await ask_or_complain("/matches", asked)
+        if reply is not None:
+            ui.navigate.to(f"/play?{urlencode({'match': reply.document['match_id']})}")
+
+    async def _list(self) -> None:
+        matches, kept = await ask("/matches", method="GET"), await ask("/episodes", method="GET")
+        if self._open_matches.is_deleted:
+            return
+        for reply in (matches, kept):
+            if not reply.ok:
+                complain(reply.error)
+                return
+        with self._open_matches:
+            with panel("Open matches", body="m-body tight"):
+                for row in matches.document[:8]:
+                    words = f"step {row['step']} · {row['viewers']} watching"
+                    _line(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
+                if not matches.document:
+                    empty("None. A match ends when nobody has watched it for five minutes.")
+            with panel("Recorded episodes", body="m-body tight") as end:
+                with end:
+                    raw("All", "m-link small", "a").props('href="/replay"')
+                for row in kept.document[:6]:
+                    _line(row["name"], f"{row['bytes'] / 1000:.0f} kB", f"/replay?{urlencode({'name': row['name']})}")
+                if not kept.document:
+                    empty("None yet. Switch on «Keep the episodes» in a match.")
+
+
+def _setter(seats: dict[str, str], agent: str) -> Callable[[str], None]:
+    def change(policy: str) -> None:
+        seats[agent] = policy
+
+    return change
+
+
+def _line(title: str, words: str, href: str) -> None:
+    text = f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>'
+    raw(text, "p-line", "a").props["href"] = href

@@ -1,0 +1,83 @@
+"""Replay: recorded episodes, and one of them with a time slider."""
+
+from __future__ import annotations
+
+import json
+import time
+from html import escape
+from urllib.parse import urlencode
+
+from nicegui import events, ui
+
+from mosaic.ui.web.api import ask, ask_or_complain
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.theme import ago, env_title
+from mosaic.ui.web.components.widgets import box, complain, empty, panel, raw
+
+_ICONS = ("play", "pause", "step", "alert")
+
+
+class ReplayBoard(ui.element, component="../static/replay.js"):
+    """The pictures of a recorded episode and a slider."""
+
+    def __init__(self, replay_id: str, title: str) -> None:
+        super().__init__()
+        self.props.update(replay_id=replay_id, title=title)
+        self.props["icons"] = {name: icon(name) for name in _ICONS}
+
+
+async def page(frame: Frame, name: str = "", match: str = "", replay: str = "") -> None:
+    """`name`: a recorded episode. `match`: what was played in a match so far. `replay`: one that is open."""
+    frame.title(("Play", "/play"), "Replay")
+    with box("m-page"):
+        place = box()
+    if replay:
+        reply = await ask(f"/replays/{replay}", method="GET")
+    elif name or match:
+        reply = await ask("/replays", {"name": name} if name else {"match_id": match})
+    else:
+        await _list(place)
+        return
+    if place.is_deleted:
+        return
+    with place:
+        if not reply.ok:
+            with panel("This episode cannot be replayed"):
+                raw(escape(reply.error), "m-lead")
+            return
+        title = env_title(str(reply.document["env"]))
+        frame.title(("Play", "/play"), ("Replay", "/replay"), title)
+        ReplayBoard(str(reply.document["replay_id"]), title)
+
+
+async def _list(place: ui.element) -> None:
+    reply = await ask("/episodes", method="GET")
+    if place.is_deleted:
+        return
+    if not reply.ok:
+        complain(reply.error)
+        return
+    with place, box("m-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
+        with panel("Recorded episodes", body="m-body tight"):
+            now = time.time()
+            for row in reply.document:
+                words = f"{row['bytes'] / 1000:.0f} kB · {ago(row['time'], now)}"
+                text = f'<span class="clip">{escape(row["name"])}</span><span class="faint small">{words}</span>'
+                raw(text, "p-line", "a").props["href"] = f"/replay?{urlencode({'name': row['name']})}"
+            if not reply.document:
+                empty("None yet. Switch on «Keep the episodes» in a match.")
+        with panel("A file of yours"):
+            raw("An episode that <code>mosaic play --record</code> or a match gave you.", "m-note")
+            ui.upload(on_upload=_upload, auto_upload=True, max_files=1, label="Choose an episode file").classes("fill")
+
+
+async def _upload(event: events.UploadEventArguments) -> None:
+    try:
+        episode = json.loads(await event.file.text())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        complain(f"'{event.file.name}' is not an episode file: {error}.")
+        return
+    reply = await ask_or_complain("/replays", {"episode": episode})
+    if reply is not None:
+        ui.navigate.to(f"/replay?{urlencode({'replay': reply.document['replay_id']})}")

@@ -1,0 +1,116 @@
+"""How a run was asked for, and in what it differs from another."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from html import escape
+from itertools import islice
+from typing import Any
+
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.server.schemas import RunDetails
+from mosaic.store.run_folder import RunFolder
+from mosaic.ui.cli.differences import differences
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.theme import ago
+from mosaic.ui.web.components.widgets import box, command, empty, panel, raw, select
+from mosaic.ui.web.pages.comparison import short_key
+from mosaic.ui.web.run_words import title
+
+_MOST_OFFERED = 200
+
+
+class AboutPanel:
+    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails) -> None:
+        self._facts, self._config = frame.facts, details.config
+        with panel("Configuration", classes="r-conf") as end:
+            self._list = raw(_list(details), "m-kv", "dl")
+            whole = escape(json.dumps(details.config, indent=1, ensure_ascii=False))
+            raw(f"<summary>Whole configuration</summary><pre>{whole}</pre>", "r-whole", "details")
+            raw("The same again from a terminal", "m-note")
+            command(f"mosaic train --config {folder.config}")
+            self._differing = box()
+            with end:
+                self._choice(details.run_id)
+
+    async def update(self, details: RunDetails) -> None:
+        """When it started and how many checkpoints it has changes while one looks."""
+        now = _list(details)
+        if now != self._list.content:
+            self._list.set_content(now)
+
+    def _choice(self, run_id: str) -> None:
+        options = {row.run_id: title(row) for row in self._facts.rows() if row.run_id != run_id}
+        if options:
+            shown = dict(islice(options.items(), _MOST_OFFERED))
+            label = "Differences from another run"
+            choice = select(shown, None, label=label, on_change=self._compare, clearable=True)
+            choice.props('display-value="Differs from…"').style("width:156px")
+
+    def _compare(self, other: str | None) -> None:
+        self._differing.clear()
+        if other is not None:
+            with self._differing:
+                there = self._facts.details(other)
+                _difference(self._config, there.config, str(there.config.get("name") or other))
+
+
+def _difference(own: Mapping[str, Any], other: Mapping[str, Any], name: str) -> None:
+    found = differences([own, other])
+    if not found:
+        empty("Both runs were asked for in the same way.")
+        return
+    body = "".join(
+        f'<tr><td class="muted mono">{_breakable(key)}</td><td>{_value(mine)}</td><td>{_value(theirs)}</td></tr>'
+        for key, (mine, theirs) in found.items()
+    )
+    head = f"<tr><th>Only what differs</th><th>this run</th><th>{escape(name)}</th></tr>"
+    raw(f'<table class="m-table dense"><thead>{head}</thead><tbody>{body}</tbody></table>', "m-scroll")
+
+
+def _breakable(key: str) -> str:
+    """The column is narrow: a long name goes on in the next line after one of its words."""
+    return escape(short_key(key)).replace("_", "_<wbr>")
+
+
+def _list(details: RunDetails) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in _facts(details))
+
+
+def _facts(details: RunDetails) -> list[tuple[str, str]]:
+    config = details.config
+    training = config.get("training") or {}
+    best = next((each for each in details.checkpoints if each.best), None)
+    found = [
+        ("Run", f'<span class="mono">{escape(details.run_id)}</span>'),
+        (
+            "Environment",
+            f'<span class="mono">{escape(EnvironmentConfig.model_validate(config["environment"]).id)}</span>',
+        ),
+        ("Method", escape(" ".join(filter(None, (training.get("worker"), training.get("algorithm")))) or "—")),
+        ("Policies", _policies(config)),
+        ("Seed", escape(str(config.get("seed", "—")))),
+        ("Tags", escape(", ".join(config.get("tags") or ())) or "—"),
+        ("Started", ago(details.attempts[0].started if details.attempts else None, time.time())),
+        ("Checkpoints", f"{len(details.checkpoints)}" + (f", best at {best.env_steps:,}" if best else "")),
+    ]
+    if len(details.attempts) > 1:
+        found.append(("Attempts", str(len(details.attempts))))
+    found += [(name.replace("_", " "), _value(value)) for name, value in (training.get("params") or {}).items()]
+    return found
+
+
+def _policies(config: Mapping[str, Any]) -> str:
+    agents = config.get("agents")
+    if isinstance(agents, Mapping) and agents:
+        return "<br>".join(f"{escape(str(agent))} → {escape(str(policy))}" for agent, policy in agents.items())
+    return escape(str(agents or config.get("policy_configuration") or "—").replace("_", " "))
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return '<span class="faint">—</span>'
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+    return escape(text if len(text) <= 60 else text[:59] + "…")

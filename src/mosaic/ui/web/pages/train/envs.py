@@ -1,0 +1,147 @@
+"""Which environment to train in: cards with pictures, found by family and by words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from html import escape
+from urllib.parse import urlencode
+
+from nicegui import run, ui
+
+from mosaic.core.errors import MosaicError
+from mosaic.core.ids import EnvID
+from mosaic.envs.family import EnvEntry
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.theme import avatar, env_picture, env_title
+from mosaic.ui.web.components.widgets import Segmented, box, command, panel, picture, raw, text_input
+from mosaic.ui.web.data.env_info import EnvLook, catalog, look_at
+from mosaic.ui.web.data.env_pictures import ADDRESS
+
+_ALL = "All"
+_FIRST = (  # what people know, before the rest of the alphabet
+    "classic/tictactoe_v3",
+    "classic/connect_four_v3",
+    "gym/CartPole-v1",
+    "mpe/simple_spread_v3",
+    "butterfly/knights_archers_zombies_v10",
+    "gym/LunarLander-v3",
+    "classic/chess_v6",
+    "gym/FrozenLake-v1",
+    "mpe/simple_tag_v3",
+    "gym/Taxi-v3",
+)
+
+
+def card_picture(entry: EnvEntry) -> str:
+    """The picture that comes with Mosaic, or one that is drawn when it is first looked at."""
+    if env_picture(entry.id) is not None:
+        return picture(entry.id)
+    if not entry.installed:
+        return f'<span class="pic m-letters">{avatar(env_title(entry.id), len(entry.id))}</span>'
+    return f'<img class="pic" src="{ADDRESS}?{urlencode({"env": entry.id})}" alt="" loading="lazy">'
+
+
+def in_order(entries: tuple[EnvEntry, ...]) -> list[EnvEntry]:
+    """What is installed first, and of that what people know."""
+    known = {env: place for place, env in enumerate(_FIRST)}
+    return sorted(entries, key=lambda entry: (not entry.installed, known.get(entry.id, len(known)), entry.id))
+
+
+class EnvPicker:
+    def __init__(self, chosen: EnvID, on_choose: Callable[[EnvID], Awaitable[None]]) -> None:
+        self._chosen = self._reachable = chosen
+        self._on_choose = on_choose
+        self._family, self._text = _ALL, ""
+        self._cards: dict[EnvID, ui.html] = {}
+        self._entries = {entry.id: entry for entry in in_order(catalog())}
+        families = dict.fromkeys(entry.partition("/")[0] for entry in sorted(self._entries))
+        with panel("Environment") as end:
+            with end:
+                Segmented([_ALL, *families], _ALL, self._filter_family, "Family").classes("hide-phone")
+                label = f"Search {len(self._entries)} environments"
+                text_input(label, self._filter_text, glyph="search").style("width:220px")
+            self._grid = box("t-grid").props('role=group aria-label="Environments" data-arrows')
+            self._missing = box("stack")
+            with self._grid:
+                for entry in self._entries.values():
+                    self._cards[entry.id] = self._card(entry)
+            self._none = raw(
+                "No environment is called that. Any registered Gymnasium id works in a terminal.", "m-note"
+            )
+        self._none.set_visibility(False)
+        ui.timer(0.2, self._tell_agents, once=True)
+
+    def _card(self, entry: EnvEntry) -> ui.html:
+        card = raw(_face(entry), "t-env" + ("" if entry.installed else " off"), "button").props("type=button")
+        card.props["aria-pressed"] = str(entry.id == self._chosen).lower()
+        card.props["tabindex"] = "0" if entry.id == self._reachable else "-1"
+        card.props["title"] = entry.id
+        card.on("click", lambda: self.choose(entry.id), [])
+        return card
+
+    async def choose(self, env: EnvID) -> None:
+        entry = self._entries[env]
+        self._missing.clear()
+        if not entry.installed:
+            with self._missing:
+                raw(f"{escape(env_title(env))} is not installed. Type this, then start the server again:", "m-note")
+                command(entry.install or "")
+            return
+        self._cards[self._chosen].props["aria-pressed"] = "false"
+        self._cards[env].props["aria-pressed"] = "true"
+        self._reach(env)
+        self._chosen = env
+        await self._on_choose(env)
+
+    def _filter_family(self, family: str) -> None:
+        self._family = family
+        self._filter()
+
+    def _filter_text(self, text: str) -> None:
+        self._text = text.lower()
+        self._filter()
+
+    def _filter(self) -> None:
+        found = [env for env in self._cards if self._fits(env)]
+        for env, card in self._cards.items():
+            card.set_visibility(env in found)
+        self._none.set_visibility(not found)
+        self._reach(self._chosen if self._chosen in found or not found else found[0])
+
+    def _fits(self, env: EnvID) -> bool:
+        words = f"{env} {env_title(env)}".lower()
+        return self._family in (_ALL, env.partition("/")[0]) and all(word in words for word in self._text.split())
+
+    def _reach(self, env: EnvID) -> None:
+        """Tab leads to one card, arrows to the others: nobody wants to press Tab for each of them."""
+        if env != self._reachable:
+            self._cards[self._reachable].props["tabindex"] = "-1"
+            self._cards[env].props["tabindex"] = "0"
+            self._reachable = env
+
+    async def _tell_agents(self) -> None:
+        """How many agents each env has; the first page of a server has to make them all, one by one."""
+        for entry in self._entries.values():
+            if not entry.installed:
+                continue
+            look = await run.io_bound(_look, entry.id)
+            if self._grid.is_deleted:
+                return
+            if look is not None:
+                self._cards[entry.id].set_content(_face(entry, look.words))
+
+
+def _look(env: EnvID) -> EnvLook | None:
+    try:
+        return look_at(env)
+    except MosaicError:
+        return None  # said in full when somebody chooses it
+
+
+def _face(entry: EnvEntry, words: str = "") -> str:
+    words = (words or entry.id.partition("/")[0]) if entry.installed else "not installed"
+    glyph = icon("user") if entry.installed else icon("export")
+    return (
+        f'{card_picture(entry)}<span class="ok">{icon("check")}</span><span class="t">'
+        f'<b class="clip">{escape(env_title(entry.id))}</b><span>{glyph}{escape(words)}</span></span>'
+    )

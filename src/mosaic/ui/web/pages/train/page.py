@@ -1,0 +1,199 @@
+"""Train: environment, agents, options from the schema, what the run may use; then start it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from nicegui import run
+
+from mosaic.config.checkpoint import CheckpointConfig
+from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.evaluation import EvaluationConfig
+from mosaic.config.resources import ResourcesConfig
+from mosaic.config.telemetry import TelemetryConfig
+from mosaic.config.training import TrainingConfig
+from mosaic.core.errors import MosaicError
+from mosaic.core.ids import EnvID, PolicyID
+from mosaic.server.context import Desk
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
+from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
+from mosaic.ui.web.data.env_info import EnvLook, catalog
+from mosaic.ui.web.data.env_pictures import add_picture_route
+from mosaic.ui.web.data.facts import Facts
+from mosaic.ui.web.pages.play_choices import policies_for
+from mosaic.ui.web.pages.train.agents import AgentTable
+from mosaic.ui.web.pages.train.draft import FIRST_ENV, Draft
+from mosaic.ui.web.pages.train.envs import EnvPicker, card_picture
+from mosaic.ui.web.pages.train.summary import Summary
+from mosaic.ui.web.run_words import title
+from mosaic.ui.web.train_check import Checked, workers
+from mosaic.workers.presets import find_preset
+from mosaic.workers.registry import load_worker, options_model
+
+_SECTIONS: Mapping[str, tuple[str, Any, tuple[str, ...]]] = {
+    "resources": ("Resources", ResourcesConfig, ()),
+    "environment": ("Environment", EnvironmentConfig, ("api_type", "options", "wrappers", "num_envs")),
+    "training": ("Limits", TrainingConfig, ("episodes", "stop_reward", "init", "preset")),
+    "checkpoint": ("Checkpoints", CheckpointConfig, ()),
+    "evaluation": ("Evaluation", EvaluationConfig, ()),
+    "telemetry": ("Telemetry", TelemetryConfig, ()),
+}
+
+
+def add_routes(app: FastAPI, desk: Desk) -> None:
+    add_picture_route(app, desk.store.home)
+
+
+async def page(frame: Frame, env: str = "") -> None:
+    """`env`: the one that is chosen at first."""
+    frame.title("Train")
+    await run.io_bound(workers)  # imports: the first page of a server must not stop all others
+    known = {entry.id: entry for entry in await run.io_bound(catalog) or ()}
+    chosen = env if env in known and known[env].installed else FIRST_ENV
+    await _TrainPage(frame, Draft(env=chosen)).build()
+
+
+class _TrainPage:
+    def __init__(self, frame: Frame, draft: Draft) -> None:
+        self._frame, self._draft = frame, draft
+        self._look: EnvLook | None = None
+        self._forms: dict[str, SchemaForm] = {}
+        self._json: JsonView | None = None
+        self._tab = "Form"
+        self._section = "resources"
+
+    async def build(self) -> None:
+        with box("m-page"), box("m-cols t-cols").style("grid-template-columns:minmax(0,1fr) 340px"):
+            with box("stack gap-4"):
+                EnvPicker(self._draft.env, self._choose_env)
+                self._agents = AgentTable(self._draft, self._changed)
+                with panel("Options") as end:
+                    with end:
+                        self._hint = raw("", "small faint clip hide-phone", "span")
+                        Segmented(["Form", "JSON"], self._tab, self._choose_tab, "View")
+                    self._options = box("stack")
+                with panel("Resources and runtime") as end:
+                    with end:
+                        names = {key: words for key, (words, _, _) in _SECTIONS.items()}
+                        Segmented(names, self._section, self._choose_section, "Settings")
+                    self._settings = {key: box("stack") for key in _SECTIONS}
+            with box("t-sum stack gap-4"):
+                self._summary = Summary(
+                    self._frame.facts, self._draft, self._method_changed, self._changed, self._problems
+                )
+        await self._load_env()
+
+    async def _choose_env(self, env: EnvID) -> None:
+        self._draft.env = env
+        self._draft.worker = self._draft.algorithm = ""
+        self._draft.paradigm = None
+        self._draft.params.clear()
+        self._draft.sections["environment"].clear()
+        await self._load_env()
+
+    async def _load_env(self) -> None:
+        """Looks at the env and lets Mosaic pick who trains, both in a thread."""
+        env = self._draft.env
+        asked = {"environment": {"env_id": env}}
+        found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
+        if found is None or self._options.is_deleted or env != self._draft.env:
+            return
+        self._look, picked = found
+        training = picked.config.training if picked.config else None
+        self._draft.worker = (training and training.worker) or "native"
+        worker = load_worker(self._draft.worker)
+        self._draft.algorithm = (training and training.algorithm) or worker.info.algorithms[0]
+        entry = next(entry for entry in catalog() if entry.id == env)
+        self._summary.show_env(env, self._look, card_picture(entry))
+        self._method_changed()
+
+    def _method_changed(self) -> None:
+        """Another worker, algorithm or env: its own options, its own policy configurations."""
+        draft = self._draft
+        worker = load_worker(draft.worker)
+        draft.params.clear()
+        draft.paradigm = None
+        draft.suggest_steps(tuned=find_preset(draft.env, draft.worker, draft.algorithm) is not None)
+        self._agents.show(self._look, self._paradigm(worker.info.paradigms), worker.info.paradigms, self._offers())
+        self._draw_options()
+        self._draw_settings()
+        self._summary.show_method()
+        self._changed()
+
+    def _paradigm(self, possible: Any) -> Any:
+        """What Mosaic would take: self-play in turn-based games that somebody wins."""
+        look = self._look
+        if look is not None and look.turn_based and look.competitive and "self_play" in possible:
+            return "self_play"
+        return possible[0] if possible else None
+
+    def _offers(self) -> dict[PolicyID, str]:
+        rows = self._frame.facts.rows()
+        names = {f"run:{row.run_id}": title(row) for row in rows}
+        offered = [policy for policy in policies_for(self._draft.env, rows) if policy != "human"]
+        return {policy: f"frozen · {names[policy]}" if policy in names else policy for policy in offered}
+
+    def _draw_options(self) -> None:
+        draft = self._draft
+        model = options_model(load_worker(draft.worker), draft.algorithm)
+        preset = find_preset(draft.env, draft.worker, draft.algorithm)
+        self._hint.set_content("tuned for this environment" if preset else "")
+        self._options.clear()
+        with self._options:
+            form = SchemaForm(model, draft.params, self._form_changed, defaults=preset.params if preset else None)
+            self._json = JsonView(form, self._changed)
+        self._forms["params"] = form
+        self._choose_tab(self._tab)
+
+    def _draw_settings(self) -> None:
+        """Forms of sections that nobody looks at are made when somebody does: a browser takes long for all of them."""
+        for key, place in self._settings.items():
+            place.clear()
+            self._forms.pop(key, None)
+        self._choose_section(self._section)
+
+    def _draw_section(self, key: str) -> None:
+        draft = self._draft
+        _, model, only = _SECTIONS[key]
+        preset = find_preset(draft.env, draft.worker, draft.algorithm) if key == "environment" else None
+        tuned = {"num_envs": preset.num_envs} if preset else None
+        with self._settings[key]:
+            self._forms[key] = SchemaForm(model, draft.sections[key], self._changed, defaults=tuned, only=only)
+
+    def _choose_tab(self, tab: str) -> None:
+        self._tab = tab
+        self._forms["params"].element.set_visibility(tab == "Form")
+        assert self._json is not None
+        self._json.element.set_visibility(tab == "JSON")
+
+    def _choose_section(self, key: str) -> None:
+        self._section = key
+        if key not in self._forms:
+            self._draw_section(key)
+        for name, element in self._settings.items():
+            element.set_visibility(name == key)
+
+    def _form_changed(self) -> None:
+        assert self._json is not None
+        self._json.show()
+        self._changed()
+
+    def _changed(self) -> None:
+        self._summary.touch()
+
+    def _problems(self) -> list[str]:
+        """What stands in a field and is not taken."""
+        fields = [f"{name}: {text}" for form in self._forms.values() for name, text in form.problems.items()]
+        agents = [f"{agent}: {text}" for agent, text in self._agents.problems.items()]
+        return [*fields, *agents, *([self._json.problem] if self._json and self._json.problem else [])]
+
+
+def _look_and_pick(facts: Facts, env: EnvID, asked: Mapping[str, Any]) -> tuple[EnvLook | None, Checked]:
+    try:
+        look = facts.look(env)
+    except MosaicError as error:
+        return None, Checked(None, str(error))
+    return look, facts.check(asked)

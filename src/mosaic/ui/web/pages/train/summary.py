@@ -1,0 +1,199 @@
+"""Ready to start: what will happen, the one button, and the same thing as a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from nicegui import run, ui
+
+from mosaic.core.errors import MosaicError
+from mosaic.core.seeding import SEED_LIMIT
+from mosaic.ui.web.api import ask
+from mosaic.ui.web.components.icons import icon
+from mosaic.ui.web.components.theme import env_title
+from mosaic.ui.web.components.widgets import box, button, command, complain, enable, panel, picture, raw, select
+from mosaic.ui.web.data.env_info import EnvLook
+from mosaic.ui.web.data.facts import Facts
+from mosaic.ui.web.pages.train.draft import Draft
+from mosaic.ui.web.pages.train.estimate import Pace, find_pace, plan_html
+from mosaic.ui.web.train_check import Checked, group_documents, workers
+from mosaic.ui.web.train_command import train_command
+from mosaic.workers.presets import find_preset
+
+_LOOK_S = 0.3
+
+
+class Summary:
+    """Checks the draft whenever it has changed, in a thread, and shows what came out."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        draft: Draft,
+        on_method: Callable[[], Any],
+        on_change: Callable[[], Any],
+        problems: Callable[[], list[str]],
+    ) -> None:
+        self._past = facts
+        self._draft, self._on_method, self._on_change, self._problems = draft, on_method, on_change, problems
+        self._workers = workers()
+        self._stale, self._quiet = True, False
+        with panel("Ready to start"):
+            self._cover = raw("", "t-cover")
+            with box("row"):
+                self._worker = select(list(self._workers), label="Worker", on_change=self._choose_worker)
+                self._algorithm = select([], label="Algorithm", on_change=self._choose_algorithm)
+            with box("row top"):
+                self._steps = self._number("Env steps", self._take_steps).style("flex:1.4")
+                self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
+            self._steps.props["suffix"] = "env steps"
+            with box("row top"):
+                self._text("Name (optional)", "Name of the run", self._take_name).style("flex:1.4")
+                self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
+                self._seed.props["prefix"] = "seed"
+            self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+            self._plan = raw("", "m-kv", "dl")
+            self._problem = raw("", "t-problem")
+            self._problem.props("role=status")
+            self._start = button("Start training", self._begin, glyph="train", kind="primary big")
+            self._start.props('title="Ctrl+Enter" aria-keyshortcuts="Control+Enter Meta+Enter"')
+        with panel("Same thing in a terminal"):
+            self._command = command(train_command(draft.document()), multi=True)
+        ui.timer(_LOOK_S, self._refresh)
+
+    def touch(self) -> None:
+        """Something in the draft changed."""
+        self._stale = True
+        self._command.set_content(escape(train_command(self._draft.document(), self._draft.seeds)))
+
+    def show_env(self, env: str, look: EnvLook | None, cover: str) -> None:
+        words = f" · {look.words}" if look else ""
+        self._cover.set_content(
+            f'{cover or picture(env)}<span class="t-badge">{escape(env_title(env))}{escape(words)}</span>'
+        )
+
+    def show_method(self) -> None:
+        """Worker and algorithm as the draft has them."""
+        draft = self._draft
+        self._quiet = True
+        self._worker.set_value(draft.worker)
+        algorithms = list(self._workers[draft.worker].algorithms)
+        self._algorithm.set_options(algorithms, value=draft.algorithm)
+        preset = find_preset(draft.env, draft.worker, draft.algorithm)
+        steps = draft.sections["training"].get("total_timesteps")
+        self._steps.set_value("" if steps is None else f"{steps:,}")
+        self._steps.props["placeholder"] = f"{preset.total_timesteps:,}" if preset else "no limit"
+        self._quiet = False
+
+    def _number(self, label: str, take: Callable[[str], str], placeholder: str = "") -> ui.input:
+        element = ui.input(placeholder=placeholder or label).without_auto_validation()
+        element.on_value_change(lambda event: self._judge(element, take, event))
+        element.props("outlined dense hide-bottom-space debounce=250 inputmode=decimal").classes("t-number")
+        element.props["aria-label"] = label
+        return element
+
+    def _text(self, placeholder: str, label: str, take: Callable[[str], None]) -> ui.input:
+        def typed(event: Any) -> None:
+            take((event.value or "").strip())
+            self._on_change()
+
+        element = ui.input(placeholder=placeholder, on_change=typed)
+        element.props("outlined dense hide-bottom-space debounce=250")
+        element.props["aria-label"] = label
+        return element
+
+    def _judge(self, element: ui.input, take: Callable[[str], str], event: Any) -> None:
+        if not self._quiet:
+            element.error = take((event.value or "").strip().replace(",", "").replace("_", "")) or None
+            self._on_change()
+
+    def _take_steps(self, text: str) -> str:
+        training = self._draft.sections["training"]
+        if not text:
+            training.pop("total_timesteps", None)
+            return ""
+        try:
+            value = float(text)
+        except ValueError:
+            return "It should be a number, such as 100000 or 1e6."
+        if value < 1 or value != int(value):
+            return "It should be a whole number of at least 1."
+        training["total_timesteps"] = int(value)
+        return ""
+
+    def _take_seeds(self, text: str) -> str:
+        if text and not (text.isdigit() and 1 <= int(text) <= 100):
+            return "It should be 1 to 100."
+        self._draft.seeds = int(text or 1)
+        return ""
+
+    def _take_seed(self, text: str) -> str:
+        if text and not (text.isdigit() and int(text) < SEED_LIMIT):
+            return f"It should be 0 to {SEED_LIMIT - 1:,}."
+        self._draft.seed = int(text or 0)
+        return ""
+
+    def _take_name(self, text: str) -> None:
+        self._draft.name = text
+
+    def _take_tags(self, text: str) -> None:
+        self._draft.tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
+
+    def _choose_worker(self, name: str) -> None:
+        if not self._quiet and name:
+            self._draft.worker, self._draft.algorithm = name, self._workers[name].algorithms[0]
+            self._on_method()
+
+    def _choose_algorithm(self, name: str) -> None:
+        if not self._quiet and name:
+            self._draft.algorithm = name
+            self._on_method()
+
+    async def _refresh(self) -> None:
+        if not self._stale:
+            return
+        self._stale = False
+        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error, "Seed": self._seed.error}
+        typed = [*self._problems(), *(f"{name}: {error}" for name, error in numbers.items() if error)]
+        found = None if typed else await run.io_bound(_examine, self._draft.document(), self._past)
+        if self._problem.is_deleted or self._stale:
+            return  # left, or changed again meanwhile
+        if found is None:
+            found = Checked(None, typed[0] if typed else "The server is ending."), None
+        self._show(*found)
+
+    def _show(self, checked: Checked, pace: Pace | None) -> None:
+        enable(self._start, checked.config is not None)
+        words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
+        self._problem.set_content(words)
+        self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
+
+    async def _begin(self) -> None:
+        enable(self._start, False)
+        try:
+            await run.io_bound(self._past.require_allowed, self._draft.document())
+            found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
+        except MosaicError as error:
+            complain(str(error))
+            enable(self._start, True)
+            return
+        if found is None:
+            return  # the server ends
+        (group, documents), first = found, ""
+        for document in documents:
+            query = f"?{urlencode({'group': group})}" if group else ""
+            reply = await ask(f"/runs{query}", document)
+            if not reply.ok:
+                complain(reply.error)
+                enable(self._start, True)
+                return
+            first = first or str(reply.document["run_id"])
+        ui.navigate.to(f"/runs/{quote(first, safe='')}")
+
+
+def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, Pace | None]:
+    checked = facts.check(document)
+    return checked, find_pace(checked.config, facts) if checked.config else None
