@@ -12,13 +12,13 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import PolicyConfiguration
 from mosaic.testing.crowd import crowd as toy_crowd
 from mosaic.testing.worker.forms import check_options
+from mosaic.testing.worker.life_cycle import check_commands
 from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
 from mosaic.testing.worker.resources import check_resources
 from mosaic.testing.worker.settings import check_settings
 from mosaic.testing.worker.stage import Stage
 from mosaic.testing.worker.starts import check_agents, check_paradigms
-from mosaic.testing.worker.stops import check_commands
 from mosaic.testing.worker.survives import check_resume, check_seeds, check_whole
 from mosaic.workers.api import Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
