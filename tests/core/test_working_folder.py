@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.core.child_process import ChildProcess
-from mosaic.core.module_command import module_command
+from mosaic.core.child_process import ChildProcess, module_command
 from mosaic.server.evaluations.job import Examination
 from mosaic.server.evaluations.request import EvaluationRequest
 

@@ -14,7 +14,7 @@ import pytest
 from run_cases import eventually
 
 from mosaic.config.run import RunConfig
-from mosaic.core.boot import boot_id
+from mosaic.core.machine import boot_id
 from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_processes, look, marked
 from mosaic.runs.resume import end_leftovers
 from mosaic.store.state import Attempt, Process, read_state

@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.machine import boot_id
 from mosaic.runs.processes import look
 from mosaic.runtimes.ray import session as ray_runtime
 from mosaic.runtimes.ray.session import clean_up, object_store_bytes, ray_session, short_temp_dir

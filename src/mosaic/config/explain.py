@@ -6,7 +6,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mosaic.config.validation import find_section, no_such_setting
-from mosaic.core.complaints import demand, shown, suggestion
+from mosaic.core.errors import demand, shown, suggestion
 
 MOST_COMPLAINTS = 5
 

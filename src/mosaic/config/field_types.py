@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mosaic.core.complaints import shown
+from mosaic.core.errors import shown
 from mosaic.core.user_code import PREFIX
 
 MOST_STEPS = 10**15

@@ -12,8 +12,7 @@ from typing import Any
 import yaml
 
 from mosaic.config.yaml import read_yaml
-from mosaic.core.complaints import did_you_mean, shown
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, did_you_mean, shown
 
 
 def read_document(path: str | PathLike[str]) -> dict[str, Any]:

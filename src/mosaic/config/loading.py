@@ -14,8 +14,7 @@ from mosaic.config.file_formats import read_document
 from mosaic.config.overrides import apply_overrides
 from mosaic.config.run import RunConfig
 from mosaic.config.upgrade import upgrade
-from mosaic.core.complaints import shown
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, shown
 
 
 def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) -> RunConfig:

@@ -13,8 +13,7 @@ from mosaic.config.file_formats import read_json
 from mosaic.config.run import RunConfig
 from mosaic.config.validation import no_such_setting, section_of
 from mosaic.config.yaml import read_scalar, read_yaml
-from mosaic.core.complaints import shown
-from mosaic.core.errors import InputError, UnknownNameError
+from mosaic.core.errors import InputError, UnknownNameError, shown
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

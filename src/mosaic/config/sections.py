@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator
 
 from mosaic.config.field_types import LONGEST, MosaicPicks, is_code, writable
-from mosaic.core.complaints import shown
+from mosaic.core.errors import shown
 
 PolicyConfiguration = Literal["parameter_sharing", "independent", "self_play", "shared_value_function"]
 

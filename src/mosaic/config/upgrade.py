@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mosaic.core.complaints import shown
-from mosaic.core.errors import FormatError
+from mosaic.core.errors import FormatError, shown
 
 CURRENT_VERSION: Final = 2
 

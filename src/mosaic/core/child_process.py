@@ -50,3 +50,8 @@ def _sigint_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a module of Mosaic's in a process of its own."""
+    return [sys.executable, "-P", "-m", module, *arguments]

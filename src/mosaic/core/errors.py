@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import ClassVar
+
+from pydantic_core import ErrorDetails
 
 
 class MosaicError(Exception):
@@ -55,3 +58,90 @@ def unknown(what: str, asked: str, known: Iterable[str], advice: str = "") -> Un
     if advice:
         parts.append(advice)
     return UnknownNameError(" ".join(parts))
+
+
+_KINDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list, such as [a, b]",
+    "list": "a list, such as [a, b]",
+    "dict": "a group of settings",
+    "mapping": "a group of settings",
+    "model": "a group of settings",
+}
+_BOUNDS: Mapping[str, tuple[str, str]] = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Python refuses to print very long integers."""
+        return repr(x) if x.bit_length() < 128 else f"<integer of {x.bit_length()} bits>"
+
+
+_SHORT = _Short()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def shown(value: object) -> str:
+    """The value as a short piece of text, whatever it is: documents can hold monsters."""
+    return _SHORT.repr(value)
+
+
+def did_you_mean(asked: str, known: Iterable[str]) -> str:
+    """« Did you mean 'ppo'?» with its leading blank, or nothing."""
+    near = nearest(asked, known)
+    return f" Did you mean '{near}'?" if near else ""
+
+
+def demand(complaint: ErrorDetails) -> str:
+    """What the value should be instead: «it should be a whole number»."""
+    kind, context = complaint["type"], complaint.get("ctx", {})
+    if kind in _BOUNDS:
+        words, limit = _BOUNDS[kind]
+        return f"it should be {words} {context[limit]}"
+    match kind:
+        case "value_error":
+            return str(context["error"])
+        case "literal_error":
+            return f"it should be {context['expected']}"
+        case "invalid_key":
+            return "names of settings should be text"
+        case "string_unicode":
+            return "it should be valid Unicode"
+        case "finite_number":
+            return "it should be a finite number"
+        case "string_too_short":
+            return "it should not be empty"
+        case "too_short":
+            return f"it should have at least {_items(context['min_length'])}"
+        case "too_long":
+            return f"it should have at most {_items(context['max_length'])}"
+        case "string_too_long":
+            return f"it should have at most {context['max_length']} characters"
+        case "string_type" if isinstance(complaint["input"], int | float):
+            return "it should be text: put it in quotes"
+    noun = _KINDS.get(kind.partition("_")[0]) if kind.endswith(("_type", "_parsing", "_from_float")) else None
+    if noun:
+        return f"it should be {noun}"
+    message: str = complaint["msg"]
+    return message.replace("Input should", "it should", 1)
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+def suggestion(complaint: ErrorDetails) -> str:
+    """« Did you mean 'parallel'?» where a closed set of words has one near the value."""
+    asked = complaint["input"]
+    if complaint["type"] != "literal_error" or not isinstance(asked, str):
+        return ""
+    expected: str = complaint["ctx"]["expected"]  # "'aec', 'parallel' or 'gym'"
+    return did_you_mean(asked, expected.split("'")[1::2])

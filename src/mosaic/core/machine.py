@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from mosaic.core.errors import MosaicError
 
@@ -37,3 +38,19 @@ def count_gpus() -> int:
     if shown is None:
         return there
     return min(there, len([part for part in shown.split(",") if part.strip() not in ("", "-1")]))
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot; empty where it has none."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except (FileNotFoundError, PermissionError):
+        return ""
+
+
+def is_current(recorded: str) -> bool:
+    """Whether a recorded boot is this one; empty, as in records of older versions, fits every boot."""
+    return not recorded or recorded == boot_id()

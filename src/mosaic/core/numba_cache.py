@@ -21,12 +21,51 @@ from typing import Any, cast
 import numba
 from llvmlite.binding import Linkage
 from numba import types
-from numba.core import cgutils, codegen, event
+from numba.core import ccallback, cgutils, codegen, event, sigutils
+from numba.core.caching import FunctionCache
+from numba.core.runtime import nrt
+from numba.experimental import function_type  # noqa: F401 (tells numba's dispatch what kind of argument a cfunc is)
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
 from mosaic.core.compile_time import timer
-from mosaic.core.ready_code import ready_cfunc, ready_dispatcher
+
+_callbacks, _signatures, _runtime = cast(Any, ccallback), cast(Any, sigutils), cast(Any, nrt.rtsys)
+
+
+class ReadyCodeCache(FunctionCache):
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        _runtime.initialize(target_context)  # what machine code calls to count references to arrays
+        with self._guard_against_spurious_io_errors():
+            return cast(Any, self)._load_overload(sig, target_context)
+
+
+_CFunc: Any = _callbacks.CFunc
+
+
+class ReadyCFunc(_CFunc):  # type: ignore[misc]
+    def _compile_uncached(self) -> Any:
+        with timer.compiling(self.__name__):
+            return super()._compile_uncached()
+
+
+def ready_dispatcher(dispatcher: Any) -> Any:
+    """A function that numba has decorated and is to keep in its cache, before its first call."""
+    dispatcher._cache = _cache_of(dispatcher.py_func)
+    return dispatcher
+
+
+def ready_cfunc(function: Any, signature: Any, options: dict[str, Any]) -> Any:
+    """What numba's own decorator makes; that one compiles at once and leaves no moment to give it this cache."""
+    made = ReadyCFunc(function, _signatures.normalize_signature(signature), locals={}, options=options)
+    made._cache = _cache_of(function)
+    made.compile()
+    return made
+
+
+def _cache_of(function: Any) -> Any:
+    return cast(Any, ReadyCodeCache)(function)
+
 
 SOURCES = Path(__file__).parent.parent
 _MARK = b"from mosaic.core.numba_cache import"

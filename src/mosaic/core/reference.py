@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mosaic.core.complaints import demand, did_you_mean, shown, suggestion
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, demand, did_you_mean, shown, suggestion
 
 
 class Options(BaseModel):

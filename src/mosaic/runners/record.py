@@ -12,9 +12,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mosaic.config.environment import EnvironmentConfig
-from mosaic.core.complaints import shown
 from mosaic.core.episode import End, Episode, PolicyChange
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, shown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import explain
 

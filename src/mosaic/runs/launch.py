@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
+from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.module_command import module_command
 from mosaic.runs.processes import MARK
 from mosaic.runs.supervisor import HELD
 from mosaic.store.archives.trust import VARIABLE

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from mosaic.core.boot import is_current
+from mosaic.core.machine import is_current
 from mosaic.store.run_ids import MARK as MARK
 
 _PROC = Path("/proc")

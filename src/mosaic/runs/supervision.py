@@ -10,8 +10,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import assert_never
 
-from mosaic.core.boot import boot_id
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.machine import boot_id
 from mosaic.runs.commands import read_command
 from mosaic.runs.daemonize import LOG
 from mosaic.runs.lifecycle import (

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mosaic.core.boot import boot_id
+from mosaic.core.machine import boot_id
 from mosaic.runs.control import open_control
 from mosaic.runs.daemonize import LOG, adopt_orphans, detach
 from mosaic.runs.disk_reserve import Reserve

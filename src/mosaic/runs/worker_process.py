@@ -11,7 +11,7 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ, Signals
 from typing import Any
 
-from mosaic.core.module_command import module_command
+from mosaic.core.child_process import module_command
 from mosaic.runs.processes import MARK
 from mosaic.store.run_folder import RunFolder
 

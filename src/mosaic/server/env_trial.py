@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import BoundedSemaphore
 
 from mosaic.config.environment import EnvironmentConfig
+from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError
-from mosaic.core.module_command import module_command
 
 MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
 MOST_TIME_S = 30.0

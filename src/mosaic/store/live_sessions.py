@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mosaic.core.boot import boot_id, is_current
 from mosaic.core.errors import InputError, unknown
+from mosaic.core.machine import boot_id, is_current
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
@@ -36,7 +36,7 @@ class About:
     began: float  # in seconds since 1970
     pid: int  # whose end is the show's
     started: int  # of that process, in ticks since boot: a later one with the same number is another
-    boot: str = ""  # see mosaic.core.boot
+    boot: str = ""  # see mosaic.core.machine
 
 
 @dataclass(frozen=True, slots=True)

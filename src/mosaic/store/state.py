@@ -39,7 +39,7 @@ class Process(_Record):
 
     pid: int
     start_time: float
-    boot: str = ""  # see mosaic.core.boot; empty in records of older versions
+    boot: str = ""  # see mosaic.core.machine; empty in records of older versions
 
 
 class Attempt(_Record):

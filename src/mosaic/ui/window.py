@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
+from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.module_command import module_command
 from mosaic.server.serve import Listening
 from mosaic.ui.display import has_display
 

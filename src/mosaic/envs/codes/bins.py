@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mosaic.core.complaints import shown
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, shown
 
 MOST_BINS = 1_000_000
 _FORM = re.compile(r"(?P<count>[^@]+)(@(?P<low>.+?)\.\.(?P<high>.+))?")

@@ -9,8 +9,7 @@ import numpy as np
 from gymnasium.spaces import MultiBinary
 from numpy.typing import NDArray
 
-from mosaic.core.complaints import shown
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, shown
 from mosaic.core.turn import Mask
 from mosaic.envs.codes.discrete import ArrayCode
 from mosaic.envs.codes.nested import DictCode, TupleCode

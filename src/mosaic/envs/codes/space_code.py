@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.core.complaints import shown
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, shown
 
 MOST_STATES = int(np.iinfo(np.int64).max)  # so that every index, and the size itself, fits into int64
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from mosaic.core.complaints import demand, did_you_mean, shown
-from mosaic.core.errors import InputError, unknown
+from mosaic.core.errors import InputError, demand, did_you_mean, shown, unknown
 from mosaic.learners.tabular.settings import ALGORITHMS, Algorithm, TabularOptions
 
 _BOOL = np.dtype(np.bool_)

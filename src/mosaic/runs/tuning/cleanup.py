@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaic.core.module_command import module_command
+from mosaic.core.child_process import module_command
 from mosaic.runs.tuning.clearing import clear_search
 from mosaic.runs.tuning.folder import SearchFolder
 

@@ -15,8 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from mosaic.config.yaml import read_scalar, read_yaml
-from mosaic.core.complaints import did_you_mean
-from mosaic.core.errors import InputError, UnknownNameError
+from mosaic.core.errors import InputError, UnknownNameError, did_you_mean
 from mosaic.workers.api import Worker
 from mosaic.workers.registry import options_model, parse_params
 

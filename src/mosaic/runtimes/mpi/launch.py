@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.core.module_command import module_command
 from mosaic.runtimes.mpi.error_file import COUNT, PLACE, first_failure, rank_of
 
 OnLine = Callable[[int | None, str], None]

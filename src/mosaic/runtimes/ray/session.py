@@ -26,9 +26,9 @@ from typing import Any
 
 import psutil
 
-from mosaic.core.boot import boot_id, is_current
 from mosaic.core.env_vars import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.machine import boot_id, is_current
 from mosaic.core.memory import free_memory
 from mosaic.runtimes.ray.processes import MARK, Process, kill, processes_of
 

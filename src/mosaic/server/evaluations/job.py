@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mosaic.core.module_command import module_command
+from mosaic.core.child_process import module_command
 from mosaic.server.evaluations.process import ORDER
 from mosaic.server.evaluations.request import Kind, Request
 from mosaic.server.schemas import Answer

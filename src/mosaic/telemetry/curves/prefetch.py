@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
-from mosaic.core.module_command import module_command
+from mosaic.core.child_process import module_command
 from mosaic.telemetry.curves.curves import Curves
 
 WORTH_BYTES = 48 << 20  # less is read sooner than a process is started

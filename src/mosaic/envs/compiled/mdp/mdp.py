@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.complaints import shown
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, shown
 from mosaic.core.memory import free_memory
 from mosaic.envs.env import Env
 

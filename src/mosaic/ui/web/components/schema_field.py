@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from mosaic.config.file_formats import read_json
 from mosaic.config.yaml import read_scalar, read_yaml
-from mosaic.core.complaints import demand, did_you_mean, suggestion
+from mosaic.core.errors import demand, did_you_mean, suggestion
 
 _UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their units
 
