@@ -90,7 +90,7 @@ def greedy_return(architecture: Any, weights: Any, episodes: int = 100) -> float
     """Of the first episode of each env."""
     import numpy as np
 
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.vector import make_compiled_vector
     from mosaic.models.fused import build_model, greedy_rows, make_scratch
 

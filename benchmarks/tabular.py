@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Discrete
 
 from mosaic import evaluate, make_env
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed, timed
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import function_at, njit
 from mosaic.envs.compiled.vector import STEP, CompiledVector, make_compiled_vector
 

@@ -60,9 +60,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mosaic.config.environment import EnvironmentConfig
     from mosaic.config.field_types import SHAPES_CHECKPOINTS
     from mosaic.config.run import RunConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.core.errors import FormatError, InputError, MissingExtraError, MosaicError, UnknownNameError, unknown
     from mosaic.core.ids import AgentID, EnvID, PolicyID
     from mosaic.core.reference import Options
@@ -99,7 +99,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "mosaic.config.environment": ("EnvironmentConfig",),
+            "mosaic.config.sections": ("EnvironmentConfig",),
             "mosaic.config.run": ("RunConfig",),
             "mosaic.config.field_types": ("SHAPES_CHECKPOINTS",),
             "mosaic.core.errors": (

@@ -21,7 +21,7 @@ def _search() -> None:
 
 
 def _tables() -> None:
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.learner import TabularLearner

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mosaic.config.field_types import INTEGER_LIMIT, MOST_STEPS
-from mosaic.config.loading import dump_run_config, load_run_config, parse_run_config
-from mosaic.config.overrides import apply_overrides
+from mosaic.config.loading import apply_overrides, dump_run_config, load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.upgrade import CURRENT_VERSION, upgrade
 from mosaic.config.validation import list_settings

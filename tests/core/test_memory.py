@@ -7,8 +7,8 @@ import psutil
 import pytest
 from gymnasium import spaces
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core import memory
 from mosaic.core.errors import InputError
 from mosaic.core.memory import check_memory, free_memory, group_memory

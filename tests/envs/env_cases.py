@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import entries, make_env
 from mosaic.envs.contract.sampler import Sampler
 from mosaic.envs.upstream import draw_without_screen, quiet

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError, UnknownNameError
 from mosaic.envs.catalog import entries, make_env
 from mosaic.envs.families import pettingzoo as families

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.mdp.user_model import OwnModel, own_model
 from mosaic.learners.tabular.optimal import value_iteration
 

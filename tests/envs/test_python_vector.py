@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Turn

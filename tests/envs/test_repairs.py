@@ -44,7 +44,7 @@ def test_a_walker_that_falls_is_still_terminated():
 
 
 def _config(env_id, api_type, **options):
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
 
     return EnvironmentConfig(env_id=env_id, api_type=api_type, options=options)
 

@@ -15,7 +15,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mosaic.config.overrides import apply_overrides
+from mosaic.config.loading import apply_overrides
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest_value
 from mosaic.envs.codes import MOST_STATES, Bins, flatten_mask, read_bins, space_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.vector import CompiledKernel, CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.envs.vector.layout import VectorShape, vector_arrays

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box
 from wrapper_toys import FLOAT_PICTURE, NESTED, PONG, TICTACTOE, VECTOR, Nursery, Player, Rotation, lookups, play
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.core.ids import AgentID
 from mosaic.core.reference import Options

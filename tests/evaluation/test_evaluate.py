@@ -9,7 +9,7 @@ import pytest
 from evaluation_toys import OddError
 
 import mosaic
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.core.seeding import child_seed
 from mosaic.evaluation.evaluate import Evaluation, evaluate

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.grid_layout import GridLayout, grid_layout
 from mosaic.envs.compiled.twins import find_twin

@@ -5,8 +5,8 @@ import pytest
 from gymnasium.spaces import Discrete
 from pettingzoo import AECEnv
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.settings import TabularOptions

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.compiled.mdp.env import MdpEnv

@@ -7,7 +7,7 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from pettingzoo import ParallelEnv
 from small_runs import assembled
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.codes import space_code

@@ -8,8 +8,8 @@ import pytest
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.ppo import build as assembly

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.spaces import Discrete
 from pettingzoo import ParallelEnv
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.user import adapt

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 from test_picture_rollouts import LAYOUTS
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MissingExtraError
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import ActionHead, row_code

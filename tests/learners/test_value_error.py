@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.optimal import game_values, value_iteration
 from mosaic.learners.tabular.settings import TabularOptions

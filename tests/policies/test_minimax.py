@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from mosaic import load_policy, make_env
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.minimax.connect_four import EMPTY, Board, best_moves, drop, landings, value

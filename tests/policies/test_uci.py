@@ -14,7 +14,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from pettingzoo.classic.chess import chess_utils
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env

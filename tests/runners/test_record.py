@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mosaic import make_env, play_episode
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.core.turn import digest_value

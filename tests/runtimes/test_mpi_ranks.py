@@ -46,7 +46,7 @@ elif task == "programs":
     agreement.version = lambda name: "0.0.1" if last else "0.0.2"
     agreement.check_same_programs(comm)
 elif task in ("shapes", "options", "rules"):
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.settings import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining

@@ -19,7 +19,7 @@ TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 TRAINER = """
 import sys
 import ray
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.runtimes.ray.session import ray_session

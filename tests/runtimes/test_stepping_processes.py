@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining

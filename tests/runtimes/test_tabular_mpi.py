@@ -7,8 +7,8 @@ import numpy as np
 import psutil
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.twins import find_twin

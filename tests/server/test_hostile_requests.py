@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from match_kit import screen
 from server_kit import app_client
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError
 from mosaic.envs.catalog import make_env
 from mosaic.runners.local import play_episode

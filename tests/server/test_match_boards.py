@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from match_kit import open_match, screen
 from server_kit import app_client
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.runners.record import episode_from_json
 from mosaic.runners.replay import replay

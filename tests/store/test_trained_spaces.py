@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_cases import write
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.reference import parse_options
 from mosaic.envs.env import EnvFacts, EnvSpec

@@ -5,7 +5,7 @@ import pytest
 from hosting import run_config
 from safetensors.numpy import load_file
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.models.weights_file import load_weights

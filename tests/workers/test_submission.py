@@ -3,7 +3,7 @@
 import pytest
 from hosting import run_config
 
-from mosaic.config.resources import ResourcesConfig
+from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import PpoOptions

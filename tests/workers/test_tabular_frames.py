@@ -7,7 +7,7 @@ import pytest
 from hosting import run_config
 from watching import EagerContext, assert_in_order, collect, distinct, looking, train_here, without_clocks
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of
 from mosaic.envs.compiled.board_games.tictactoe import position_of

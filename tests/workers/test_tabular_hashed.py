@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
 from mosaic.learners.tabular.hashed.table import find_sorted

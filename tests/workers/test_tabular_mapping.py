@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hosting import run_config
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.learners.tabular.settings import TabularOptions

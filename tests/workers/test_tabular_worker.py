@@ -8,7 +8,7 @@ import pytest
 from hosting import new_folder, run_config
 from safetensors.numpy import load_file
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.verify import prove

@@ -9,7 +9,7 @@ import pytest
 from hosting import run_config
 
 from mosaic import testing
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.contract import ContractError
 from mosaic.testing import check_env, check_worker

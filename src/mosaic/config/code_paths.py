@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.user_code import PREFIX, absolute_code
 
 

@@ -5,16 +5,107 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import ValidationError
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from mosaic.config.explain import explain_settings
-from mosaic.config.file_formats import read_document
-from mosaic.config.overrides import apply_overrides
+from mosaic.config.file_formats import read_document, read_json
 from mosaic.config.run import RunConfig
 from mosaic.config.upgrade import upgrade
-from mosaic.core.errors import FormatError, InputError, shown
+from mosaic.config.validation import explain_settings, no_such_setting, section_of
+from mosaic.config.yaml import read_scalar, read_yaml
+from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """The document with every SECTION.KEY=VALUE written into it; what was given stays as it is."""
+    document = dict(data)
+    for override in overrides:
+        dotted, equals, text = override.partition("=")
+        path = dotted.strip().split(".")
+        if not equals or not all(path):
+            raise InputError(f"'{override}' is not KEY=VALUE, for example training.params.gamma=0.98 or seed=7.")
+        place = _find_place(RunConfig, path)
+        document = _edited(document, place.keys, _read_value(override, text.strip(), place))
+    return document
+
+
+class _Place(NamedTuple):
+    """Where a value belongs, and how its text is to be read."""
+
+    keys: tuple[str, ...]
+    text: bool = False  # the setting is text: `name=7` means the text 7
+    optional: bool = False  # null is allowed
+
+
+def _find_place(model: type[BaseModel], path: list[str]) -> _Place:
+    """Settings are checked against the model; below the env's and the worker's own options every key is free."""
+    section = model
+    for depth, name in enumerate(path):
+        field = section.model_fields.get(name)
+        if field is None:
+            raise UnknownNameError(no_such_setting(model, path[: depth + 1]))
+        below = path[depth + 1 :]
+        inner = section_of(field)
+        if inner is None:
+            return _place_in_field(field, path[: depth + 1], below)
+        section = inner
+    return _Place(tuple(path))
+
+
+def _place_in_field(field: FieldInfo, path: list[str], below: list[str]) -> _Place:
+    kinds = _kinds(field.annotation)
+    if not below:
+        return _Place(tuple(path), text=kinds <= {str, type(None)}, optional=type(None) in kinds)
+    tables = [kind for kind in kinds if get_origin(kind) is dict]
+    if not tables:
+        raise UnknownNameError(f"'{'.'.join(path)}' is one value: there is no '{'.'.join((*path, *below))}' in it.")
+    if get_args(tables[0])[1] is Any:
+        return _Place((*path, *below))
+    return _Place((*path, ".".join(below)), text=True)  # agents: a name may contain dots
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The members of a union, without their annotations."""
+    kinds = get_args(annotation) if get_origin(annotation) not in (dict, tuple, None) else (annotation,)
+    return {getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind for kind in kinds}
+
+
+def _edited(data: Mapping[str, Any], keys: tuple[str, ...], value: Any, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    head, *rest = keys
+    if not rest:
+        return {**data, head: value}
+    below = data.get(head)
+    here = (*above, head)
+    if below is not None and not isinstance(below, Mapping):
+        raise InputError(f"'{'.'.join((*above, *keys))}' cannot be set: '{'.'.join(here)}' is {shown(below)}.")
+    return {**data, head: _edited(below or {}, tuple(rest), value, here)}
+
+
+def _read_value(override: str, text: str, place: _Place) -> Any:
+    try:
+        if text.startswith('"'):
+            return read_json(text)
+        if place.text and not (place.optional and text == "null"):
+            return text
+        if text.startswith(("[", "{")):
+            return _read_collection(text)
+        return read_scalar(text) if text else ""
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise InputError(
+            f"The value of '{override}' cannot be read. Type a number, true, false, null, a list such as [1, 2], "
+            "or text; text that begins like a list stands in quotes: '\"[a\"'."
+        ) from error
+
+
+def _read_collection(text: str) -> Any:
+    """JSON where it is JSON, for YAML reads its surrogate pairs as two characters; else [a, b] as people type it."""
+    try:
+        return read_json(text)
+    except ValueError:
+        return read_yaml(text)
 
 
 def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) -> RunConfig:

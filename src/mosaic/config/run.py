@@ -7,15 +7,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mosaic.config.checkpoint import CheckpointConfig
-from mosaic.config.environment import EnvironmentConfig
-from mosaic.config.evaluation import EvaluationConfig
 from mosaic.config.field_types import Reference
-from mosaic.config.resources import ResourcesConfig
-from mosaic.config.section import Section
-from mosaic.config.sections import AgentRules, PolicyConfigurationChoice, TrainedPolicies
-from mosaic.config.telemetry import TelemetryConfig
-from mosaic.config.training import TrainingConfig
+from mosaic.config.sections import (
+    AgentRules,
+    CheckpointConfig,
+    EnvironmentConfig,
+    EvaluationConfig,
+    PolicyConfigurationChoice,
+    ResourcesConfig,
+    Section,
+    TelemetryConfig,
+    TrainedPolicies,
+    TrainingConfig,
+)
 from mosaic.config.upgrade import CURRENT_VERSION
 from mosaic.core.seeding import SEED_LIMIT
 

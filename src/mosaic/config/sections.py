@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from mosaic.config.field_types import LONGEST, MosaicPicks, is_code, writable
+from mosaic.config.field_types import LONGEST, FreeOptions, MosaicPicks, Reference, Steps, is_code, writable
 from mosaic.core.errors import shown
+from mosaic.core.ids import EnvID
+from mosaic.core.user_code import PREFIX
 
 PolicyConfiguration = Literal["parameter_sharing", "independent", "self_play", "shared_value_function"]
 
@@ -59,3 +61,169 @@ PolicyConfigurationChoice: TypeAlias = Annotated[PolicyConfiguration | None, Mos
 # The order of the rules matters: the first that fits an agent wins.
 AgentRules: TypeAlias = Annotated[dict[str, str] | str, BeforeValidator(_check_agents)]
 TrainedPolicies: TypeAlias = Annotated[tuple[str, ...] | str | None, BeforeValidator(_check_trained)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_heading(cls, data: Any) -> Any:
+        """In YAML a heading with nothing below it is null: it asks for the defaults."""
+        return {} if data is None else data
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """To Python `true` is the number 1; nobody who writes `seed: true` means that."""
+        if isinstance(value, bool) and info.field_name and cls.model_fields[info.field_name].annotation is not bool:
+            raise ValueError("it should not be true or false; in quotes it would be text")
+        return value
+
+
+class CheckpointConfig(Section):
+    every_steps: Steps | None = Field(
+        None, description="Env steps between checkpoints; None: one a minute, or what 2 % of the time allow."
+    )
+    keep_last: int = Field(3, ge=1, le=1_000_000, description="How many of the newest checkpoints stay.")
+    keep_best: int = Field(1, ge=0, le=1_000_000, description="How many of the best checkpoints stay, however old.")
+    at_end: bool = Field(True, description="Save a checkpoint when training ends or is stopped.")
+
+
+ApiType = Literal["aec", "parallel", "gym", "auto"]
+
+
+class EnvironmentConfig(Section):
+    """`{"env_id": "classic/chess_v6"}` and `{"family": "classic", "env_id": "chess_v6"}` are the same env."""
+
+    family: str = Field(
+        "",
+        max_length=100,
+        description="Environment family: gym, classic, sisl, butterfly, mpe, python, or a plug-in's.",
+    )
+    env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
+    api_type: ApiType = Field("auto", description="Which face of the env to use where it has several.")
+    options: FreeOptions = Field(default_factory=dict, description="Keyword arguments for the env's own maker.")
+    wrappers: tuple[Reference, ...] = Field(
+        (), description="Transforms around the env, innermost first: time_limit:max_steps=200."
+    )
+    num_envs: int | None = Field(
+        None, ge=1, le=1_000_000, description="Envs side by side; None lets the worker choose."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_id(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("env_id"), str) or data.get("family"):
+            return data
+        family, env_id = split_id(data["env_id"])
+        return {**data, "family": family, "env_id": env_id}
+
+    @property
+    def id(self) -> EnvID:
+        """The whole name: family/name, or python:module:factory."""
+        match self.family:
+            case "":
+                return self.env_id
+            case "python":
+                return f"{PREFIX}{self.env_id}"
+            case family:
+                return f"{family}/{self.env_id}"
+
+
+def split_id(env_id: EnvID) -> tuple[str, str]:
+    """Family and name; ("", name) where no family is given."""
+    if env_id.startswith(PREFIX):
+        return "python", env_id.removeprefix(PREFIX)
+    family, slash, name = env_id.partition("/")
+    return (family, name) if family and slash else ("", env_id)
+
+
+class EvaluationConfig(Section):
+    every_steps: Steps | None = Field(
+        None, description="Env steps between evaluations; None evaluates only when training has ended."
+    )
+    episodes: int = Field(10, ge=1, le=1_000_000, description="Episodes of each evaluation.")
+    opponents: tuple[Reference, ...] = Field(
+        (), description="Policies to play against, one after another: random, minimax, run:latest@best, …"
+    )
+
+
+Runtime = Literal["single", "parallel", "ray", "mpi"]
+WorkerCount: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
+
+USUAL_WORKERS = 2
+
+
+class ResourcesConfig(Section):
+    num_workers: Annotated[WorkerCount | None, MosaicPicks] = Field(
+        None, description="Env runners that gather experience side by side; None lets Mosaic pick: 2, or what fits."
+    )
+    num_gpus: float = Field(0.0, ge=0.0, le=1024.0, description="GPUs for learning; a part of one is possible.")
+    num_cpus: int = Field(1, ge=1, le=10_000, description="CPU cores for each env runner.")
+    runtime: Annotated[Runtime | None, MosaicPicks] = Field(
+        None, description="How training is spread: in one process, over cores, by Ray or by MPI; None lets Mosaic pick."
+    )
+    ray_address: Reference | None = Field(
+        None, description="Ray cluster to join: auto, or HOST:PORT; None starts Ray on this machine."
+    )
+    max_wall_s: float | None = Field(
+        None, gt=0.0, le=1e9, description="Seconds after which the run is stopped; its last state is saved."
+    )
+    max_memory_mb: int | None = Field(
+        None, ge=1, le=10**9, description="Megabytes of memory of all its processes above which the run is stopped."
+    )
+
+    @property
+    def workers(self) -> int:
+        """As many as were asked for, or else as many as fit most machines."""
+        return USUAL_WORKERS if self.num_workers is None else self.num_workers
+
+    @model_validator(mode="after")
+    def _address_needs_ray(self) -> Self:
+        if self.ray_address is not None and self.runtime not in (None, "ray"):
+            raise ValueError(
+                f"'resources.ray_address' needs the runtime ray, but 'resources.runtime' is '{self.runtime}'. "
+                "Leave one of them out"
+            )
+        return self
+
+
+class TelemetryConfig(Section):
+    report_every_s: float = Field(
+        2.0,
+        gt=0.0,
+        le=86_400.0,
+        description="A run reports at least once in this many seconds, however long its steps.",
+    )
+    mirrors: tuple[Reference, ...] = Field((), description="Where metrics are copied to: tensorboard, …")
+    frames: bool = Field(True, description="Offer live pictures of the env to those who watch.")
+
+
+DEFAULT_TIMESTEPS = 1_000_000
+
+
+class TrainingConfig(Section):
+    """Training ends at the first limit that is reached; without any, after a million env steps."""
+
+    worker: Annotated[Reference | None, MosaicPicks] = Field(
+        None,
+        description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic pick for the env.",
+    )
+    algorithm: Annotated[Reference | None, MosaicPicks] = Field(
+        None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None takes the worker's default."
+    )
+    total_timesteps: Steps | None = Field(
+        None, description="Env steps after which training ends; without any limit: the preset's, else 1,000,000."
+    )
+    episodes: Steps | None = Field(None, description="Episodes after which training ends.")
+    stop_reward: float | None = Field(None, description="Mean episode reward at which training ends.")
+    init: Reference | None = Field(
+        None,
+        description="Policy whose weights training starts from: run:latest@best, or with the state of its optimizer "
+        "run:latest,optimizer=true.",
+    )
+    preset: bool = Field(True, description="Options that params leave open come from the tuned preset of the env.")
+    params: FreeOptions = Field(
+        default_factory=dict, description="The worker's own options: see `mosaic schema WORKER ALGORITHM`."
+    )

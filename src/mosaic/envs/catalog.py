@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mosaic.config.environment import EnvironmentConfig, split_id
+from mosaic.config.sections import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs.env import Env

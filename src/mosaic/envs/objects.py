@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
 from mosaic.config.code_paths import absolute_environment
-from mosaic.config.environment import EnvironmentConfig, split_id
+from mosaic.config.sections import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.core.plugins import plugins

@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.config.training import TrainingConfig
+from mosaic.config.sections import EnvironmentConfig, TrainingConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.base import Assembled

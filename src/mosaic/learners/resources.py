@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import Casting

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError, shown
 from mosaic.core.ids import AgentID, PolicyID

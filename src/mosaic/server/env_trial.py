@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import BoundedSemaphore
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError
 

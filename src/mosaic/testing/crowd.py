@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import ascii_letters
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts
 from mosaic.testing.toys import Toy

@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
-from mosaic.config.training import DEFAULT_TIMESTEPS
+from mosaic.config.sections import DEFAULT_TIMESTEPS
 
 
 def with_limit(config: RunConfig) -> RunConfig:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from mosaic.config.training import DEFAULT_TIMESTEPS
+from mosaic.config.sections import DEFAULT_TIMESTEPS
 from mosaic.core.compile_time import working_time
 from mosaic.workers.context import WorkerContext
 

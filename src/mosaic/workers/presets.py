@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from mosaic.config.run import RunConfig
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.core.ids import EnvID
 from mosaic.envs.family import split_version
 

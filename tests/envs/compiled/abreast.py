@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code

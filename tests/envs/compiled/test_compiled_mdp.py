@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
 from mosaic.envs.catalog import make_env

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.config.loading import dump_run_config, parse_run_config
-from mosaic.config.resources import ResourcesConfig
+from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.config.options import ImpalaOptions, PpoOptions
 from mosaic.workers.rllib.config.resources import Asked, Machine, asked_for, check_said_once, place, this_machine

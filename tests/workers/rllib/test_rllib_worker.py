@@ -10,7 +10,7 @@ import sys
 import pytest
 from hosting import Hosted, new_folder, run_config
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing import check_worker

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector.utils import create_empty_array
 from pettingzoo import AECEnv, ParallelEnv
 
-from mosaic.config.environment import split_id
+from mosaic.config.sections import split_id
 from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy_dict import Lookup

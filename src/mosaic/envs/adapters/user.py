@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.user_code import load_code
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv

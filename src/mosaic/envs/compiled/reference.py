@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Named

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.core.reference import parse_options, split_reference

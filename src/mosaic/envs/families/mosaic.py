@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.reference import Options, explain
 from mosaic.envs.compiled.board_games.tictactoe import IllegalMoves

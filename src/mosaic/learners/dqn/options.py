@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.models.architecture import Activation
 
 

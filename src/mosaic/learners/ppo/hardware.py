@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.memory import check_memory
 from mosaic.core.user_code import load_code

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS, Reference
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.learners.league import Sampling
 from mosaic.models.architecture import Activation, Memory
 

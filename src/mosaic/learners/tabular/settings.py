@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 
 Algorithm: TypeAlias = Literal[
     "q_learning", "sarsa", "expected_sarsa", "double_q_learning", "q_lambda", "n_step_sarsa", "monte_carlo"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.config.run import RunConfig
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.search_space import Space, parse_space
 from mosaic.store.run_ids import new_run_id

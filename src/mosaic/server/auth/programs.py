@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.programs import named_programs, programs_of_environment, programs_of_policies
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from mosaic.config.environment import EnvironmentConfig
-from mosaic.config.section import Section
+from mosaic.config.sections import EnvironmentConfig, Section
 from mosaic.core.errors import InputError
 from mosaic.policies.registry import parse_policy
 

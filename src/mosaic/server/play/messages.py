@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from mosaic.config.environment import EnvironmentConfig
-from mosaic.config.section import Section
+from mosaic.config.sections import EnvironmentConfig, Section
 from mosaic.core.errors import InputError
 from mosaic.server.play.keys import Binding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.exits import exits_refused

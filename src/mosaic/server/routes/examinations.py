@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field, ValidationError
 
-from mosaic.config.explain import explain_settings
 from mosaic.config.file_formats import read_json
+from mosaic.config.validation import explain_settings
 from mosaic.core.errors import FormatError, InputError
 from mosaic.runners.record import load_episode
 from mosaic.server.evaluations.job import ExaminationRow

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocket
 
-from mosaic.config.explain import explain_settings
 from mosaic.config.file_formats import read_json
+from mosaic.config.validation import explain_settings
 from mosaic.core.errors import FormatError, InputError
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.match import Match

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import parse_run_config
 from mosaic.config.programs import code_in_document, named_programs, programs_of_environment
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import TrustError
 from mosaic.core.plugins import load_plugin
 from mosaic.core.user_code import REFUSED, code_refused

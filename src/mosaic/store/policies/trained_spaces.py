@@ -8,7 +8,7 @@ from contextlib import closing
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import make_env

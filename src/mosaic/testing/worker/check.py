@@ -7,9 +7,8 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.testing.crowd import crowd as toy_crowd
 from mosaic.testing.worker.forms import check_options
 from mosaic.testing.worker.life_cycle import check_commands

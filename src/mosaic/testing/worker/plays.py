@@ -8,7 +8,7 @@ from typing import Any
 
 from gymnasium.spaces import Discrete, Tuple
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env

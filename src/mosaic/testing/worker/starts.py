@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.testing.worker.promises import Proof, WorkerContractError
 from mosaic.testing.worker.stage import Stage

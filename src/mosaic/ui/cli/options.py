@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
 
 EnvArgument: TypeAlias = Annotated[
     str,

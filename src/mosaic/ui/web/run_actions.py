@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.api import ask_or_complain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest

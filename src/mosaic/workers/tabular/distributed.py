@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from mosaic.config.environment import EnvironmentConfig
-from mosaic.config.resources import ResourcesConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig, ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.settings import TabularOptions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.env import EnvSpec

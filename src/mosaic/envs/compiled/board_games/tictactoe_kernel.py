@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.board_games.tictactoe import CELLS, LINES, IllegalMoves
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Load, Rows, Words

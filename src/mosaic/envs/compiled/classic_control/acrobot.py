@@ -11,7 +11,7 @@ import math
 import numpy as np
 from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.random import next_between
 from mosaic.envs.compiled.reference import bare_env, read_reference

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.random import next_between
 from mosaic.envs.compiled.reference import bare_env, read_reference

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from gymnasium.envs.classic_control.continuous_mountain_car import Continuous_MountainCarEnv
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.classic_control.mountain_car import load_car, start_car
 from mosaic.envs.compiled.reference import read_reference

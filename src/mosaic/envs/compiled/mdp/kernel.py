@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 from gymnasium.spaces import Space
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.core.turn import Observation
 from mosaic.envs.adapters.gymnasium import AGENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.mpe.observations import sight_room, ways_width, write_sight, write_way, write_zeros
 from mosaic.envs.compiled.mpe.physics import (

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
 from mosaic.learners.tabular.engines.base import COUNTER
 from mosaic.learners.tabular.kernels import loops as kernels

@@ -71,7 +71,7 @@ def _serve_board(run_id: str, port: int) -> None:
 
 
 def _show_board(listening: Listening, run_id: str) -> None:
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.server.play.messages import MatchRequest
     from mosaic.ui.cli.output import out
     from mosaic.ui.display import open_browser
@@ -125,7 +125,7 @@ def _train() -> Run:
 def _prove(run: Run) -> None:
     from safetensors.numpy import load_file
 
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.core.errors import MosaicError
     from mosaic.envs.compiled.board_games.game import Game
     from mosaic.envs.compiled.twins import find_twin

@@ -10,7 +10,7 @@ import typer
 from mosaic.ui.cli.options import EnvArgument, JsonOption, SeedOption, SetOption, TrustOption, WorkersOption
 
 if TYPE_CHECKING:
-    from mosaic.config.environment import EnvironmentConfig
+    from mosaic.config.sections import EnvironmentConfig
     from mosaic.evaluation.standings import Tournament
 
 

@@ -89,7 +89,7 @@ def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
     if state in _ENDED:
         from shlex import quote
 
-        from mosaic.config.environment import EnvironmentConfig
+        from mosaic.config.sections import EnvironmentConfig
 
         environment = EnvironmentConfig.model_validate(details.config["environment"])
         options = environment.model_dump(mode="json")["options"]

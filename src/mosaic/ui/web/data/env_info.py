@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import get_args
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import entries, make_env

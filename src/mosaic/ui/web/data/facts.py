@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 import psutil
 from nicegui import run as threads
 
-from mosaic.config.environment import EnvironmentConfig
 from mosaic.config.loading import parse_run_config
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID
 from mosaic.server.context import Desk

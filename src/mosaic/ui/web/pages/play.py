@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from nicegui import run as threads
 from nicegui import ui
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.envs.catalog import entries
 from mosaic.ui.web.api import ask, ask_or_complain

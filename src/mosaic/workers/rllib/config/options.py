@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
-from mosaic.config.section import Section
+from mosaic.config.sections import Section
 from mosaic.learners.league import Sampling
 
 Activation = Literal["tanh", "relu", "swish", "silu", "linear"]

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mosaic.config.resources import ResourcesConfig
+from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.config.options import RllibOptions
 from mosaic.workers.rllib.packing import Need, Node, packs

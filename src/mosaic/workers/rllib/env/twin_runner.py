@@ -31,7 +31,7 @@ from ray.rllib.utils.metrics import (
     RLMODULE_INFERENCE_TIMER,
 )
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector

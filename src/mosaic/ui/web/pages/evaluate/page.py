@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from nicegui import run as threads
 from nicegui import ui
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.store.run_folder import RunFolder

@@ -9,7 +9,7 @@ from html import escape
 from itertools import islice
 from typing import Any
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.server.schemas import RunDetails
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.cli.differences import differences

@@ -6,7 +6,7 @@ from html import escape
 
 from nicegui import run
 
-from mosaic.config.environment import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.grid_layout import grid_layout
 from mosaic.learners.tabular.grid_picture import Cell, read_cells

@@ -8,12 +8,14 @@ from typing import Any
 from fastapi import FastAPI
 from nicegui import run
 
-from mosaic.config.checkpoint import CheckpointConfig
-from mosaic.config.environment import EnvironmentConfig
-from mosaic.config.evaluation import EvaluationConfig
-from mosaic.config.resources import ResourcesConfig
-from mosaic.config.telemetry import TelemetryConfig
-from mosaic.config.training import TrainingConfig
+from mosaic.config.sections import (
+    CheckpointConfig,
+    EnvironmentConfig,
+    EvaluationConfig,
+    ResourcesConfig,
+    TelemetryConfig,
+    TrainingConfig,
+)
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import EnvID, PolicyID
 from mosaic.server.context import Desk
