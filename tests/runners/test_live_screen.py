@@ -13,8 +13,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import play_episode
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.fastlane_doorbell import ring_bell
-from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.paths import lane_paths, ring_bell
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.pictures.labels import Label, from_line
 

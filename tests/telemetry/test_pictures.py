@@ -14,9 +14,8 @@ from PIL import Image
 from mosaic.core.errors import InputError
 from mosaic.telemetry.pictures.captions import LEAST_WIDTH, rows_of, with_strip
 from mosaic.telemetry.pictures.encode import decoded, encoded, is_flat, save_png
-from mosaic.telemetry.pictures.grid import tiled
 from mosaic.telemetry.pictures.labels import Label, from_line, return_labels, to_line
-from mosaic.telemetry.pictures.resize import as_rgb, enlarged, fitted
+from mosaic.telemetry.pictures.resize import as_rgb, enlarged, fitted, tiled
 
 
 def board(height: int = 64, width: int = 96) -> NDArray[np.uint8]:

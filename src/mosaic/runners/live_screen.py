@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.fastlane_doorbell import bell_rang
+from mosaic.telemetry.frames.paths import bell_rang
 
 if TYPE_CHECKING:  # it brings numba along
     from mosaic.telemetry.frames.writer import FrameWriter

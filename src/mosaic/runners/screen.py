@@ -47,9 +47,8 @@ class Developed(NamedTuple):
 def develop(shots: Sequence[Shot]) -> Developed | None:
     """One picture of them all, with the numbers of the first. None where none of them has a picture."""
     from mosaic.telemetry.frames.layout import AGENT_BYTES
-    from mosaic.telemetry.pictures.grid import tiled
     from mosaic.telemetry.pictures.labels import Label, return_labels, to_line
-    from mosaic.telemetry.pictures.resize import as_rgb
+    from mosaic.telemetry.pictures.resize import as_rgb, tiled
 
     drawn = [picture for picture in (shot.draw() for shot in shots) if picture is not None]
     if not drawn:

@@ -21,9 +21,7 @@ from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
-from mosaic.telemetry.fastlane_doorbell import ring_bell
-from mosaic.telemetry.fastlane_life import started_at
-from mosaic.telemetry.frames.paths import remove_lane
+from mosaic.telemetry.frames.paths import remove_lane, ring_bell, started_at
 
 _FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
 

@@ -15,7 +15,28 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 
-from mosaic.telemetry.fastlane_life import started_at
+_BELL = "bell"
+
+
+def ring_bell(folder: Path) -> None:
+    """May be done again and again. Where the folder is gone nobody is left to open."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (folder / _BELL).touch()
+
+
+def bell_rang(folder: Path) -> bool:
+    return (folder / _BELL).exists()
+
+
+def started_at(pid: int) -> int | None:
+    """In ticks since boot. None where no such process is alive; a zombie is not."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    return None if fields[0] in "ZX" else int(fields[19])
+
 
 SHARED_MEMORY = Path("/dev/shm")
 _NAME = "frames.ring"

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.fastlane_life import started_at
 from mosaic.telemetry.frames.fences import holds, newest
 from mosaic.telemetry.frames.layout import (
     AGENT_AT,
@@ -31,6 +30,7 @@ from mosaic.telemetry.frames.layout import (
     Label,
     Phase,
 )
+from mosaic.telemetry.frames.paths import started_at
 from mosaic.telemetry.frames.requests import Place, Wish, checked
 from mosaic.telemetry.frames.ring_file import Ring, open_ring
 
