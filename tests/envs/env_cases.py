@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.catalog import entries, make_env
-from mosaic.envs.contract.sampler import Sampler
-from mosaic.envs.upstream import draw_without_screen, quiet
+from mosaic.envs.contract.session import Sampler
 
 draw_without_screen()
 IDS = [entry.id for entry in entries() if entry.installed]

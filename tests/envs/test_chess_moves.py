@@ -10,8 +10,7 @@ import pytest
 from pettingzoo.classic.chess import chess_utils
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.envs.chess import ACTIONS, action_of, uci_of
-from mosaic.envs.chess_board import check_fen, is_white_to_move, piece_at
+from mosaic.envs.chess import ACTIONS, action_of, check_fen, is_white_to_move, piece_at, uci_of
 
 START = chess.STARTING_FEN
 EMPTY = {True: "8/8/8/8/8/8/8/8 w - - 0 1", False: "8/8/8/8/8/8/8/8 b - - 0 1"}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mosaic.envs.describe import describe_space
+from mosaic.envs.spaces import describe_space
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mosaic.core.turn import digest
 from mosaic.envs.adapters.pettingzoo import AECAdapter, CycleAdapter, ParallelAdapter, from_pettingzoo
 from mosaic.envs.adapters.upstream import NO_REPAIRS
 from mosaic.envs.catalog import make_env
-from mosaic.envs.contract.sampler import Sampler
+from mosaic.envs.contract.session import Sampler
 
 ROUNDS = [env_id for env_id in PETTINGZOO if not make_env(env_id).spec.facts.turn_based]
 

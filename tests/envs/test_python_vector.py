@@ -14,11 +14,10 @@ from mosaic.core.turn import Turn
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvFacts
-from mosaic.envs.gym_lane import GymLane
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.in_process import PythonVector, episode_seeds
 from mosaic.envs.vector.layout import vector_arrays
-from mosaic.envs.vector.slots import TurnLane
+from mosaic.envs.vector.slots import GymLane, TurnLane
 from mosaic.testing.toys import Alternating, Fading, Toy
 
 

@@ -13,9 +13,9 @@ from env_cases import raw_aec, raw_parallel, turns
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest, digest_value
 from mosaic.envs.adapters import upstream as repairs
+from mosaic.envs.adapters.upstream import quiet
 from mosaic.envs.catalog import make_env
-from mosaic.envs.contract.sampler import Sampler
-from mosaic.envs.upstream import quiet
+from mosaic.envs.contract.session import Sampler
 
 MOVES = np.random.default_rng(0).uniform(-1, 1, (60, 4)).astype(np.float32)
 

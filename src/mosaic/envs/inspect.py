@@ -11,8 +11,8 @@ from gymnasium.spaces import Space
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.registry import has_kernel
-from mosaic.envs.describe import describe_space
 from mosaic.envs.family import EnvEntry
+from mosaic.envs.spaces import describe_space
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,3 +117,46 @@ def legal_text(mask: Mask, low: int = 0, most: int = 20) -> str:
     """The legal actions as a short list."""
     legal = np.flatnonzero(mask) + low
     return ", ".join(map(str, legal[:most])) + (f" and {len(legal) - most} more" if len(legal) > most else "")
+
+
+def describe_space(space: Space[Any]) -> str:
+    """`Box(4) float32`, `Discrete(9)`, `84×84×3 uint8`, `Dict(a: Discrete(2), b: Box(3) float32)`."""
+    match space:
+        case spaces.Discrete():
+            low, count = int(space.start), int(space.n)
+            return f"Discrete({low}..{low + count - 1})" if low else f"Discrete({count})"
+        case spaces.Box(shape=shape, dtype=dtype):
+            sizes = "×".join(map(str, shape))
+            return f"{sizes} {dtype}" if len(shape) > 1 else f"Box({sizes}) {dtype}"
+        case spaces.MultiDiscrete(nvec=nvec):
+            return f"MultiDiscrete({_listed(nvec.ravel().tolist())})"
+        case spaces.MultiBinary(shape=shape):
+            return f"MultiBinary({'×'.join(map(str, shape))})"
+        case spaces.Dict():
+            return f"Dict({', '.join(f'{key}: {describe_space(part)}' for key, part in space.spaces.items())})"
+        case spaces.Tuple():
+            return f"Tuple({', '.join(map(describe_space, space.spaces))})"
+        case spaces.Sequence():
+            return f"Sequence({describe_space(space.feature_space)})"
+        case spaces.Text():
+            return f"Text({space.min_length}..{space.max_length})"
+    return type(space).__name__
+
+
+def _listed(numbers: list[int], most: int = 8) -> str:
+    return ", ".join(map(str, numbers[:most])) + (f", … {len(numbers)} in all" if len(numbers) > most else "")
+
+
+def kept(observation: Observation) -> Observation:
+    """A copy that nobody else writes to. Envs of the catalog need none (tested); foreign envs may alias."""
+    if isinstance(observation, np.ndarray):
+        return observation.copy()
+    if isinstance(observation, dict):
+        return {key: kept(part) for key, part in observation.items()}
+    if isinstance(observation, tuple | list):
+        return type(observation)(map(kept, observation))
+    return observation
+
+
+def unkept(observation: Any) -> Observation:
+    return observation

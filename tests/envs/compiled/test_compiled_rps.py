@@ -9,7 +9,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.rock_paper_scissors import rock_paper_scissors
+from mosaic.envs.compiled.board_games.rock_paper_scissors import rock_paper_scissors
 
 FIRST, SECOND = "player_0", "player_1"
 

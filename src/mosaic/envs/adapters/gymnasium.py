@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
+from mosaic.envs.adapters.upstream import keep_pygame
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.envs.keeping import kept, unkept
-from mosaic.envs.spaces import has_mask, inner_space, mask_reader, split
-from mosaic.envs.upstream import keep_pygame
+from mosaic.envs.spaces import has_mask, inner_space, kept, mask_reader, split, unkept
 
 AGENT: AgentID = "agent_0"
 _LIVES = {AGENT: False}

@@ -17,11 +17,9 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lazy_dict import Lookup
 from mosaic.core.seeding import SEED_LIMIT
 from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.adapters.upstream import NO_REPAIRS, Repairs
+from mosaic.envs.adapters.upstream import NO_REPAIRS, Repairs, keep_pygame, quiet
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.envs.keeping import kept, unkept
-from mosaic.envs.spaces import inner_space, mask_reader, split
-from mosaic.envs.upstream import keep_pygame, quiet
+from mosaic.envs.spaces import inner_space, kept, mask_reader, split, unkept
 
 _NONE: dict[AgentID, Any] = {}
 # These wrappers check actions and pass every attribute through; reading below them saves 0.5-1 µs per attribute.

@@ -15,9 +15,9 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.user_code import load_code
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.pettingzoo import from_pettingzoo
+from mosaic.envs.adapters.upstream import draw_without_screen
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 from mosaic.envs.transform import Named
-from mosaic.envs.upstream import draw_without_screen
 
 
 def make_own(config: EnvironmentConfig) -> Env:

@@ -3,15 +3,73 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box
+from numpy.typing import NDArray
 
-from mosaic.core.errors import InputError
-from mosaic.envs.codes.bins import Bins, BinsGiven, Spelling, read_bins
+from mosaic.core.errors import InputError, shown
+from mosaic.envs.codes import radix
+from mosaic.envs.codes.space_code import checked_index, checked_indices, product, refusal
+
+MOST_BINS = 1_000_000
+_FORM = re.compile(r"(?P<count>[^@]+)(@(?P<low>.+?)\.\.(?P<high>.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """So many bins of equal width. What lies outside the bounds counts as being on them.
+
+    Bounds that the space has itself need not be given; given ones can only narrow them.
+    """
+
+    count: int
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or not 1 <= self.count <= MOST_BINS:
+            raise InputError(f"bins: {shown(self.count)} is not a number of bins from 1 to {MOST_BINS:,}.")
+        if not self.low < self.high:
+            raise InputError(f"bins: the lower bound must be below the upper one (got {self.low:g}..{self.high:g}).")
+
+
+OneBins: TypeAlias = int | str | Bins
+BinsGiven: TypeAlias = OneBins | Sequence[OneBins]  # one for all numbers of all Boxes, or one for each
+Spelling: TypeAlias = Callable[[Sequence[str]], str]  # what to type so that these bins hold, in order
+
+
+def read_bins(given: OneBins) -> Bins:
+    """`8`, or `8@-3..3` for eight bins from -3 to 3."""
+    if isinstance(given, Bins):
+        return given
+    if not isinstance(given, str):
+        return Bins(given)
+    form = _FORM.fullmatch(given.strip())
+    try:
+        if form is None:
+            raise ValueError
+        count = int(form["count"])
+        bounds = (float(form["low"]), float(form["high"])) if form["low"] is not None else (-math.inf, math.inf)
+    except ValueError:
+        raise InputError(
+            f"bins: {shown(given)} is neither a number of bins, such as 8, nor one with bounds, such as 8@-3..3."
+        ) from None
+    return Bins(count, *bounds)
+
+
+def in_training(entries: Sequence[str]) -> str:
+    """As an option of the command line for a worker's own setting."""
+    plain = all(entry.isdigit() for entry in entries)
+    words = [entry if entry.isdigit() else f'"{entry}"' for entry in entries]
+    setting = f"training.params.bins={words[0] if len(words) == 1 else '[' + ','.join(words) + ']'}"
+    return f"--set {setting}" if plain else f"--set '{setting}'"
+
 
 _ENDLESS = 1e30  # envs write the largest float where they mean infinity
 _ENDLESS_WHOLE = 2**32  # and the largest integer; below it, products with a number of bins are exact in float64
@@ -103,3 +161,80 @@ def _advice(bounds: Sequence[_Bounds]) -> list[str]:
 
 def _numbers(count: int) -> str:
     return "one number" if count == 1 else f"{count} numbers"
+
+
+class BinnedCode:
+    """One digit for each number: its bin. A number outside the bounds is in the first or the last bin.
+
+    Whole numbers never get more bins than there are numbers; with as many, the code is exact.
+    """
+
+    __slots__ = ("_axes", "_count", "_high", "_low", "_span", "_whole", "counts", "size", "space")
+
+    def __init__(self, space: Box, axes: Sequence[Axis]) -> None:
+        self.space = space
+        self.counts = tuple(axis.bins for axis in axes)
+        self.size = product(self.counts)
+        self._axes = tuple(axes)
+        self._count = np.array(self.counts, np.int64)
+        self._low = np.array([axis.low for axis in axes], np.float64)
+        self._high = np.array([axis.high for axis in axes], np.float64)
+        self._span = np.array([axis.span for axis in axes], np.float64)
+        self._whole = space.low.dtype.kind in "iub"
+
+    def encode(self, value: Any) -> int:
+        index = 0
+        # for the few numbers that a table can bear, a loop is several times faster than array arithmetic
+        for number, (count, low, high, span) in zip(self._numbers(value), self._axes, strict=True):
+            if number <= low:
+                digit = 0
+            elif number >= high:
+                digit = count - 1
+            elif number == number:  # multiplied first and then divided: whole numbers meet their edges exactly
+                digit = int((number - low) * count / span)
+                if digit == count:  # the quotient was rounded up
+                    digit -= 1
+            else:
+                raise refusal(value, self.space, "NaN lies in no bin")
+            index = index * count + digit
+        return index
+
+    def decode(self, index: Any) -> NDArray[Any]:
+        digits = np.array([radix.split(checked_index(index, self.size), self.counts)], np.int64)
+        return self._middle(digits).reshape(self.space.shape)
+
+    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+        array = np.asarray(values)
+        if not array.ndim or array.shape[1:] != self.space.shape or array.dtype.kind not in "iubf":
+            raise refusal(values, self.space, f"a batch should hold numbers in the shape (N, *{self.space.shape})")
+        numbers = array.reshape(len(array), len(self.counts)).astype(np.float64)
+        wrong = np.isnan(numbers).any(axis=1)
+        if wrong.any():
+            raise refusal(array[wrong][0], self.space, "NaN lies in no bin")
+        inside = np.clip(numbers, self._low, self._high) - self._low
+        digits = np.minimum((inside * self._count / self._span).astype(np.int64), self._count - 1)
+        return radix.join_batch(digits, self.counts)
+
+    def decode_batch(self, indices: Any) -> NDArray[Any]:
+        return self._middle(radix.split_batch(checked_indices(indices, self.size), self.counts))
+
+    def _middle(self, digits: NDArray[np.int64]) -> NDArray[Any]:
+        if self._whole:
+            span, low = self._span.astype(np.int64), self._low.astype(np.int64)
+            first = -(-digits * span // self._count)  # the least and the greatest whole number of the bin
+            last = -(-(digits + 1) * span // self._count) - 1
+            middle: NDArray[Any] = low + (first + last) // 2
+        else:
+            fixed = self._low == self._high
+            middle = np.where(fixed, self._low, self._low + (digits + 0.5) * self._span / self._count)
+        return middle.astype(self.space.dtype).reshape(len(digits), *self.space.shape)
+
+    def _numbers(self, value: Any) -> list[float]:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different length
+            array = np.empty(0, object)
+        if array.shape != self.space.shape or array.dtype.kind not in "iubf":
+            raise refusal(value, self.space, f"it should be an array of numbers in the shape {self.space.shape}")
+        numbers: list[float] = array.ravel().tolist()
+        return numbers

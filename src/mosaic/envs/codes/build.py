@@ -9,9 +9,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Space
 
 from mosaic.core.errors import InputError
-from mosaic.envs.codes.binned import BinnedCode
-from mosaic.envs.codes.bins import BinsGiven, Spelling, in_training
-from mosaic.envs.codes.box import Axis, settle
+from mosaic.envs.codes.box import Axis, BinnedCode, BinsGiven, Spelling, in_training, settle
 from mosaic.envs.codes.discrete import ArrayCode, DiscreteCode
 from mosaic.envs.codes.nested import DictCode, TupleCode
 from mosaic.envs.codes.space_code import MOST_STATES, SpaceCode, count_text, space_text

@@ -2,16 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium.spaces import Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
 from mosaic.envs.contract.errors import ContractError, Place
-from mosaic.envs.contract.face import check_face
-from mosaic.envs.contract.report import EnvReport
+from mosaic.envs.contract.report import EnvReport, Tally
 from mosaic.envs.contract.session import Watched
-from mosaic.envs.contract.tape import FEW, Tape, check_same, check_same_stream, record
-from mosaic.envs.env import Env
+from mosaic.envs.env import Env, EnvSpec
+
+_NAMES = (
+    "spec", "possible_agents", "agents", "observation_spaces", "action_spaces", "reset", "step", "render", "close",
+)  # fmt: skip
+
+
+def check_face(env: Any) -> Env:
+    """The same object, if it looks like an Env."""
+    missing = [name for name in _NAMES if not hasattr(env, name)]
+    spec = getattr(env, "spec", None)
+    if missing or not isinstance(spec, EnvSpec):
+        raise ContractError(
+            Place(type(env).__name__),
+            f"it lacks {', '.join(missing)}" if missing else f"its spec is a {type(spec).__name__}",
+            f"an Env has {', '.join(_NAMES)}, and spec is an EnvSpec",
+            "mosaic.envs.adapters.user.adapt makes an Env of a Gymnasium or PettingZoo env; see mosaic.envs.env for your own",
+        )
+    place = Place(spec.env_id)
+    agents = env.possible_agents
+    if not isinstance(agents, tuple) or not all(isinstance(a, str) for a in agents) or len({*agents}) < len(agents):
+        raise ContractError(
+            place,
+            f"possible_agents is {agents!r}",
+            "possible_agents is a tuple of different names, each a str",
+            "name agents with text such as 'player_0'; () says that they cannot be named ahead",
+        )
+    _check_spec_spaces(place, "observation_spaces", env.observation_spaces, agents)
+    _check_spec_spaces(place, "action_spaces", env.action_spaces, agents)
+    parts = (spec.possible_agents, spec.observation_spaces, spec.action_spaces)
+    if parts != (agents, env.observation_spaces, env.action_spaces):
+        raise ContractError(
+            place,
+            "spec differs from possible_agents, observation_spaces or action_spaces",
+            "spec says the same as the env's own attributes",
+            "build spec from those attributes",
+        )
+    checked: Env = env
+    return checked
+
+
+def _check_spec_spaces(place: Place, name: str, found: Any, agents: tuple[str, ...]) -> None:
+    for agent in agents:
+        space = found.get(agent) if isinstance(found, Mapping) else None
+        if not isinstance(space, Space):
+            raise ContractError(
+                place,
+                f"{name} holds {type(space).__name__} for it",
+                f"{name} maps every possible agent to a gymnasium.spaces.Space",
+                f"fill {name} when the env is made",
+                agent,
+            )
+
+
+FEW = 5  # steps where a few tell as much as many
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    seed: int
+    digests: Sequence[int]  # of every Turn, the first one included
+    continued: Sequence[int]  # of the episode that followed with reset(None)
+    tally: Tally
+
+
+def record(watched: Watched, seed: int, steps: int) -> Tape:
+    """Plays an episode and the beginning of the next."""
+    digests, tally = [], Tally(watched.env)
+    for turn in watched.episode(seed, steps):
+        digests.append(digest(turn))
+        tally.add(turn)
+    if tally.over:
+        watched.refuse_after_end()
+    continued = [digest(turn) for turn in watched.episode(None, FEW, draw=seed)]
+    return Tape(seed, digests, continued, tally)
+
+
+def check_same(tape: Tape, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
+    """Whether these Turns are those of the tape, as far as they go."""
+    if not env.spec.facts.reproducible:
+        return
+    for step, (one, other) in enumerate(zip(tape.digests, digests, strict=False)):
+        if one != other:
+            raise ContractError(
+                Place(env.spec.env_id, tape.seed, step),
+                f"the same seed and actions give another Turn {when}",
+                "the same seed gives the same Turns, bit by bit",
+                f"{advice}; an env that cannot says reproducible=False in EnvFacts",
+            )
+
+
+def check_same_stream(tape: Tape, other: Tape, env: Env) -> None:
+    """Whether the episode after a seeded one is the same too."""
+    if env.spec.facts.reproducible and tape.continued != other.continued:
+        raise ContractError(
+            Place(env.spec.env_id),
+            f"reset() after reset({tape.seed}) does not always give the same episode",
+            "reset without a seed goes on with the env's own stream, so that one seed fixes all that follows",
+            "keep the generator that reset(seed) seeded; an env that cannot says reproducible=False in EnvFacts",
+        )
 
 
 def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int] = (1, 2)) -> EnvReport:

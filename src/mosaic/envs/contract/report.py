@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from mosaic.core.episode import End
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.describe import describe_space
 from mosaic.envs.env import Env
+from mosaic.envs.spaces import describe_space
 
 
 @dataclass(frozen=True, slots=True)

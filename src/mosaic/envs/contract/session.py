@@ -2,17 +2,93 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from random import Random
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Turn, digest_value
+from mosaic.core.lazy_dict import Lookup
+from mosaic.core.turn import Action, Mask, Turn, digest_value
+from mosaic.envs.codes import draw_legal
 from mosaic.envs.contract.errors import ContractError, Place, blamed
-from mosaic.envs.contract.kept import Kept
-from mosaic.envs.contract.sampler import Sampler
 from mosaic.envs.contract.turn_checks import Witness
 from mosaic.envs.env import Env
+from mosaic.envs.spaces import parts_of
+
+_REMEMBERED = 3  # Turns: an env that reuses buffers does so soon, and pictures are large
+
+
+class Kept:
+    """The newest Turns of one env instance, across its episodes: reset may write into old buffers too."""
+
+    def __init__(self) -> None:
+        self._turns: deque[tuple[Place, Turn, dict[tuple[str, AgentID], int]]] = deque(maxlen=_REMEMBERED)
+        self._pictures: deque[tuple[Place, Any, int]] = deque(maxlen=1)
+
+    def add(self, place: Place, turn: Turn) -> None:
+        self._turns.append((place, turn, _digests(turn)))
+
+    def add_picture(self, place: Place, picture: Any) -> None:
+        self._pictures.append((place, picture, digest_value(picture)))
+
+    def check(self, now: Place) -> None:
+        for place, turn, digests in self._turns:
+            now_said = _digests(turn)
+            for field, agent in {**digests, **now_said}:
+                if digests.get((field, agent)) != now_said.get((field, agent)):
+                    raise _changed(place, f"{field} handed out here had changed when this came: {now.when}", agent)
+        for place, picture, number in self._pictures:
+            if digest_value(picture) != number:
+                raise _changed(place, f"the picture handed out here had changed when this came: {now.when}", None)
+
+
+def _digests(turn: Turn) -> dict[tuple[str, AgentID], int]:
+    """Infos aside: they are not part of what is promised to stay."""
+    return {
+        (field, agent): digest_value(value)
+        for field, part in zip(turn._fields[:-1], turn[:-1], strict=True)
+        for agent, value in part.items()
+    }
+
+
+def _changed(place: Place, found: str, agent: AgentID | None) -> ContractError:
+    return ContractError(
+        place,
+        found,
+        "what was handed out never changes",
+        "hand out a copy of every array or dict that is written to again",
+        agent,
+    )
+
+
+class Sampler:
+    """Draws from private copies of the spaces: the env's own may be shared, and sampling changes them."""
+
+    def __init__(self, action_spaces: Mapping[AgentID, Space[Any]], seed: int) -> None:
+        self._random = Random(seed)
+        self._spaces: Lookup[AgentID, Space[Any]] = Lookup(lambda agent: self._private(action_spaces[agent]))
+
+    def draw(self, turn: Turn) -> dict[AgentID, Action]:
+        return {agent: self._draw(self._spaces[agent], turn.action_masks.get(agent)) for agent in turn.observations}
+
+    def _private(self, space: Space[Any]) -> Space[Any]:
+        copy = deepcopy(space)
+        copy.seed(self._random.getrandbits(31))
+        return copy
+
+    def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
+        if not isinstance(space, spaces.Discrete):
+            code = None if mask is None else parts_of(space)
+            return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)
+        choices = range(int(space.n)) if mask is None else mask.nonzero()[0]
+        return int(space.start) + int(self._random.choice(choices))
+
 
 _NOBODY: AgentID = "nobody_of_this_name"
 

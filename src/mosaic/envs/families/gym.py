@@ -13,9 +13,9 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.lunar_lander import SmokeOnDemand
+from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
-from mosaic.envs.upstream import draw_without_screen, quiet
 
 # Modules of Gymnasium whose envs were tried one by one: they never reuse an observation's buffer.
 _PROVEN = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.box2d.")

@@ -12,10 +12,9 @@ from typing import Any
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.adapters.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
-from mosaic.envs.adapters.upstream import NO_REPAIRS, REPAIRS, refuse_second_go_size
+from mosaic.envs.adapters.upstream import NO_REPAIRS, REPAIRS, draw_without_screen, quiet, refuse_second_go_size
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
-from mosaic.envs.upstream import draw_without_screen, quiet
 
 _COOPERATIVE_CLASSICS = {"hanabi"}
 _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}

@@ -14,11 +14,10 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.env import Env
-from mosaic.envs.gym_lane import GymLane
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, VectorShape, vector_arrays
 from mosaic.envs.vector.others import Others
-from mosaic.envs.vector.slots import TurnLane
+from mosaic.envs.vector.slots import GymLane, TurnLane
 
 
 class Lane(Protocol):

@@ -15,8 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.reference import Options
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.kind import WrapperKind
-from mosaic.envs.wrappers.observation import View, Viewed
-from mosaic.envs.wrappers.pictures import is_picture
+from mosaic.envs.wrappers.observation import View, Viewed, is_picture
 
 
 class GrayscaleOptions(Options):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
-from gymnasium.spaces import Space
+import numpy as np
+from gymnasium.spaces import Box, Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
@@ -62,3 +63,12 @@ def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
             raise InputError(f"{error} In {env.spec.env_id}, '{agent}' sees {shown}.") from error
 
     return Lookup(ask, env.possible_agents)
+
+
+def is_picture(space: Space[Any]) -> TypeGuard[Box]:
+    """A Box of uint8 or floats, shaped (height, width) or (height, width, channels)."""
+    if not isinstance(space, Box) or not (space.dtype == np.uint8 or np.issubdtype(space.dtype, np.floating)):
+        return False
+    # three planes of 210×160 are a picture too, but not one whose last axis holds the channels
+    channels_first = len(space.shape) == 3 and space.shape[0] <= 4 < space.shape[2]
+    return len(space.shape) in (2, 3) and not channels_first

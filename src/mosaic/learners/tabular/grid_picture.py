@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.grid_layout import GridLayout
+from mosaic.envs.compiled.mdp.gridworld import GridLayout
 
 if TYPE_CHECKING:
     from rich.text import Text

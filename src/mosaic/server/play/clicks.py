@@ -16,7 +16,7 @@ from gymnasium import spaces
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.chess_board import is_white_to_move, piece_at
+from mosaic.envs.chess import is_white_to_move, piece_at
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.server.match_names import names_of

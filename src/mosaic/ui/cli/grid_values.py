@@ -41,7 +41,7 @@ class GridValues:
 def read_run(reference: str) -> GridValues:
     """From the run's latest checkpoint."""
     from mosaic.config.sections import EnvironmentConfig
-    from mosaic.envs.compiled.grid_layout import grid_layout
+    from mosaic.envs.compiled.mdp.gridworld import grid_layout
     from mosaic.learners.tabular.grid_picture import read_cells
     from mosaic.learners.tabular.saved_values import read_values
     from mosaic.store.checkpoints import find_checkpoint

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.core.reference import Options
-from mosaic.envs.compiled.rock_paper_scissors import rock_paper_scissors
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Rows, Words
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
+
+
+class RepeatedGame(NamedTuple):
+    """Two agents choose together, zero-sum, for a number of rounds; then both are truncated.
+
+    Each sees what the other chose in the round before, and A (one more than the last action) before the first.
+    """
+
+    payoff: NDArray[np.float32]  # [A, A] to the first agent for (its action, the other's); the other gets its negative
+    rounds: int
+
+
+def rock_paper_scissors(num_actions: int = 3, max_cycles: int = 15) -> RepeatedGame:
+    """PettingZoo's rps_v2, with its options: the higher number wins where one is odd and one even, else the lower."""
+    if num_actions < 3 or num_actions % 2 == 0:
+        raise InputError(f"num_actions should be odd and at least 3 (got {num_actions}).")
+    if max_cycles < 1:
+        raise InputError(f"max_cycles should be at least 1 (got {max_cycles}).")
+    mine, theirs = np.indices((num_actions, num_actions))
+    higher = np.sign(mine - theirs)
+    return RepeatedGame(np.where((mine + theirs) % 2, higher, -higher).astype(np.float32), max_cycles)
+
 
 _ACTIONS, _ROUNDS, _PAYOFF = 0, 1, 2  # in `facts`; the table of payoffs from the last on
 _ROUND, _CHOSEN = 0, 1  # in `ints`; from the last on, both agents' choices of the newest rounds, the last one first

@@ -12,9 +12,9 @@ from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import entries, make_env
-from mosaic.envs.describe import describe_space
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import EnvEntry
+from mosaic.envs.spaces import describe_space
 
 
 @dataclass(frozen=True, slots=True)

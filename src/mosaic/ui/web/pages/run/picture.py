@@ -8,7 +8,7 @@ from nicegui import run
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.grid_layout import grid_layout
+from mosaic.envs.compiled.mdp.gridworld import grid_layout
 from mosaic.learners.tabular.grid_picture import Cell, read_cells
 from mosaic.learners.tabular.saved_values import read_values
 from mosaic.server.schemas import RunDetails
