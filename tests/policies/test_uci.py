@@ -24,8 +24,8 @@ from mosaic.policies.controller import PolicyController, Remembers
 from mosaic.policies.errors import PolicyError, PolicyTimeoutError
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
 from mosaic.policies.uci import UciPolicyController, engine, programs
+from mosaic.policies.uci.engine import Offer, parse_best_move, parse_offer
 from mosaic.policies.uci.programs import find_program
-from mosaic.policies.uci.protocol import Offer, parse_best_move, parse_offer
 
 AGENTS = ("player_0", "player_1")
 needs_stockfish = pytest.mark.skipif(

@@ -14,7 +14,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.policies.errors import PolicyError, PolicyTimeoutError
-from mosaic.policies.uci.process import Deadline, LineProcess
+from mosaic.policies.uci.engine import Deadline, LineProcess
 from mosaic.policies.uci.programs import find_program
 
 CAT = Path("/bin/cat")
@@ -120,7 +120,7 @@ def test_what_an_engine_started_ends_with_it(tmp_path: Path) -> None:
 FORKED = """
 import os
 from pathlib import Path
-from mosaic.policies.uci.process import Deadline, LineProcess
+from mosaic.policies.uci.engine import Deadline, LineProcess
 process = LineProcess(Path("/bin/cat"))
 child = os.fork()
 if child == 0:
@@ -141,7 +141,7 @@ def test_a_forked_copy_of_us_leaves_the_process_alone() -> None:
 THINKING = """
 import sys
 from pathlib import Path
-from mosaic.policies.uci.process import LineProcess
+from mosaic.policies.uci.engine import LineProcess
 engine = LineProcess(Path(sys.argv[1]))
 engine.send("position startpos")
 engine.send("go infinite")

@@ -22,7 +22,7 @@ from mosaic.policies.minimax.connect_four_bits import (
 )
 from mosaic.policies.minimax.connect_four_book import BOOK_PLY, book_value
 from mosaic.policies.minimax.connect_four_search import Table, new_scratch, new_table, reaches
-from mosaic.policies.minimax.verdict import Verdict
+from mosaic.policies.minimax.games import Verdict
 
 SHAPE = (ROWS, COLUMNS, 2)  # top row first; plane 0 holds the mover's stones
 ACTIONS = COLUMNS

@@ -13,7 +13,7 @@ import numpy as np
 from mosaic.core.numba_cache import njit
 from mosaic.policies.minimax.connect_four import Board, landings
 from mosaic.policies.minimax.connect_four_bits import COLUMNS, PITCH, ROWS
-from mosaic.policies.minimax.verdict import Verdict
+from mosaic.policies.minimax.games import Verdict
 
 _WON = 100_000
 _FULL = np.int64(sum(((1 << ROWS) - 1) << PITCH * column for column in range(COLUMNS)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from numpy.typing import NDArray
 
@@ -12,7 +12,12 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
-from mosaic.policies.minimax.verdict import Verdict
+
+
+class Verdict(NamedTuple):
+    value: int  # for the mover: 1 won, 0 drawn or undecided, -1 lost
+    moves: tuple[int, ...]  # all that are equally good, in ascending order
+
 
 # Env without its version → the module that judges its positions; imported when asked for, because connect four
 # brings numba with it.

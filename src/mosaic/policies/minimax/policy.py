@@ -16,8 +16,7 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.policies.controller import Explanation, PolicyKind, PolicyRequest
-from mosaic.policies.minimax.games import find_game
-from mosaic.policies.minimax.verdict import Verdict
+from mosaic.policies.minimax.games import Verdict, find_game
 
 
 class MinimaxOptions(Options):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from mosaic.policies.minimax.verdict import Verdict
+from mosaic.policies.minimax.games import Verdict
 
 SHAPE = (3, 3, 2)  # plane 0 holds the mover's stones; the cell [i, j] is the action 3 * i + j
 ACTIONS = CELLS = 9
