@@ -14,8 +14,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.core.turn import digest_value
-from mosaic.runners.record import decode, encode, episode_from_json, episode_to_json, load_episode, save_episode
-from mosaic.runners.replay import replay
+from mosaic.runners.record import decode, encode, episode_from_json, episode_to_json, load_episode, replay, save_episode
 
 scalars = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.booleans()
 dtypes = st.sampled_from([np.dtype(t) for t in (np.float32, np.float64, np.int64, np.int8, np.bool_)])

@@ -16,8 +16,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError
 from mosaic.envs.catalog import make_env
 from mosaic.runners.local import play_episode
-from mosaic.runners.record import decode, episode_from_json, episode_to_json
-from mosaic.runners.replay import replay
+from mosaic.runners.record import decode, episode_from_json, episode_to_json, replay
 from mosaic.server import env_trial
 
 TICTACTOE = {"env_id": "classic/tictactoe_v3"}

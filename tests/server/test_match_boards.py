@@ -13,8 +13,7 @@ from server_kit import app_client
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
-from mosaic.runners.record import episode_from_json
-from mosaic.runners.replay import replay
+from mosaic.runners.record import episode_from_json, replay
 
 TICTACTOE = "classic/tictactoe_v3"
 

@@ -12,7 +12,7 @@ from mosaic.core.exits import exits_refused
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
-from mosaic.runners.replay import Difference, replay
+from mosaic.runners.record import Difference, replay
 from mosaic.server.match_words import picture_of
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.pictures import Picture, encode_picture

@@ -27,7 +27,7 @@ def replay(
     from mosaic.core.turn import Turn
     from mosaic.envs.catalog import make_env
     from mosaic.runners.record import environment_of, load_episode
-    from mosaic.runners.replay import replay as again
+    from mosaic.runners.record import replay as again
     from mosaic.store.archives.trust import require_trust_to_replay
     from mosaic.ui.cli.board import draw
     from mosaic.ui.cli.filming import camera_for
