@@ -13,9 +13,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.core.seeding import child_seed
 from mosaic.evaluation.evaluate import Evaluation, evaluate
-from mosaic.evaluation.failure import WorkerError, portable
-from mosaic.evaluation.play import distinct_seeds
 from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.run_games import WorkerError, distinct_seeds, portable
 from mosaic.policies.mapping import FunctionMapping, MappingError
 from mosaic.runners.local import ControllerError
 from mosaic.runners.record import load_episode

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
+import traceback
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -14,12 +16,44 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, TypeAlias
 
 from mosaic.core.child_process import ChildProcess
-from mosaic.evaluation.failure import WorkerError, portable
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.seeding import child_seed
+from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.worker import Game, Plan, Table
 
 if TYPE_CHECKING:
+    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
+
+
+class WorkerError(MosaicError):
+    """A process that played games failed in a way that only its own process can name."""
+
+
+def portable(error: Exception) -> Exception:
+    """The error itself, or a stand-in where it would not survive the journey.
+
+    Errors that we cannot explain take the traceback of their own process along as a note.
+    """
+    if not isinstance(error, MosaicError):
+        lines = "".join(traceback.format_exception(error))
+        error.add_note(f"In the process that played the episode:\n{lines}")
+    if _survives(error):
+        return error
+    substitute = WorkerError(f"{type(error).__name__}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        substitute.add_note(note)
+    return substitute
+
+
+def _survives(error: Exception) -> bool:
+    try:
+        copy = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - foreign classes may fail in any way here; all that matters is that they did
+        return False
+    return type(copy) is type(error) and str(copy) == str(error)
+
 
 Share: TypeAlias = Sequence[Game]
 _SHARES_PER_PROCESS = 8  # several, because games differ in length
@@ -145,3 +179,61 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+DEFAULT_MAX_STEPS = 10_000  # some envs have no end of their own: random play in CliffWalking
+
+
+def play_games(
+    plan: Plan,
+    games: Sequence[Game],
+    num_workers: int,
+    env: Env,
+    camera: FilmCamera | None = None,
+    screen: Screen | None = None,
+) -> Generator[EpisodeResult, None, None]:
+    """Results as they arrive. `env` is the one that was made to look at it; it is played on or closed.
+
+    What a camera films is played here, in order, before the rest goes to other processes. A screen goes along with the
+    first of those: it shows one game at a time.
+    """
+    several = num_workers > 1 and len(games) > 1
+    if several:
+        _check_can_travel(plan, screen)
+    filmed = {game.index for game in games if camera is not None and camera.wants(game.index)}
+    here = [game for game in games if game.index in filmed or not several]
+    with Table(plan, env, screen) as table:  # closed before others begin: some envs exist once only, a port, a window
+        for game in here:
+            yield table.play(game, camera if game.index in filmed else None)
+    if several:
+        if screen is not None:
+            screen.close()  # here; another process writes from now on
+        yield from play_in_processes(plan, [game for game in games if game.index not in filmed], num_workers, screen)
+
+
+def distinct_seeds(count: int, seed: int, *names: str | int) -> list[int]:
+    """The seeds of the named streams 0, 1, 2, …: all different, and the first ones the same for every count."""
+    seeds: dict[int, None] = {}
+    for index in range(count):
+        child, again = child_seed(seed, *names, index), 0
+        while child in seeds:  # 1 % of the evaluations with 6,500 episodes would have a twin
+            again += 1
+            child = child_seed(seed, *names, index, again)
+        seeds[child] = None
+    return list(seeds)
+
+
+def check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(f"{name} is {count}; it must be at least 1.")
+
+
+def _check_can_travel(plan: Plan, screen: Screen | None) -> None:
+    try:
+        pickle.dumps((plan, screen))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"This mapping cannot be sent to other processes: {error}. "
+            "Use num_workers=1, or name policies and functions that a module holds: python:module:function."
+        ) from error

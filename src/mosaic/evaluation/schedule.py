@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from mosaic.core.episode import Outcome
 from mosaic.core.ids import PolicyID
-from mosaic.evaluation.play import distinct_seeds
 from mosaic.evaluation.results import GameDigest
+from mosaic.evaluation.run_games import distinct_seeds
 
 SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 

@@ -14,7 +14,7 @@ from mosaic.core.episode import Episode, outcomes
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env, EnvSpec
-from mosaic.evaluation.play import DEFAULT_MAX_STEPS, distinct_seeds
+from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, distinct_seeds
 from mosaic.policies.controller import PolicyController
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.screen import Screen, Shot
