@@ -25,7 +25,7 @@ from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.resumable import PlayedTraining
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove

@@ -25,7 +25,7 @@ def _tables() -> None:
     from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.learner import TabularLearner
-    from mosaic.learners.tabular.settings import TabularOptions
+    from mosaic.learners.tabular.options import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining
 
     options, game = TabularOptions(), tictactoe_game()

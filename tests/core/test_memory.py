@@ -24,7 +24,7 @@ from mosaic.learners.tabular.hashed import table as hashed
 from mosaic.learners.tabular.hashed.learner import HashedLearner
 from mosaic.learners.tabular.hashed.table import HashedTable
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training import table_kind as storage
 from mosaic.learners.tabular.training.table_kind import choose_storage
 from mosaic.workers.native.worker import NativeWorker

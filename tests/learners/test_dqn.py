@@ -17,14 +17,13 @@ from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorArrays
-from mosaic.learners.agent_roles import read_casting
+from mosaic.learners.agent_roles import Plan, read_casting
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.dqn.build import assemble_dqn, q_architecture
 from mosaic.learners.dqn.checks import check_dqn, ring_bytes
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.dqn.replay_buffer import hold, make_held, make_ring, settle
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.plan import Plan
 from mosaic.models.fused import build_model, greedy_rows, make_scratch, policy_outputs
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.testing.toys import Alternating, Fading

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.track import Track, make_track
+from mosaic.learners.rollout.arrays import Track, make_track
 
 F = np.float32
 

@@ -9,7 +9,7 @@ from mosaic.envs.compiled.mdp.gridworld import GridLayout, grid_layout
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.grid_picture import grid_image, grid_text, read_cells, shade
 from mosaic.learners.tabular.optimal import value_iteration
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 
 MOVES = {"←": (0, -1), "↓": (1, 0), "→": (0, 1), "↑": (-1, 0)}

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.codes import space_code
 from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
-from mosaic.learners.tabular.hashed_keys import collision_odds, describe_keys, is_exact, keys_of
+from mosaic.learners.tabular.hashed.table import collision_odds, describe_keys, is_exact, keys_of
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 
 STATES, ACTIONS = 40, 3
 FAR = 2**63  # keys are spread over all 64 bits

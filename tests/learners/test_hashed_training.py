@@ -11,9 +11,8 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of, open_columns, position_of_key
 from mosaic.learners.tabular.hashed.table import find_sorted
 from mosaic.learners.tabular.hashed.training import HashedTraining
+from mosaic.learners.tabular.options import TabularOptions, epsilon_after
 from mosaic.learners.tabular.random import below, draw, stream, uniform
-from mosaic.learners.tabular.schedules import epsilon_after
-from mosaic.learners.tabular.settings import TabularOptions
 
 LINES = [
     [(column + i * across, row + i * up) for i in range(4)]

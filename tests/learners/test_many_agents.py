@@ -9,7 +9,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.workers.registry import resolve
 

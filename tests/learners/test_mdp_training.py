@@ -10,7 +10,7 @@ from mosaic.envs.compiled.mdp.env import MdpEnv
 from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, TabularOptions
 from mosaic.learners.tabular.training.mdp import COMPILED_ON_ARRAYS, MOST_TRAIL, MdpTraining, open_training
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runtimes.parallel import ParallelTraining

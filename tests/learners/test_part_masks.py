@@ -14,7 +14,7 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.spaces import mask_reader, objection
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.policies.registry import load_policy
 from mosaic.policies.tabular import TabularPolicyController

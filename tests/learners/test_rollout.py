@@ -14,7 +14,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.learners.tabular.training.resumable import PlayedTraining

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.schedules import epsilon_after, exponential, linear, rate_by_visits
-from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.options import (
+    ALGORITHMS,
+    TabularOptions,
+    epsilon_after,
+    exponential,
+    linear,
+    rate_by_visits,
+)
 
 ENGINES = pytest.mark.parametrize("engine", ["fused", "numpy", "list"])
 

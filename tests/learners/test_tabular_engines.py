@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mosaic.learners.tabular.engines.base import Batch, Engine, first_snapshot, open_engine
 from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, Experience
-from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, Exploration, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, Algorithm, Exploration, TabularOptions
 from mosaic.learners.tabular.table import NARROW
 
 STATES, ACTIONS = 4, 3

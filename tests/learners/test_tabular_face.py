@@ -7,7 +7,7 @@ import pytest
 import mosaic
 from mosaic import TabularLearner
 from mosaic.core.errors import InputError
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 
 
 class Corridor(gymnasium.Env):

@@ -15,8 +15,7 @@ from mosaic.envs.compiled.mdp.mdp import compile_mdp
 from mosaic.learners.tabular.engines import base as engine
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.optimal import value_iteration
-from mosaic.learners.tabular.options import checked_options
-from mosaic.learners.tabular.settings import ALGORITHMS, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions, checked_options
 
 
 def test_bad_input_is_refused_in_words_and_changes_nothing() -> None:

@@ -14,6 +14,7 @@ from mosaic.core.errors import MissingExtraError
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import ActionHead, row_code
 from mosaic.envs.vector.layout import VectorShape
+from mosaic.learners.agent_roles import Plan
 from mosaic.learners.dqn import build as dqn_assembly
 from mosaic.learners.dqn import checks as dqn_check
 from mosaic.learners.dqn.algorithm import DqnLearner, make_hyper
@@ -23,7 +24,6 @@ from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.dqn.replay_buffer import make_ring
 from mosaic.learners.dqn.torch_engine import TorchDqnEngine
-from mosaic.learners.plan import Plan
 from mosaic.models.packed_rows import row_packing
 
 EYE = DqnOptions(

@@ -8,8 +8,8 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.kernels.small_games import pack_game
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import below, draw, stream, uniform
-from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove
 from mosaic.runtimes.parallel import ParallelTraining, shares

@@ -8,10 +8,9 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.board_games.tictactoe import cells_of
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.two_tables import TwoTableTraining
-from mosaic.learners.tabular.value_error import ValueGauge
+from mosaic.learners.tabular.optimal import ValueGauge
+from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.training.twin import TwinTraining, TwoTableTraining
 
 OPTIONS = TabularOptions(epsilon=0.5, epsilon_schedule="constant", learning_rate=0.5, discount_factor=1.0)
 

@@ -5,10 +5,9 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.optimal import game_values, value_iteration
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.optimal import ValueGauge, game_values, sum_errors, true_values, value_iteration
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.value_error import ValueGauge, sum_errors, true_values
 
 GAME = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 

@@ -48,7 +48,7 @@ elif task == "programs":
 elif task in ("shapes", "options", "rules"):
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.twins import find_twin
-    from mosaic.learners.tabular.settings import TabularOptions
+    from mosaic.learners.tabular.options import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.runtimes.mpi_agreement import check_same_training
     twin = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))

@@ -5,7 +5,7 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv
 from mosaic.runtimes.processes import ProcessTraining

@@ -14,7 +14,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.optimal import probabilities, value_iteration
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer

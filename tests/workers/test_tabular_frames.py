@@ -15,9 +15,8 @@ from mosaic.envs.compiled.reference import bare_env
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.hashed.training import HashedTraining
 from mosaic.learners.tabular.kernels.loops import NOWHERE, RETURN, STATE
-from mosaic.learners.tabular.settings import TabularOptions
-from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.two_tables import TwoTableTraining
+from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.training.twin import TwinTraining, TwoTableTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.telemetry.events.reader import read_events

@@ -9,7 +9,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
 from mosaic.learners.tabular.hashed.table import find_sorted
 from mosaic.learners.tabular.hashed.training import FILE, HashedTraining
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.workers.tabular.hashed import hashed_controller, in_hashed_table, is_hashed
 
 FOUR = "classic/connect_four_v3"

@@ -7,7 +7,7 @@ from hosting import run_config
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.multi_agent import SeatsTraining
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runs.trainer import Trainer

@@ -16,10 +16,35 @@ from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
 from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.plan import Plan
+from mosaic.envs.vector.encoding import ActionHead, action_code, row_code
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import is_table_file, parse_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Policies by number, in the order of `names`."""
+
+    names: tuple[str, ...]
+    policy_of: tuple[int, ...]  # for each agent of the vector
+    trained: tuple[bool, ...]  # for each policy
+    central: bool = False  # the critic sees all agents
+    self_play: bool = False  # one policy on all chairs, and a league of its past
+
+    def agents_of(self, policy: int, agents: Sequence[AgentID]) -> tuple[AgentID, ...]:
+        return tuple(agent for agent, owner in zip(agents, self.policy_of, strict=True) if owner == policy)
+
+    def width_of(self, policy: int, shape: VectorShape) -> int:
+        return shape.widths[self.policy_of.index(policy)]
+
+    def head_of(self, policy: int, shape: VectorShape) -> ActionHead:
+        return shape.heads[self.policy_of.index(policy)]
+
+    def uniform(self, shape: VectorShape) -> bool:
+        """Whether one architecture fits all policies."""
+        return len(set(shape.widths)) == 1 and len(set(shape.heads)) == 1
+
 
 _SNAPSHOT = re.compile(r"self@-(\d+)")
 _EPISODES_ASKED = 8  # a function that maps agents to policies must answer the same for all of them

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import Casting, Plan
 from mosaic.learners.league import League
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.plan import Plan
 from mosaic.learners.rollout.arrays import Tally
 from mosaic.models.architecture import Architecture
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.learners.tabular.kernels import loops as kernels
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.save_load import read_table
-from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import (
     FILE,

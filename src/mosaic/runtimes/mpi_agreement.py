@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mosaic.core.numba_cache import SOURCES, fingerprint
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import Twin, TwinTraining
 from mosaic.runtimes.mpi.messaging import check_agreement
 

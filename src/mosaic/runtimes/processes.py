@@ -11,7 +11,7 @@ from typing import Any
 
 from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv
 from mosaic.runtimes.bookkeeping import Share, SpreadTraining

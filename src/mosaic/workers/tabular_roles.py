@@ -37,7 +37,7 @@ def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping
 def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTraining) -> Roles:
     """Return the tables of the run and the agents of fixed policies."""
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
+    from mosaic.learners.tabular.training.twin import TwoTableTraining
 
     mapping = mapping_of(config, options)
     if mapping is not None:
@@ -52,7 +52,7 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTr
 def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
     """Return the mean return of each policy; compiled loops know that of the agent that begins, in zero-sum games."""
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
+    from mosaic.learners.tabular.training.twin import TwoTableTraining
 
     if isinstance(training, SeatsTraining):
         return training.table_returns

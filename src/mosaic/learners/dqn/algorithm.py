@@ -19,6 +19,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
+from mosaic.learners.agent_roles import Plan
 from mosaic.learners.base import Progress
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.checks import buffer_rows
@@ -26,10 +27,7 @@ from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.plan import Plan
-from mosaic.learners.rollout.arrays import WINDOW, Tally, make_tally
-from mosaic.learners.seats import Seats, make_seats
-from mosaic.learners.track import Track, make_track
+from mosaic.learners.rollout.arrays import WINDOW, Seats, Tally, Track, make_seats, make_tally, make_track
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import RowPacking
 

@@ -12,9 +12,9 @@ from mosaic.learners.base import Assembled
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.dqn.checks import ENVS, check_dqn
 from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.ppo.build import make_python_vector
 from mosaic.learners.ppo.hardware import EngineName, usual_torch_threads
 from mosaic.learners.resources import meet_resources
-from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.packed_rows import row_packing

@@ -16,9 +16,7 @@ from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
 from mosaic.learners.dqn.replay_buffer import make_held, make_ring
 from mosaic.learners.engines.adam import make_optimiser
-from mosaic.learners.rollout.arrays import Tally
-from mosaic.learners.seats import Seats
-from mosaic.learners.track import Track
+from mosaic.learners.rollout.arrays import Seats, Tally, Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import build_model, make_scratch
 from mosaic.models.layout import count_weights, tensors

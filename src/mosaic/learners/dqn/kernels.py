@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.envs.vector.layout import VectorArrays
-from mosaic.learners.cycles import cycles
 from mosaic.learners.dqn.replay_buffer import Held, Ring, hold, settle
 from mosaic.learners.engines.adam import Optimiser, adam
 from mosaic.learners.engines.fused_ppo_update import gathered
-from mosaic.learners.rollout.arrays import Tally, book
-from mosaic.learners.seats import Seats
-from mosaic.learners.track import Track
+from mosaic.learners.rollout.arrays import Seats, Tally, Track, book, cycles
 from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
 from mosaic.models.random import draw_below, draw_uniform

@@ -20,9 +20,7 @@ from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import ADAM_EPSILON, DqnHyper, exploration_rate
 from mosaic.learners.dqn.replay_buffer import Ring, hold, make_held, make_ring, settle
 from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
-from mosaic.learners.rollout.arrays import Tally, book
-from mosaic.learners.seats import Seats
-from mosaic.learners.track import Track
+from mosaic.learners.rollout.arrays import Seats, Tally, Track, book
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import PackedRows, RowPacking
 from mosaic.models.torch_modules import Dense

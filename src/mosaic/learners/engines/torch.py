@@ -16,13 +16,50 @@ from mosaic.core.errors import InputError
 from mosaic.core.user_code import load_code
 from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
 from mosaic.learners.engines.torch_ppo_loss import Loss, Minibatch, ppo_loss
-from mosaic.learners.sequences import Sequences, line_up, minibatches, sequences_per_minibatch
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
 from mosaic.models.packed_rows import PackedRows, Rows
 from mosaic.models.torch_distributions import draw, likeliest
 from mosaic.models.torch_net import Answer, flat_weights, load_flat, make_network, scale_of, state_size, tensor_names
 from mosaic.models.torch_rows import PackedTensor
+
+
+class Sequences(NamedTuple):
+    """Rows of each slot in time order, behind one another in a table; −1 fills the rest."""
+
+    slots: Ints  # [S]
+    rows: Ints  # [S, L]
+    learned: NDArray[np.bool_]  # [S, L]: rows that are learned from, not only lived through
+
+
+def line_up(sequence: Ints, idx: Ints) -> Sequences:
+    """The sequences that hold a row of `idx`. The others teach nothing, so they are not replayed."""
+    wanted = np.zeros(len(sequence), bool)
+    wanted[idx] = True
+    wanted &= sequence >= 0
+    slots = np.unique(sequence[wanted])
+    rows = np.flatnonzero(np.isin(sequence, slots))
+    owner = np.searchsorted(slots, sequence[rows])
+    order = np.argsort(owner, kind="stable")
+    rows, owner = rows[order], owner[order]
+    counts = np.bincount(owner, minlength=len(slots))
+    position = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table = np.full((len(slots), int(counts.max(initial=0))), -1, np.int64)
+    table[owner, position] = rows
+    return Sequences(slots, table, (table >= 0) & wanted[table])
+
+
+def sequences_per_minibatch(sequences: Sequences, batch_size: int) -> int:
+    """As many whole sequences as come nearest to the asked number of rows, at least one."""
+    mean_length = int(sequences.learned.sum()) / max(len(sequences.slots), 1)
+    return max(1, min(round(batch_size / max(mean_length, 1.0)), len(sequences.slots)))
+
+
+def minibatches(order: Ints, size: int) -> Iterator[Ints]:
+    """Slices of one size; the last one holds what is left."""
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
 
 ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, Answer], Tensor]
 ADAM_EPSILON = 1e-5  # as the fused engine; torch's own 1e-8 lets the first steps run away

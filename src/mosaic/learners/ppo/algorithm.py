@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
+from mosaic.learners.agent_roles import Plan
 from mosaic.learners.base import Progress
-from mosaic.learners.kept_chance import load_generator, to_array
-from mosaic.learners.league import League, Rival, Snapshot, Stranger
+from mosaic.learners.league import League, Rival, Snapshot, Stranger, load_generator, to_array
 from mosaic.learners.normalization import EPSILON, RunningMoments
 from mosaic.learners.opponents import NOBODY_NAMED, Opponents
-from mosaic.learners.plan import Plan
 from mosaic.learners.ppo.hardware import usual_snapshot_steps
 from mosaic.learners.ppo.options import PpoOptions, Schedule
 from mosaic.learners.rollout.arrays import WINDOW, Tally

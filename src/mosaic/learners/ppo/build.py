@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import RowCode, row_code
+from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import Casting, read_casting
 from mosaic.learners.base import Assembled
@@ -26,12 +28,33 @@ from mosaic.learners.resources import meet_resources
 from mosaic.learners.rollout.base import Lane
 from mosaic.learners.rollout.compiled import FusedLane
 from mosaic.learners.rollout.python import Discount, PlayedLane, Trains
-from mosaic.learners.vectors import make_python_vector
 from mosaic.models.architecture import Architecture
 from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.packed_rows import RowPacking, row_packing
+from mosaic.runners.fixed_policies import ControllerOthers, make_others
+
+
+def make_python_vector(
+    config: RunConfig,
+    casting: Casting,
+    envs: int,
+    processes: int,
+    number: int = 0,
+    by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+) -> VectorEnv:
+    """`number` tells several such vectors of one run apart; `by_env` are guests on single envs' seats."""
+    others_here: Callable[[], ControllerOthers] | None = None
+    if casting.played or by_env:
+        seed = child_seed(config.seed, "others", number)
+        others_here = partial(make_others, config.environment, dict(casting.played), seed, by_env)
+    if processes:
+        from mosaic.envs.vector.multi_process import ProcessVector
+
+        return ProcessVector(partial(make_env, config.environment), envs, processes, others_here)
+    others = others_here() if others_here else None
+    return PythonVector([make_env(config.environment) for _ in range(envs)], others)
 
 
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:

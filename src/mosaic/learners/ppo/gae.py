@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.learners.track import Track
+from mosaic.learners.rollout.arrays import Track
 
 _ZERO = np.float32(0)
 

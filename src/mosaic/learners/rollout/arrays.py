@@ -2,15 +2,106 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
+from mosaic.envs.compiled.random import next_uniform
 from mosaic.envs.vector.layout import VectorShape
-from mosaic.learners.seats import Seats, sit_down
-from mosaic.learners.track import Track
+
+
+@intrinsic
+def _cycles(typingctx: Any) -> Any:
+    """LLVM's readcyclecounter as int64; only differences and their ratios mean anything."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        counter = builder.module.declare_intrinsic("llvm.readcyclecounter", (), ir.FunctionType(word, ()))
+        return builder.call(counter, ())
+
+    return types.int64(), codegen
+
+
+cycles: Any = _cycles
+
+
+class Seats(NamedTuple):
+    """Policies go by number: the learners first, then the places of frozen opponents."""
+
+    brain: NDArray[np.int64]  # [E, A] who plays for each agent now
+    rng: NDArray[np.uint64]  # [E] the draws of new seats
+    league: NDArray[np.int64]  # [3]: envs that play against the league, from, up to; how many places are filled
+    slip: NDArray[np.float32]  # [places] how often each frozen opponent errs at random; 1 is a random player
+    rated: NDArray[np.uint8]  # [E] whether the game under way counts: its opponent has not changed since it began
+
+
+def make_seats(
+    brains: NDArray[np.int64],
+    envs: int,
+    seed: int,
+    selfplay_envs: int,
+    places: int,
+    guests: NDArray[np.int64] | None = None,
+) -> Seats:
+    """`brains` says who plays for each agent as long as there is no league; `guests` who does in the last envs."""
+    generator = np.random.default_rng(seed)
+    brain = np.tile(brains, (envs, 1))
+    if guests is not None:
+        brain[envs - len(guests) :] = guests
+    return Seats(
+        brain=brain,
+        rng=generator.integers(1, 2**62, envs).astype(np.uint64),
+        league=np.array([selfplay_envs, envs - (0 if guests is None else len(guests)), 0], np.int64),
+        slip=np.zeros(max(1, places), np.float32),
+        rated=np.ones(envs, np.uint8),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sit_down(seats: Seats, env: int, learners: int) -> None:
+    """A new episode of a league env: the learner takes one chair at random, one frozen opponent all others."""
+    places = seats.league[2]
+    seats.rated[env] = 1
+    if env < seats.league[0] or env >= seats.league[1] or places == 0:
+        return
+    agents = seats.brain.shape[1]
+    chair = min(int(next_uniform(seats.rng, env) * agents), agents - 1)
+    opponent = learners + min(int(next_uniform(seats.rng, env) * places), places - 1)
+    for agent in range(agents):
+        seats.brain[env, agent] = 0 if agent == chair else opponent
+
+
+class Track(NamedTuple):
+    """T steps of E envs with A agents and M slots (see envs/vector.py for the layout)."""
+
+    who: NDArray[np.int64]  # [T+1, M] the agent that a slot shows
+    active: NDArray[np.uint8]  # [T+1, M] whether it acted
+    brain: NDArray[np.int64]  # [T, M] the policy that answered, by its number
+    value: NDArray[np.float32]  # [T+1, M] what that policy thought the slot is worth
+    reward: NDArray[np.float32]  # [T, E*A]
+    ended: NDArray[np.uint8]  # [T, E*A] terminated or truncated
+    bootstrap: NDArray[np.float32]  # [T, E*A] the value of the final observation where truncated, else 0
+    first: NDArray[np.uint8]  # [T+1, M] the slot's agent sees its episode for the first time (nets with memory)
+
+
+def make_track(shape: VectorShape, steps: int) -> Track:
+    slots, rows = shape.slots, shape.rows
+    return Track(
+        who=np.zeros((steps + 1, slots), np.int64),
+        active=np.ones((steps + 1, slots), np.uint8),
+        brain=np.zeros((steps, slots), np.int64),
+        value=np.zeros((steps + 1, slots), np.float32),
+        reward=np.zeros((steps, rows), np.float32),
+        ended=np.zeros((steps, rows), np.uint8),
+        bootstrap=np.zeros((steps, rows), np.float32),
+        first=np.ones((steps + 1, slots), np.uint8),
+    )
+
 
 WINDOW = 100  # episodes in a mean that is shown
 EPISODES, SUM, LENGTHS = 0, 1, 2

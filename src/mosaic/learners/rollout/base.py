@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.league import Snapshot
-from mosaic.learners.rollout.arrays import Tally
-from mosaic.learners.seats import Seats
+from mosaic.learners.rollout.arrays import Seats, Tally
 
 
 @dataclass(frozen=True, slots=True)

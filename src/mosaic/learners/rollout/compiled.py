@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.learners.agent_roles import Plan
 from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.fused_ppo_update import Hyper, make_batch, make_optimiser, update
 from mosaic.learners.league import Snapshot
-from mosaic.learners.plan import Plan
 from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.rollout.arrays import make_tally
+from mosaic.learners.rollout.arrays import make_seats, make_tally, make_track
 from mosaic.learners.rollout.base import Moments, Rates
 from mosaic.learners.rollout.compiled_inference import Desk, Pool, make_desk, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
-from mosaic.learners.seats import make_seats
-from mosaic.learners.track import make_track
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES
 from mosaic.models.fused import build_model, make_scratch

@@ -11,7 +11,7 @@ from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.random import next_uniform
 from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.engines.fused_ppo_update import Batch
-from mosaic.learners.track import Track
+from mosaic.learners.rollout.arrays import Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import Model, Scratch, act_rows, value_rows
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.envs.vector.layout import VectorArrays
-from mosaic.learners.cycles import cycles
 from mosaic.learners.engines.fused_ppo_update import Batch
-from mosaic.learners.rollout.arrays import Tally, book
+from mosaic.learners.rollout.arrays import Seats, Tally, Track, book, cycles
 from mosaic.learners.rollout.compiled_inference import (
     Desk,
     Pool,
@@ -24,8 +23,6 @@ from mosaic.learners.rollout.compiled_inference import (
     judge,
     show,
 )
-from mosaic.learners.seats import Seats
-from mosaic.learners.track import Track
 from mosaic.models.fused import Model, Scratch, act_rows
 
 _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}

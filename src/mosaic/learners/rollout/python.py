@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
+from mosaic.learners.agent_roles import Plan
 from mosaic.learners.league import Snapshot
 from mosaic.learners.opponents import Guest
-from mosaic.learners.plan import Plan
 from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.rollout.arrays import book, make_tally
+from mosaic.learners.rollout.arrays import book, make_seats, make_tally, make_track
 from mosaic.learners.rollout.base import Moments, Rates
 from mosaic.learners.rollout.buffers import Rollout, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
-from mosaic.learners.seats import make_seats
-from mosaic.learners.track import make_track
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import Engine, LearnSettings, Resumes
 from mosaic.models.packed_rows import PackedRows, RowPacking, Rows

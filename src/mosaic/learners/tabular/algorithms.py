@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from mosaic.learners.tabular.experience import TRACE_FLOOR, Experience, Legal, Trail
-from mosaic.learners.tabular.settings import Algorithm, TabularOptions
+from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.table import Table
 
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from mosaic.learners.tabular.experience import Legal
+from mosaic.learners.tabular.options import Exploration
 from mosaic.learners.tabular.random import below, uniform
-from mosaic.learners.tabular.settings import Exploration
 
 
 class Rule(NamedTuple):

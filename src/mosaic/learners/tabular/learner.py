@@ -15,20 +15,20 @@ from mosaic.core.reference import explain
 from mosaic.envs.objects import Environment
 from mosaic.learners.tabular.engines.base import Batch, Snapshot, first_snapshot, open_engine
 from mosaic.learners.tabular.experience import every_action
-from mosaic.learners.tabular.given_env import borrowed, env_sizes
 from mosaic.learners.tabular.options import (
+    TabularOptions,
     bad_index,
     bad_reward,
     bad_size,
     checked_algorithm,
     checked_mask,
+    epsilon_after,
     nothing_legal,
     overflown,
 )
 from mosaic.learners.tabular.random import stream
-from mosaic.learners.tabular.schedules import epsilon_after
-from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.training.env import borrowed, env_sizes
 
 
 class TabularLearner:

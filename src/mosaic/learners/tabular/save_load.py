@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.learners.tabular.engines.base import Snapshot
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner

@@ -11,7 +11,7 @@ from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.save_load import read_table
 from mosaic.learners.tabular.training.resumable import FILE as LEARNER
 from mosaic.learners.tabular.training.twin import FILE as TABLE
-from mosaic.learners.tabular.two_tables import TENSORS
+from mosaic.learners.tabular.training.twin import TENSORS
 
 
 def on_twin(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.bookkeeping import Share, SpreadTraining
 from mosaic.runtimes.mpi.launch import check_installed, mpiexec_path, run_ranks

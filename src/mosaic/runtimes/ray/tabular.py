@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.bookkeeping import Share, SpreadTraining

@@ -12,7 +12,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.twins import find_twin
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.workers.ray_record import StartRay
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins

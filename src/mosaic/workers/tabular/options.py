@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 
 
 class TabularWorkerOptions(TabularOptions):

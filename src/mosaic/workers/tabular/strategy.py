@@ -10,7 +10,7 @@ from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.settings import ALGORITHMS
+from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.workers.tabular.distributed import check_mpi_mode, check_workers
 from mosaic.workers.tabular.hashed import check_hashed, is_hashed

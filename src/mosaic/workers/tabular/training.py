@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.optimal import Tabled, ValueGauge
 from mosaic.learners.tabular.training.twin import Statistics
-from mosaic.learners.tabular.value_error import Tabled, ValueGauge
 from mosaic.policies.controller import PolicyController
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.workers.context import WorkerContext

@@ -12,7 +12,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.settings import ALGORITHMS
+from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.workers.api import WorkerCapabilities
@@ -108,7 +108,7 @@ class TabularWorker:
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> TableTraining:
     """The way to train that fits the env; which one, and why, is said on the log."""
     from mosaic.learners.tabular.training.mdp import open_training
-    from mosaic.learners.tabular.two_tables import TwoTableTraining
+    from mosaic.learners.tabular.training.twin import TwoTableTraining
     from mosaic.runtimes.parallel import ParallelTraining
 
     algorithm = algorithm_of(config)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.experience import ENDED, NOWHERE, Legal
+from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.random import WORD
-from mosaic.learners.tabular.settings import Algorithm, TabularOptions
 
 # Places in Snapshot.marks
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.learners.tabular.engines import numba_steps as steps
 from mosaic.learners.tabular.engines.base import TRAIL_NEXT, Batch, Snapshot, UnmaskedSteps, unmasked_steps
 from mosaic.learners.tabular.experience import NO_ROOM, Legal
-from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
+from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
 from mosaic.learners.tabular.training.compiled_rollout import COMPILED_BY_DTYPE, directory
 
 _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")

@@ -23,9 +23,8 @@ from mosaic.learners.tabular.engines.base import (
 from mosaic.learners.tabular.engines.unmasked_steps import quick_steps
 from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail, every_action
 from mosaic.learners.tabular.exploration import Rule
+from mosaic.learners.tabular.options import Algorithm, TabularOptions, rate_by_visits
 from mosaic.learners.tabular.random import WORD, draw_array
-from mosaic.learners.tabular.schedules import rate_by_visits
-from mosaic.learners.tabular.settings import Algorithm, TabularOptions
 from mosaic.learners.tabular.table import NARROW, ArrayTable, ListTable
 
 _DRAWS = 1024  # random words that are drawn at once: one by one they cost more than the rest of a decision

@@ -18,8 +18,8 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.core.memory import free_memory
 from mosaic.learners.tabular.engines.base import Snapshot, first_snapshot, open_engine, table_bytes
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
-from mosaic.learners.tabular.settings import TabularOptions
 
 FIRST_ROWS = 1024
 BYTES_PER_KEY = 100  # of a dictionary from int to int, in the mean between two of its own growths

@@ -14,9 +14,9 @@ from mosaic.envs.compiled.board_games.connect_four import COLUMNS
 from mosaic.learners.tabular.hashed.table import HashedTable
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels.hashed import connect_four_moves, train_connect_four
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
 from mosaic.learners.tabular.save_load import read_table
-from mosaic.learners.tabular.settings import TabularOptions
 from mosaic.learners.tabular.training.twin import Statistics, knobs_of, take_statistics
 
 FILE = "hashed.safetensors"

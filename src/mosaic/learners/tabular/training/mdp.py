@@ -32,9 +32,9 @@ from mosaic.learners.tabular.kernels.loops import (
     STEP_IN_EPISODE,
     STEPS,
 )
+from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, TabularOptions
 from mosaic.learners.tabular.random import stream
 from mosaic.learners.tabular.random_compiled import draw, uniform
-from mosaic.learners.tabular.settings import ALGORITHMS, EXPLORATIONS, TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwinTraining
 

@@ -10,7 +10,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Glance, Rollout, Standing
 from mosaic.learners.tabular.training.twin import Statistics

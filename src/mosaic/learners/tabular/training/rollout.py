@@ -25,8 +25,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.transform import Named
 from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
 from mosaic.learners.tabular.experience import ENDED
-from mosaic.learners.tabular.options import bad_index, bad_reward, checked_mask, nothing_legal, overflown
-from mosaic.learners.tabular.schedules import epsilon_after
+from mosaic.learners.tabular.options import bad_index, bad_reward, checked_mask, epsilon_after, nothing_legal, overflown
 from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
 
 if TYPE_CHECKING:

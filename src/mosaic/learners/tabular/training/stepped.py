@@ -16,7 +16,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.learners.tabular.engines.base import COUNTER
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Rollout
 from mosaic.learners.tabular.training.twin import SteppedEnv, TwinTraining

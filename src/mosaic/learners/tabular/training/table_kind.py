@@ -9,7 +9,7 @@ from mosaic.core.memory import free_memory
 from mosaic.envs.codes import MOST_STATES, SpaceCode
 from mosaic.envs.codes.space_code import count_text
 from mosaic.learners.tabular.engines.base import table_bytes
-from mosaic.learners.tabular.settings import TabularOptions
+from mosaic.learners.tabular.options import TabularOptions
 
 Storage: TypeAlias = Literal["dense", "hashed"]
 

@@ -16,9 +16,9 @@ from mosaic.envs.compiled.board_games.game import Game
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels import small_games as packed_kernels
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
 from mosaic.learners.tabular.save_load import read_table
-from mosaic.learners.tabular.settings import TabularOptions
 
 FILE = "table.safetensors"
 Opponent: TypeAlias = Literal["self", "random"]
@@ -168,3 +168,30 @@ class TwinTraining:
                     f"The saved '{name}' is {saved.dtype} {saved.shape}, but this run's is {array.dtype} {array.shape}."
                 )
             array[:] = saved
+
+
+FIRST, SECOND = "first", "second"
+TENSORS = {FIRST: "values", SECOND: "values_second"}  # by seat, in a checkpoint
+
+
+class TwoTableTraining(TwinTraining):
+    """`values` and `visits` are those of the seat that begins."""
+
+    def __init__(self, game: Game, algorithm: str, options: TabularOptions, seed: int) -> None:
+        super().__init__(game, algorithm, options, seed, "self")
+        self.values_second = self.values.copy()
+        self.visits_second = self.visits.copy()
+
+    def advance(self, steps: int, episodes: int = 0) -> None:
+        tables, visits = (self.values, self.values_second), (self.visits, self.visits_second)
+        kernels.train_two_tables(self.twin, self._moves, tables, visits, self._knobs, self.progress, steps, episodes)
+
+    @property
+    def coverage(self) -> float:
+        """The share of legal (state, action) pairs that were ever tried, from whichever seat."""
+        tried = np.count_nonzero((self.visits > 0) | (self.visits_second > 0))
+        return float(tried / np.count_nonzero(self.twin.legal))
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        second = {TENSORS[SECOND]: self.values_second, "visits_second": self.visits_second}
+        return {**super().tensors(), **second}
