@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import MosaicError
 from mosaic.runtimes.merging import merge
-from mosaic.runtimes.mpi_copies import Copy, Learned, Original, absorb
+from mosaic.runtimes.mpi.server import Copy, Learned, Original, absorb
 
 SHAPE = (6, 3)
 

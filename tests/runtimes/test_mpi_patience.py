@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mosaic.runtimes.mpi_patience import LONGEST_REST_S, REST_SHARE, wait_until
+from mosaic.runtimes.mpi.messaging import LONGEST_REST_S, REST_SHARE, wait_until
 
 
 @pytest.mark.parametrize("due_s", [0.0, 0.001, 0.1, 3600.0])

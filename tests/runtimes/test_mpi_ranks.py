@@ -22,8 +22,8 @@ import os, signal, sys, time
 import numpy as np
 from mosaic.runtimes.merging import apply, delta
 from mosaic.runtimes.mpi.messaging import allreduce_sparse, check_agreement, world
-from mosaic.runtimes.mpi_mail import Mail
-from mosaic.runtimes.mpi_patience import await_ring, ring
+from mosaic.runtimes.mpi.messaging import Mail
+from mosaic.runtimes.mpi.messaging import await_ring, ring
 
 comm = world()
 rank, task = comm.Get_rank(), sys.argv[1]
@@ -42,7 +42,7 @@ elif task == "merge":
 elif task == "disagree":
     check_agreement(comm, {"algorithm": "q_learning", "states": 10 + rank})
 elif task == "programs":
-    import mosaic.runtimes.mpi_agreement as agreement
+    import mosaic.runtimes.mpi.rank_training as agreement
     agreement.version = lambda name: "0.0.1" if last else "0.0.2"
     agreement.check_same_programs(comm)
 elif task in ("shapes", "options", "rules"):
@@ -50,7 +50,7 @@ elif task in ("shapes", "options", "rules"):
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.options import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining
-    from mosaic.runtimes.mpi_agreement import check_same_training
+    from mosaic.runtimes.mpi.rank_training import check_same_training
     twin = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))
     if last and task == "shapes":
         twin = find_twin(EnvironmentConfig(env_id="gym/Taxi-v3"))

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
 import sys
+from importlib.metadata import version
 from typing import TYPE_CHECKING, assert_never
 
+import numpy as np
+
+from mosaic.core.numba_cache import SOURCES, fingerprint
+from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
-from mosaic.learners.tabular.training.twin import TwinTraining
+from mosaic.learners.tabular.training.twin import Twin, TwinTraining
 from mosaic.runtimes.merging import apply, delta
-from mosaic.runtimes.mpi.messaging import allreduce_sparse, world
+from mosaic.runtimes.mpi.messaging import allreduce_sparse, await_ring, check_agreement, ring, world
 from mosaic.runtimes.mpi.server import Contributor, Keeper
 from mosaic.runtimes.mpi.steps import Budget
 from mosaic.runtimes.mpi.tabular import LookAtTable, Message, Order, Round, Setup, Stop, call_driver
-from mosaic.runtimes.mpi_agreement import check_same_programs, check_same_training
-from mosaic.runtimes.mpi_patience import await_ring, ring
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Any
 
     from mpi4py import MPI
+
+
+def check_same_programs(comm: MPI.Intracomm) -> None:
+    """Before anything but plain facts is exchanged."""
+    facts = {f"the version of {name}": version(name) for name in ("mosaic-rl", "numpy", "numba")}
+    facts["the version of python"] = ".".join(platform.python_version_tuple()[:2])
+    facts["the source of the compiled loops"] = fingerprint(SOURCES)
+    check_agreement(comm, facts)
+
+
+def check_same_training(comm: MPI.Intracomm, training: TwinTraining, algorithm: str, options: TabularOptions) -> None:
+    """Before the first step."""
+    facts: dict[str, object] = {
+        "the table's shape": training.values.shape,
+        "the table's type": training.values.dtype.str,
+        "algorithm": algorithm,
+        "opponent": training.opponent,
+    }
+    facts |= options.model_dump(mode="json")
+    check_agreement(comm, facts | {"the digest of the env's rules": digest(training.twin)})
+
+
+def digest(twin: Twin) -> str:
+    """The same for the same rules only."""
+    found = hashlib.blake2b(type(twin).__name__.encode(), digest_size=8)
+    for name, part in twin._asdict().items():
+        array = np.ascontiguousarray(part)
+        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def main(address: str) -> None:
