@@ -11,7 +11,7 @@ from mosaic.core.errors import TrustError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.archives.archive import archive_run
-from mosaic.store.importing import import_run
+from mosaic.store.archives.import_run import import_run
 from mosaic.store.state import State
 from mosaic.store.store import Store
 from mosaic.workers.rllib.worker import RllibWorker

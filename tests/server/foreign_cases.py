@@ -16,8 +16,8 @@ from mosaic.models.architecture import Architecture
 from mosaic.models.layout import tensors
 from mosaic.models.weights_file import save_weights
 from mosaic.store.archives.archive import archive_run
+from mosaic.store.archives.import_run import import_run
 from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
-from mosaic.store.importing import import_run
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store

@@ -15,8 +15,7 @@ from starlette.testclient import WebSocketDenialResponse
 
 from mosaic.envs.catalog import make_env
 from mosaic.server.streams.frame_messages import FrameMessage, unpack
-from mosaic.store.live_sessions import find_show, shows
-from mosaic.store.show_pictures import ShowPictures
+from mosaic.store.live_sessions import ShowPictures, find_show, shows
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.requests import Wish
 

@@ -11,10 +11,9 @@ from store_cases import append_events, config, set_state, steps_of, write
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.store.archives.archive import archive_run, delete_run
-from mosaic.store.archives.import_run import Limits
+from mosaic.store.archives.import_run import Limits, import_run
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
 from mosaic.store.errors import DamagedError, StorageError
-from mosaic.store.importing import import_run
 from mosaic.store.lock import RunLock
 from mosaic.store.run_manifest import read_run_manifest, write_run_manifest
 from mosaic.store.state import Attempt, Process, State, read_state, read_written_state

@@ -16,9 +16,16 @@ from store_cases import config, save_weights, steps_of, write
 
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
-from mosaic.store.checkpoints import PolicyEntry, find_checkpoint, list_checkpoints, write_checkpoint
+from mosaic.store.checkpoints import (
+    PolicyEntry,
+    best_first,
+    dispensable,
+    find_checkpoint,
+    list_checkpoints,
+    newest_first,
+    write_checkpoint,
+)
 from mosaic.store.errors import DamagedError, StorageError
-from mosaic.store.retention import best_first, dispensable, newest_first
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 

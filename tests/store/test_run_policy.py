@@ -12,9 +12,9 @@ from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Explains, Explanation, PolicyRequest, Remembers
 from mosaic.store.archives.archive import archive_run
+from mosaic.store.archives.import_run import import_run
 from mosaic.store.archives.trust import require_trust, trust_given
 from mosaic.store.checkpoints import PolicyEntry, find_checkpoint, list_checkpoints
-from mosaic.store.importing import import_run
 from mosaic.store.policies.run_policy import kind, parse_run_reference
 from mosaic.store.store import Store
 

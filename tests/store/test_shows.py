@@ -10,8 +10,7 @@ import pytest
 
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.store.errors import StorageError
-from mosaic.store.live_sessions import begin_show, end_show, find_show, live_screen, shows, sweep_shows
-from mosaic.store.show_pictures import ShowPictures
+from mosaic.store.live_sessions import ShowPictures, begin_show, end_show, find_show, live_screen, shows, sweep_shows
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.requests import Wish
 

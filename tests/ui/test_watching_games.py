@@ -11,8 +11,7 @@ from time import monotonic
 import pytest
 from PIL import Image
 
-from mosaic.store.live_sessions import shows
-from mosaic.store.show_pictures import ShowPictures
+from mosaic.store.live_sessions import ShowPictures, shows
 from mosaic.telemetry.frames.paths import lane_paths, unfinished
 from mosaic.telemetry.frames.requests import Wish
 

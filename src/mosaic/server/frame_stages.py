@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mosaic.server.ending import final_state
-from mosaic.store.live_sessions import Show
+from mosaic.store.live_sessions import Show, ShowPictures
 from mosaic.store.run_folder import RunFolder
-from mosaic.store.show_pictures import ShowPictures
 from mosaic.store.state import State
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures, Pictures

@@ -7,12 +7,11 @@ import os
 from typing import Any
 
 from mosaic.server.schemas import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
-from mosaic.store.checkpoints import list_checkpoints
+from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.last_metrics import last_metrics
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.logs import Stream, WorkerLog
-from mosaic.store.retention import best_first
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
 from mosaic.telemetry.events.journal import last_whole

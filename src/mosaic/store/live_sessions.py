@@ -22,6 +22,9 @@ from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
 from mosaic.telemetry.frames.paths import remove_lane, ring_bell, started_at
+from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.pictures.live import LivePictures
 
 _FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
 
@@ -170,3 +173,25 @@ def _remove(path: Path) -> None:
 def _ignore_gone(error: BaseException) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+class ShowPictures:
+    """Writers may follow one another, in this process and that; the end is the show's own."""
+
+    def __init__(self, show: Show, wish: Wish) -> None:
+        self._show = show
+        self._pictures = LivePictures(show.path, wish)
+
+    def newest(self) -> Frame | None:
+        self._show.ask()
+        return self._pictures.newest()
+
+    @property
+    def state(self) -> LaneState:
+        is_on, state = self._show.is_on(), self._pictures.state
+        if is_on:
+            return "waiting" if state in ("finished", "writer died") else state
+        return "writer died" if state == "writer died" else "finished"
+
+    def close(self) -> None:
+        self._pictures.close()

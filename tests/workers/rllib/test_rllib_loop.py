@@ -15,8 +15,8 @@ from mosaic.core.errors import InputError, TrustError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.store.archives.archive import archive_run
+from mosaic.store.archives.import_run import import_run
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
-from mosaic.store.importing import import_run
 from mosaic.store.store import Store
 from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter

@@ -155,7 +155,7 @@ class _ShowHere:
         self._show, self.id = show, show.id
 
     def pictures(self, wish: Wish) -> Pictures:
-        from mosaic.store.show_pictures import ShowPictures
+        from mosaic.store.live_sessions import ShowPictures
 
         return ShowPictures(self._show, wish)
 

@@ -309,7 +309,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help="What `mosaic runs archive` wrote.")], json: JsonOption = False
 ) -> None:
     """Unpack an archived run into this store."""
-    from mosaic.store.importing import import_run
+    from mosaic.store.archives.import_run import import_run
     from mosaic.store.store import Store
     from mosaic.ui.cli.output import out, print_json
 
