@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.workers.streams import Line, LineSplitter
+from mosaic.workers.script.output import Line, LineSplitter
 
 chunks = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"a\nb", b"\r\n", b"\xff\xfe\n"]), max_size=12)
 

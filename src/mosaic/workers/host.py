@@ -12,13 +12,19 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.sinks.base import mirror, sink_factory
 
 if TYPE_CHECKING:
     from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.api import Worker
     from mosaic.workers.context import WorkerContext
+
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy and torch are imported, which is later
     os.environ.setdefault(_variable, "1")  # small products on several threads spin more than they compute
@@ -78,7 +84,6 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
     from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.inbox import Inbox
-    from mosaic.workers.mirroring import mirrored
     from mosaic.workers.registry import load_worker, parse_params
 
     inbox = Inbox(progress)
@@ -154,3 +159,29 @@ def _fd(name: str) -> int | None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+@contextmanager
+def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Iterator[None]:
+    """A thread that copies; a mirror that fails costs an alert, never the run. Unknown names are refused at once."""
+    if not names:
+        yield
+        return
+    for name in names:
+        sink_factory(name)
+    stop = threading.Event()
+
+    def copy() -> None:
+        try:
+            mirror(run_folder, names, stop)
+        except Exception as error:  # noqa: BLE001 - foreign code and a foreign disk; the run itself is well
+            traceback.print_exc()
+            writer.report(kind="alert", message=f"The mirrors {', '.join(names)} stopped: {error}")
+
+    thread = threading.Thread(target=copy, daemon=True, name="mirrors")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

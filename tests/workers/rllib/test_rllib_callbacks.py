@@ -12,7 +12,7 @@ from rllib_setups import make_setup
 
 from mosaic.telemetry.frames.paths import lane_paths
 from mosaic.telemetry.frames.reader import FrameReader
-from mosaic.workers.rllib import frames
+from mosaic.workers.rllib.reporting import callbacks as frames
 from mosaic.workers.rllib.reporting.episodes import (
     alerts_of,
     records_of,

@@ -8,8 +8,7 @@ import pytest
 from rllib_setups import make_setup
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.league_seats import Seats, checksum
-from mosaic.workers.rllib.self_play import LeagueKeeper
+from mosaic.workers.rllib.self_play import LeagueKeeper, Seats, checksum
 
 AGENTS = ("player_1", "player_2")
 NOTHING = np.zeros(0, np.float32)

@@ -12,8 +12,17 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.config.options import ImpalaOptions, PpoOptions
-from mosaic.workers.rllib.config.resources import Asked, Machine, asked_for, check_said_once, place, this_machine
-from mosaic.workers.rllib.packing import Need, Node, packs
+from mosaic.workers.rllib.config.resources import (
+    Asked,
+    Machine,
+    Need,
+    Node,
+    asked_for,
+    check_said_once,
+    packs,
+    place,
+    this_machine,
+)
 
 USUAL = Asked(2, 1, 0.0, None, None, 0.0, 0, apart=False, firm=False)
 

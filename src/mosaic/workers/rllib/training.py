@@ -28,9 +28,17 @@ from mosaic.workers.loop import train as train_loop
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.rllib.checkpoint.state import load_state, save_state
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
-from mosaic.workers.rllib.config.resources import Asked, Machine, Placement, asked_for, place, settled, this_machine
+from mosaic.workers.rllib.config.resources import (
+    Asked,
+    Machine,
+    Node,
+    Placement,
+    asked_for,
+    place,
+    settled,
+    this_machine,
+)
 from mosaic.workers.rllib.config.setup import Setup
-from mosaic.workers.rllib.packing import Node
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 from mosaic.workers.rllib.reporting.metrics import Progress, fields, sampled_fields, split

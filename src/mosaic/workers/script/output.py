@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from mosaic.store.errors import StorageError
-from mosaic.telemetry.events.lines import MARK, MalformedMetricError, parse_metric
+from mosaic.telemetry.events.lines import LONGEST_LINE, MARK, MalformedMetricError, parse_metric
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.script.checkpoints import ProgramFiles, UnusableCheckpointError, read_announcement
 from mosaic.workers.script.process import Stream
-from mosaic.workers.streams import Line, LineSplitter
+
+
+class Line(NamedTuple):
+    raw: bytes  # with its line break, where it has one
+    whole: bool  # False: a piece of a line that is too long
+
+    @property
+    def text(self) -> str:
+        return self.raw.rstrip(b"\r\n").decode(errors="replace")
+
+
+class LineSplitter:
+    """Collects the chunks of one stream. Too long lines come in pieces, so that no program can fill our memory."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._rest = b""  # begun, not ended
+        self._torn = False  # pieces of this line were handed out before
+
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            yield self._line(self._rest + part + b"\n")
+            self._rest, self._torn = b"", False
+        self._rest += rest
+        if len(self._rest) > self._longest:
+            yield Line(self._rest, False)
+            self._rest, self._torn = b"", True
+
+    def end(self) -> Iterator[Line]:
+        """The last line needs no line break."""
+        if self._rest:
+            yield self._line(self._rest)
+        self._rest, self._torn = b"", False
+
+    def _line(self, raw: bytes) -> Line:
+        return Line(raw, not self._torn and len(raw) <= self._longest + 1)
+
 
 _EPISODES = 100  # whose mean reward counts, where a program tells of single episodes only
 _LAST_LINES = 20  # that the message of a failure shows

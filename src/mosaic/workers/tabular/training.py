@@ -19,10 +19,9 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.tabular.chunks import Chunks
-from mosaic.workers.tabular.mapping import POLICY
+from mosaic.workers.tabular.mapping import POLICY, Roles, policy_returns
 from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import FACTS, make_controller
-from mosaic.workers.tabular_roles import Roles, policy_returns
 
 if TYPE_CHECKING:
     from mosaic.workers.tabular.frames import Watched

@@ -26,10 +26,10 @@ from mosaic.workers.tabular.in_env import (
     make_played_training,
     stepped_env,
 )
+from mosaic.workers.tabular.mapping import mapping_of, roles_of
 from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import make_controller
 from mosaic.workers.tabular.strategy import algorithm_of, check_way, choose_way, table_kind
-from mosaic.workers.tabular_roles import mapping_of, roles_of
 
 if TYPE_CHECKING:  # what brings numba along is imported when a run begins
     from mosaic.learners.tabular.training.twin import TwinTraining

@@ -2,20 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
 import torch
-from ray.rllib.core.learner.learner import Learner
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.ppo.ppo import LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY, Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.minibatch_utils import MiniBatchCyclicIterator
+from ray.rllib.utils.torch_utils import explained_variance
+from torch import Tensor
 
 from mosaic.workers.rllib.config.setup import Setup
 from mosaic.workers.rllib.learner.minibatches import cuts, parts_of, rounds
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
-from mosaic.workers.rllib.trained_only import TrainedOnly
+
+_SMOOTHING, _EPSILON = 0.99, 1e-5  # of RMSprop, as in the paper's code and in SB3
+
+
+class A2CTorchLearner(PPOTorchLearner):
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        module: Any = self.module[module_id].unwrapped()
+        mean = _mean_over(batch.get(Columns.LOSS_MASK))
+        choice = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        values = module.compute_values(batch, embeddings=fwd_out.get(Columns.EMBEDDINGS))
+        targets = batch[Postprocessing.VALUE_TARGETS]
+
+        policy_loss = -mean(choice.logp(batch[Columns.ACTIONS]) * batch[Postprocessing.ADVANTAGES])
+        value_loss = mean((values - targets) ** 2)
+        entropy = mean(choice.entropy())
+        told = {
+            POLICY_LOSS_KEY: policy_loss,
+            VF_LOSS_KEY: value_loss,
+            ENTROPY_KEY: entropy,
+            LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY: explained_variance(targets, values),
+        }
+        self.metrics.log_dict(told, key=module_id, window=1)
+        bonus = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
+        return policy_loss + config.vf_loss_coeff * value_loss - bonus * entropy
+
+    def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
+        assert config is not None
+        params = self.get_parameters(self.module[module_id])
+        optimizer = torch.optim.RMSprop(params, alpha=_SMOOTHING, eps=_EPSILON)
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr)
+
+
+def _mean_over(mask: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """RLlib adds a step to each piece of an episode, for its last value; that one is no experience."""
+    if mask is None:
+        return torch.mean
+    return lambda data: data[mask].sum() / mask.sum()
+
+
+class TrainedOnly(TorchLearner):
+    """RLlib leaves out what is not trained after it made batches of it, and cannot make any where the learner does not
+    hold the network at all: snapshots of a league live in env runners only."""
+
+    def _make_batch_if_necessary(self, training_data: TrainingData) -> Any:
+        if training_data.episodes is not None:
+            kept = [part for episode in training_data.episodes if (part := _part(episode, self._learns)) is not None]
+            training_data = replace(training_data, episodes=kept)
+        return super()._make_batch_if_necessary(training_data)  # type: ignore[no-untyped-call]
+
+    def _learns(self, module_id: str | None) -> bool:
+        if module_id is None:
+            return True
+        return module_id in self.module and bool(self.should_module_be_updated(module_id))  # type: ignore[no-untyped-call]
+
+
+def _part(episode: Any, learns: Callable[[str | None], bool]) -> Any:
+    """None where nothing is left. The episode itself stays whole: env runners count what was earned in it."""
+    if not isinstance(episode, MultiAgentEpisode):
+        return episode if learns(episode.module_id) else None
+    kept = {agent: own for agent, own in episode.agent_episodes.items() if learns(own.module_id)}
+    if len(kept) == len(episode.agent_episodes):
+        return episode
+    if not kept:
+        return None
+    part = copy(episode)
+    part.agent_episodes = kept
+    return part
+
 
 _IN_FRAGMENTS = ("appo", "impala")  # V-trace cuts a batch into pieces of the rollout's length
 
@@ -106,8 +186,6 @@ def own_learner(algorithm: str) -> type[TorchLearner]:
 
             return PPOTorchLearner
         case "a2c":
-            from mosaic.workers.rllib.a2c import A2CTorchLearner
-
             return A2CTorchLearner
         case "appo":
             from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
