@@ -33,7 +33,7 @@ import psutil
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 
-from mosaic.runs.long_curves import prepare_curves
+from mosaic.runs.monitoring import prepare_curves
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.run_folder import RunFolder

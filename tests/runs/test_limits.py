@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mosaic.runs.lifecycle import Life, LimitExceeded, StartAsked, WorkerStarted, advance
-from mosaic.runs.limits import Limits
+from mosaic.runs.monitoring import Limits
 from mosaic.runs.state_file import Logbook
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_written_state, write_state

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mosaic.runs.long_curves import LONG_BYTES
+from mosaic.runs.monitoring import LONG_BYTES
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.curves.curves import Curves
 

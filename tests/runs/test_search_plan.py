@@ -9,7 +9,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.folder import create_search, find_search
 from mosaic.runs.tuning.plan import TuneSettings, make_plan
-from mosaic.runs.tuning.standing import Standing, best_of, is_over
+from mosaic.runs.tuning.search import Standing, best_of, is_over
 from mosaic.runs.tuning.trial import numbers_in, value_at
 
 NOISE = {"noise": "0..2"}

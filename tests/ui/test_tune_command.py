@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mosaic.runs.tuning import search
-from mosaic.runs.tuning.standing import Standing
+from mosaic.runs.tuning.search import Standing
 from mosaic.ui.cli.tuning_view import SearchView
 
 TOY = ("tune", "gym/CartPole-v1", "--worker", "toy", "--steps", "900")

@@ -3,16 +3,102 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event, Thread
 from time import monotonic
+from typing import TypeAlias
 
 from mosaic.core.errors import MosaicError
 from mosaic.runs.lifecycle import LimitExceeded
-from mosaic.runs.limits import Limits
 from mosaic.runs.processes import below
-from mosaic.runs.publisher import Publisher
 from mosaic.runs.state_file import Logbook, log
+from mosaic.store.index.index import Index
 from mosaic.store.logs import STREAMS, WorkerLog
 from mosaic.store.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: as much as there is."""
+
+    max_wall_s: float | None = None
+    max_memory_mb: int | None = None
+
+    def exceeded(self, elapsed_s: float, memory_mb: Callable[[], float], now_s: float) -> LimitExceeded | None:
+        """Memory is only measured where it is limited. Time is that of this attempt, by a clock that nobody sets."""
+        if self.max_wall_s is not None and elapsed_s >= self.max_wall_s:
+            return LimitExceeded("wall time", f"its {self.max_wall_s:g} s (resources.max_wall_s) are over", now_s)
+        if self.max_memory_mb is None:
+            return None
+        used_mb = memory_mb()
+        if used_mb <= self.max_memory_mb:
+            return None
+        detail = f"its processes took {used_mb:.0f} MB, {self.max_memory_mb} MB are allowed (resources.max_memory_mb)"
+        return LimitExceeded("memory", detail, now_s)
+
+
+LONG_BYTES = 2 << 20  # of events; fewer are read while a page opens
+
+
+def prepare_curves(folder: RunFolder) -> bool:
+    """Whether there was anything to prepare."""
+    try:
+        long = folder.metrics.stat().st_size >= LONG_BYTES
+    except FileNotFoundError:
+        return False
+    if long:
+        from mosaic.telemetry.curves.curves import Curves  # here: a supervisor is small, and most runs are short
+
+        Curves(folder.path).catch_up()
+    return long
+
+
+EVERY_S = 1.0
+
+_Stamp: TypeAlias = tuple[tuple[int, int], ...]
+
+
+class Publisher:
+    """A thread of its own: an index that others keep busy delays no stop. The folders are the truth, not the index."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder, self._index = folder, Index(folder.home)
+        self._over = Event()
+        self._published: _Stamp | None = None
+        self._thread = Thread(target=self._run, name="publisher", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> None:
+        """Publishes a last time; does not wait for ever."""
+        self._over.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        complained = False
+        while True:
+            last = self._over.is_set()
+            try:
+                self._publish()
+            except Exception as error:  # noqa: BLE001 - the folders are the truth: a run outlives any trouble with the index
+                if not complained:
+                    log(f"the index was not updated: {error}")
+                complained = True
+            if last:
+                return
+            self._over.wait(EVERY_S)
+
+    def _publish(self) -> None:
+        stamp = self._stamp()
+        if stamp != self._published:
+            self._index.refresh(self._folder)
+            self._published = stamp
+
+    def _stamp(self) -> _Stamp:
+        """Changes when there is something to publish."""
+        files = (path.stat() for path in (self._folder.state, self._folder.metrics) if path.exists())
+        return tuple((file.st_mtime_ns, file.st_size) for file in files)
+
 
 _EVERY_S = 1.0
 

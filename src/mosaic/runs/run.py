@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mosaic.telemetry.curves.columns import Values
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.workers.api import Worker
+
 
 _END_WITHIN_S = 60.0  # of a run whose processes are all gone: writing down what it made
 _ANSWER_WITHIN_S = 60.0
@@ -247,7 +249,6 @@ class Run:
         return f"<Run {self.id} {self.state}>"
 
     def _repr_html_(self) -> str:
-        from mosaic.runs.notebook import as_html
 
         return as_html(self.summary())
 
@@ -323,7 +324,7 @@ class Run:
         return getattr(worker, "resumes_what_was_saved", False) and bool(find_checkpoint(self.folder, missing_ok=True))
 
     def _check_resumable(self, trust: bool) -> None:
-        from mosaic.runs.mentioned import check_mentioned_runs
+        from mosaic.runs.trainer import check_mentioned_runs
         from mosaic.store.checkpoints import find_checkpoint
         from mosaic.workers.registry import load_worker
 
@@ -353,3 +354,23 @@ def _last_seq(folder: RunFolder) -> int:
         return 0
     with file:
         return last_whole(file.fileno()).seq
+
+
+def as_html(run: RunSummary) -> str:
+    reward = "" if run.episode_reward_mean is None else f"{run.episode_reward_mean:.4g}"
+    rows = {
+        "run": run.run_id,
+        "name": run.name,
+        "state": run.state,
+        "env": run.env,
+        "worker": " ".join(filter(None, (run.worker, run.algorithm))),
+        "env steps": f"{run.env_steps:,}",
+        "mean episode reward": reward,
+        "seed": str(run.seed),
+    }
+    cells = "".join(
+        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+        for name, value in rows.items()
+        if value
+    )
+    return f"<table>{cells}</table>"

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.machine import boot_id
-from mosaic.runs.commands import read_command
+from mosaic.runs.control import read_command
 from mosaic.runs.daemonize import LOG
 from mosaic.runs.lifecycle import (
     Arm,
@@ -38,8 +38,7 @@ from mosaic.runs.lifecycle import (
     WorkerStarted,
     advance,
 )
-from mosaic.runs.long_curves import prepare_curves
-from mosaic.runs.monitoring import Chores, FolderGoneError
+from mosaic.runs.monitoring import Chores, FolderGoneError, prepare_curves
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.resume import clear_cluster, end_leftovers
 from mosaic.runs.state_file import Logbook, log

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
@@ -132,3 +132,26 @@ def _with(config: RunConfig, sections: Mapping[str, Mapping[str, Any]], top: Map
     for section, values in sections.items():
         document[section] |= {key: value for key, value in values.items() if value is not None}
     return parse_run_config(document | {key: value for key, value in top.items() if value is not None})
+
+
+class Times(NamedTuple):
+    """Seconds; None where the run did not come that far."""
+
+    startup_s: float | None  # from the request until training begins: processes, imports, code, models
+    train_s: float | None  # training, with its reports and checkpoints, over all attempts
+    time_to_stop_s: float | None  # until the reward that was asked for was reached
+
+
+def times(events: Iterable[Mapping[str, Any]], asked_at: float | None) -> Times:
+    startup = trained = reached = None
+    prepared = False
+    for event in events:
+        match event.get("kind"):
+            case "started" if startup is None and asked_at is not None:
+                startup = max(0.0, event["timestamp"] - asked_at)
+            case "ended":
+                if startup is not None and not prepared:
+                    startup, prepared = startup + event.get("prepare_s", 0.0), True
+                reached = (trained or 0.0) + event["time_to_stop_s"] if event.get("time_to_stop_s") else reached
+                trained = (trained or 0.0) + event["train_s"]
+    return Times(startup, trained, reached)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+import time
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,13 +12,73 @@ from typing import Any, TypeAlias
 from mosaic.config.file_formats import read_document
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.runs.groups import group_members
-from mosaic.runs.mentioned import check_mentioned_runs
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.reference import parse_options, split_reference
+from mosaic.core.seeding import child_seed
 from mosaic.runs.run import Run
-from mosaic.store.archives.trust import require_trust_in_file
+from mosaic.store.archives.trust import require_trust_in_file, require_trust_to_play
+from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
 from mosaic.store.index.summary import RunSummary
+from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
+from mosaic.store.run_ids import new_run_id
 from mosaic.store.store import Store
 from mosaic.workers.registry import resolve
+
+
+def group_members(config: RunConfig, seeds: int) -> tuple[str, list[RunConfig]]:
+    """The group's id and its runs' configurations."""
+    if seeds < 1:
+        raise InputError(f"A group has at least one run, not {seeds}.")
+    group = config.run_id or new_run_id(config.environment.id, time.time(), secrets.randbelow)
+    return group, [_member(config, number) for number in range(1, seeds + 1)]
+
+
+def _member(config: RunConfig, number: int) -> RunConfig:
+    """The seeds come from the configuration's own, each by its number: a larger group holds the smaller one's runs."""
+    changes: dict[str, Any] = {"seed": child_seed(config.seed, "group", number)}
+    for key, text in (("run_id", config.run_id), ("name", config.name)):
+        if text:
+            changes[key] = f"{text}-{number}"
+    return parse_run_config({**config.model_dump(mode="json"), **changes})
+
+
+def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None = None) -> None:
+    """Raise InputError for a run that is not there, and for a policy that needs code of a run that is not trusted.
+
+    A run that has saved nothing yet may still do so in time.
+    """
+    for reference in _references(config):
+        kind, text = split_reference(reference)
+        if kind == "run":
+            asked = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
+            saved = _find(*asked, store)
+            if saved is not None:
+                policy = asked[2]
+                require_trust_to_play(saved, saved.manifest.policies if policy is None else (policy,), trust)
+    if config.training.init is not None and split_reference(config.training.init)[0] == "run":
+        run, which, policy, _ = parse_init(config.training.init)
+        _find(run, which, policy, store)  # its weights are read, and no code that it names
+
+
+def _find(run: str, which: Which, policy: str | None, store: Store) -> Checkpoint | None:
+    folder = store.resolve(run)
+    last = max((each.env_steps for each in list_checkpoints(folder)), default=-1)
+    if last < 0 or (isinstance(which, int) and which > last):
+        return None
+    saved = find_checkpoint(folder, which)
+    if policy is not None and policy not in saved.manifest.policies:
+        raise unknown(f"policy of run '{run}'", policy, saved.manifest.policies)
+    return saved
+
+
+def _references(config: RunConfig) -> Iterator[str]:
+    if not isinstance(config.agents, str):  # else code names them
+        yield from config.agents.values()
+    yield from config.evaluation.opponents
+    opponents = config.training.params.get("opponents", ())
+    if isinstance(opponents, list | tuple):
+        yield from (each for each in opponents if isinstance(each, str))
+
 
 Asked: TypeAlias = RunConfig | Mapping[str, Any] | str | PathLike[str]
 

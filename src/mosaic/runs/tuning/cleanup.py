@@ -5,6 +5,7 @@ Its standard input is a pipe whose other end only the driver holds: when that en
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mosaic.core.child_process import module_command
-from mosaic.runs.tuning.clearing import clear_search
+from mosaic.runs.run import Run
+from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
+from mosaic.store.state import LIVE, State
+
+_UNENDED = LIVE | {State.QUEUED}
+
+
+def clear_search(folder: SearchFolder) -> None:
+    """Ends Ray first, which could start further runs; then every run of the search is stopped and saved."""
+    if folder.ray.exists():
+        from mosaic.runtimes.ray.session import clean_up
+
+        clean_up(json.loads(folder.ray.read_text()))
+        folder.ray.unlink()
+    alive = [run for run in runs_of(folder) if run.state in _UNENDED]
+    for run in alive:
+        run.stop(reason="its search ended", wait=False)
+    for run in alive:
+        run.wait()
+
+
+def runs_of(folder: SearchFolder) -> list[Run]:
+    return Trainer(folder.home).runs(group=folder.search_id)
+
 
 _DONE = b"done"
 

@@ -3,19 +3,82 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from mosaic.config.loading import dump_run_config
+from mosaic.config.toml import write_toml
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.runs.tuning.cleanup import kept
-from mosaic.runs.tuning.clearing import clear_search
+from mosaic.runs.trainer import Trainer
+from mosaic.runs.tuning.cleanup import clear_search, kept
 from mosaic.runs.tuning.folder import SearchFolder
-from mosaic.runs.tuning.outcome import write_outcome
+from mosaic.runs.tuning.plan import Mode, SearchPlan
 from mosaic.runs.tuning.ray_env import remembered
-from mosaic.runs.tuning.standing import Standing, is_over
 from mosaic.runtimes.ray.session import Record, check_installed, ray_session
 from mosaic.store.atomic import write_atomic
+
+TrialState: TypeAlias = Literal["waiting", "running", "paused", "done", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    trial: int
+    state: TrialState
+    options: Mapping[str, Any]
+    score: float | None = None  # the last one
+    env_steps: int = 0
+    run_id: str | None = None  # the newest of its runs
+    reason: str = ""  # why it failed
+
+    def document(self, metric: str) -> dict[str, Any]:
+        row = asdict(self)
+        score = row.pop("score")
+        return {**row, metric: score}
+
+
+def best_of(standings: Iterable[Standing], mode: Mode) -> Standing | None:
+    """The one with the best last score; of equals the first."""
+    sign = 1 if mode == "max" else -1
+    rated = [each for each in standings if each.score is not None and each.state != "failed"]
+    return max(rated, key=lambda each: (sign * (each.score or 0.0), -each.trial), default=None)
+
+
+def is_over(standings: Iterable[Standing], trials: int) -> bool:
+    """Whether every trial there should be has come to its end."""
+    return sum(each.state in ("done", "stopped", "failed") for each in standings) >= trials
+
+
+_OF_THE_RUN = ("run_id", "name", "tags")
+
+
+def write_outcome(folder: SearchFolder, plan: SearchPlan, standings: Sequence[Standing]) -> dict[str, Any]:
+    """The document that `mosaic tune --json` prints."""
+    metric, mode = plan.settings.metric, plan.settings.mode
+    best = best_of(standings, mode)
+    document = {
+        "search_id": plan.search_id,
+        "env": plan.config.environment.id,
+        "worker": plan.config.training.worker,
+        "algorithm": plan.config.training.algorithm,
+        "scheduler": plan.settings.scheduler,
+        "metric": metric,
+        "mode": mode,
+        "trials": [standing.document(metric) for standing in standings],
+        "best": None if best is None else {**best.document(metric), "config": str(folder.best)},
+    }
+    if best is not None and best.run_id is not None:
+        write_atomic(folder.best, _best_config(folder, best.run_id, metric, best.score))
+    write_atomic(folder.result, json.dumps(document, indent=1) + "\n")
+    return document
+
+
+def _best_config(folder: SearchFolder, run_id: str, metric: str, score: float | None) -> str:
+    config = dump_run_config(Trainer(folder.home).run(run_id).config)
+    kept = {key: value for key, value in config.items() if key not in _OF_THE_RUN}
+    kept["training"]["preset"] = False  # its options are already here
+    return f"# {metric} {score:.6g} in the run {run_id}\n{write_toml(kept)}"
 
 
 class InterruptedSearchError(MosaicError):

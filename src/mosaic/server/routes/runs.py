@@ -15,7 +15,7 @@ from mosaic.config.file_formats import read_json
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
-from mosaic.runs.ladder import LONGEST_PATIENCE_S
+from mosaic.runs.lifecycle import LONGEST_PATIENCE_S
 from mosaic.runs.resume_settings import with_changes
 from mosaic.server.context import Desk
 from mosaic.server.env_trial import check_environment

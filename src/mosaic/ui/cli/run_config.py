@@ -112,7 +112,7 @@ def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
 
 def result(run: PlacedRun) -> dict[str, Any]:
     """What `mosaic train --json` prints of an ended run."""
-    from mosaic.runs.result import times
+    from mosaic.runs.train import times
 
     details = run.show()
     last = details.last_metric or {}

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mosaic.runs.tuning.standing import Standing, best_of
+from mosaic.runs.tuning.search import Standing, best_of
 from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note, out, print_table, short
 
 if TYPE_CHECKING:

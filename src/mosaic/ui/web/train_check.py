@@ -10,7 +10,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.plugins import plugins
-from mosaic.runs.groups import group_members
+from mosaic.runs.trainer import group_members
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.registry import load_worker, resolve
 

@@ -98,7 +98,7 @@ def _play_on_the_terminal(run_id: str) -> None:
 
 def _train() -> Run:
     from mosaic.core.errors import MosaicError
-    from mosaic.runs.result import times
+    from mosaic.runs.train import times
     from mosaic.runs.trainer import Trainer
     from mosaic.ui.cli.output import err, out
 

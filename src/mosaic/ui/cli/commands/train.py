@@ -98,7 +98,7 @@ def _rule(text: str) -> tuple[str, str]:
 def _submit(runs: Any, config: RunConfig, seeds: int) -> list[PlacedRun]:
     if seeds == 1:
         return [runs.submit(config)]
-    from mosaic.runs.groups import group_members
+    from mosaic.runs.trainer import group_members
 
     group, members = group_members(config, seeds)
     return [runs.submit(member, group=group) for member in members]
