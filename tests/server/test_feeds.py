@@ -16,8 +16,8 @@ from server_kit import app_client, end_runs, eventually, toy
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.server import frame_stages
 from mosaic.server.streams import events as event_feed
+from mosaic.server.streams import frames as frame_stages
 from mosaic.server.streams.frame_messages import unpack
 from mosaic.server.streams.shared import Shared
 from mosaic.telemetry.events.reader import EventTail

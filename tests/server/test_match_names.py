@@ -13,9 +13,8 @@ from server_kit import app_client
 
 from mosaic.envs.action_names import action_names
 from mosaic.envs.catalog import make_env
-from mosaic.server.match_names import names_of
-from mosaic.server.match_words import draw_words, picture_of, words_of
-from mosaic.server.play.clicks import choices
+from mosaic.server.play.clicks import choices, names_of
+from mosaic.server.play.rendering import draw_words, picture_of, words_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventual
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.server import machine
+from mosaic.server import settings as machine
 from mosaic.server.auth.token import ensure_token, token_file
 from mosaic.server.client.client import Client
 from mosaic.server.client.tunnel import SshAddress, Tunnel

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from mosaic.server.auth.guard import Guard, with_security_headers
 from mosaic.server.auth.hosts import allowed_hosts
-from mosaic.server.slow_requests import TimedProtocol
+from mosaic.server.serve import TimedProtocol
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from mosaic.core.errors import InputError
 from mosaic.server.app import create_app
@@ -19,12 +21,58 @@ from mosaic.server.auth.hosts import allowed_hosts, is_loopback
 from mosaic.server.auth.token import read_token, token_file
 from mosaic.server.client.address import DEFAULT_HOST, DEFAULT_PORT
 from mosaic.server.context import Finding
-from mosaic.server.machine import machine_limits
 from mosaic.server.queue.policy import Limits
-from mosaic.server.settings import ServerSettings
-from mosaic.server.slow_requests import TimedProtocol
+from mosaic.server.settings import ServerSettings, machine_limits
 from mosaic.store.archives.trust import VARIABLE as TRUST
 from mosaic.store.store import Store
+
+REQUEST_WITHIN_S = 30.0  # from the first byte, or from the connection's begin, to the end of the headers
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
+else:
+    _Protocol = AutoHTTPProtocol  # httptools where it is installed
+
+
+class TimedProtocol(_Protocol):
+    """Watches the time between two requests in which a part of the next one has come."""
+
+    within_s = REQUEST_WITHIN_S
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.get_protocol() is not self or self._is_busy():
+            self._end_waiting()
+        elif self._deadline is None:
+            self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_waiting()
+        super().connection_lost(exc)
+
+    def _is_busy(self) -> bool:
+        """Whether the headers of a request have come and its answer is on the way; the guard limits its body."""
+        cycle: Any = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _wait_for_request(self) -> None:
+        self._deadline = self.loop.call_later(self.within_s, self._give_up)
+
+    def _end_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self._is_busy():
+            self.transport.close()
+
 
 _PATIENCE_S = 3  # for requests under way when the server ends
 

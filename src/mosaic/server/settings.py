@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import psutil
+
+from mosaic.core.machine import available_cores, count_gpus
 from mosaic.server.auth.guard import LARGEST_BODY
 from mosaic.server.auth.hosts import AllowedHosts, allowed_hosts
-from mosaic.server.machine import machine_limits
 from mosaic.server.queue.policy import Limits
+
+
+def machine_limits(
+    runs: int | None = None, cores: int | None = None, memory_mb: int | None = None, gpus: int | None = None
+) -> Limits:
+    """All of the machine, less where something was said."""
+    cores = cores or available_cores()
+    return Limits(
+        runs=runs or max(1, cores),
+        cores=cores,
+        memory_mb=memory_mb or psutil.virtual_memory().total // 2**20,
+        gpus=count_gpus() if gpus is None else gpus,
+    )
 
 
 @dataclass(frozen=True, slots=True)

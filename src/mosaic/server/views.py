@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
-from mosaic.server.schemas import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
+from mosaic.server.schemas import AttemptRow, CheckpointRow, LiveRow, LogPart, RunDetails, RunRow
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.last_metrics import last_metrics
 from mosaic.store.index.summary import RunSummary
+from mosaic.store.live_sessions import shows
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
@@ -78,3 +80,14 @@ def last_seq(folder: RunFolder) -> int:
         return last_whole(descriptor).seq
     finally:
         os.close(descriptor)
+
+
+def live_rows(home: Path) -> list[LiveRow]:
+    """The newest first."""
+    rows = []
+    for show in shows(home):
+        about = show.about()
+        if about is not None:  # it may have ended in between
+            row = LiveRow(id=show.id, kind=about.kind, env=about.env, policies=dict(about.policies), began=about.began)
+            rows.append(row)
+    return rows

@@ -6,6 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -23,7 +24,6 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import check_url, find_token
 from mosaic.server.client.tunnel import SshAddress, Tunnel
-from mosaic.server.remote_frames import RemotePictures
 from mosaic.server.schemas import (
     CurvePoints,
     EnvRow,
@@ -37,10 +37,56 @@ from mosaic.server.schemas import (
     RunRow,
     WorkerRow,
 )
+from mosaic.server.streams.frame_messages import unpack
+from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.frames.requests import Wish
+
+_AHEAD = 2  # one picture on its way while another is drawn
+
+
+class RemotePictures:
+    """Never waits: what has arrived is taken, and as many more are asked for."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(socket)
+        self.state: LaneState = "waiting"
+        self._over = False
+        for _ in range(_AHEAD):
+            self._socket.send("next")
+
+    def newest(self) -> Frame | None:
+        frame = None
+        while not self._over:
+            try:
+                message = self._socket.recv(0)
+                assert isinstance(message, bytes)
+                arrived = unpack(message)
+                self.state = arrived.facts.state
+                if arrived.picture:
+                    frame = arrived.frame()
+                    self._socket.send("next")
+            except TimeoutError:
+                break
+            except ConnectionClosed as closed:
+                self._end(closed)
+        return frame
+
+    def close(self) -> None:
+        self._over = True
+        self._open.close()
+
+    def _end(self, closed: ConnectionClosed) -> None:
+        end = closed.rcvd
+        if end is None or end.code != ENDED_CODE:
+            raise MosaicError(f"The server sends no more pictures: {end.reason if end and end.reason else closed}.")
+        self._over = True
+        self.state = "finished" if end.reason in (State.FINISHED, State.STOPPED) else "writer died"
+
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Action
 from mosaic.envs.env import Env
-from mosaic.server.match_names import names_of
-from mosaic.server.play.clicks import has_board
+from mosaic.server.play.clicks import has_board, names_of
 
 # Keys are named as browsers name them (KeyboardEvent.code), by their place on the keyboard.
 _LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}

@@ -13,9 +13,9 @@ from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.runners.record import Difference, replay
-from mosaic.server.match_words import picture_of
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.pictures import Picture, encode_picture
+from mosaic.server.play.rendering import picture_of
 
 MOST_PICTURES = 2000  # of longer episodes every second, third … step is drawn
 LONGEST_TEXT = 60

@@ -16,9 +16,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.context import Desk
-from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
 from mosaic.server.streams.events import EventFeed, Line, read_lines
-from mosaic.server.streams.shared import Shared
+from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.reader import EventTail
 

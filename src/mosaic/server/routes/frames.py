@@ -18,13 +18,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.context import Desk
-from mosaic.server.ending import ENDED_CODE, GONE_CODE, reason
-from mosaic.server.frame_stages import RunStage, ShowStage, Stage
-from mosaic.server.live_rows import live_rows
 from mosaic.server.schemas import LiveRow
 from mosaic.server.streams.frame_messages import pack
-from mosaic.server.streams.frames import FrameFeed, Picture
-from mosaic.server.streams.shared import Shared
+from mosaic.server.streams.frames import FrameFeed, Picture, RunStage, ShowStage, Stage
+from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
+from mosaic.server.views import live_rows
 from mosaic.store.live_sessions import find_show
 from mosaic.telemetry.frames.reader import LaneState
 from mosaic.telemetry.frames.requests import Wish

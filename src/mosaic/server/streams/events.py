@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.ending import final_state
-from mosaic.server.streams.shared import nap
+from mosaic.server.streams.shared import final_state, nap
 from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State

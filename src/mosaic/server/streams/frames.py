@@ -5,16 +5,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.frame_stages import Stage
 from mosaic.server.streams.frame_messages import pack
-from mosaic.server.streams.shared import nap
+from mosaic.server.streams.shared import final_state, nap
+from mosaic.store.live_sessions import Show, ShowPictures
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.state import State
 from mosaic.telemetry.frames.reader import LaneState
 from mosaic.telemetry.frames.requests import Wish
-from mosaic.telemetry.pictures.live import Pictures
+from mosaic.telemetry.pictures.live import LivePictures, Pictures
+
+
+class Stage(Protocol):
+    """Equal ones are the same."""
+
+    def pictures(self, wish: Wish) -> Pictures: ...
+
+    def end(self) -> str | None:
+        """How it ended, in the words for a run; None while it goes on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunStage:
+    folder: RunFolder
+
+    def pictures(self, wish: Wish) -> Pictures:
+        return LivePictures(self.folder.path, wish)
+
+    def end(self) -> str | None:
+        return final_state(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStage:
+    show: Show
+
+    def pictures(self, wish: Wish) -> Pictures:
+        return ShowPictures(self.show, wish)
+
+    def end(self) -> str | None:
+        return None if self.show.is_on() else State.FINISHED
+
 
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
 

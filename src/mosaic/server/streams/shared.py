@@ -7,6 +7,10 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
+from mosaic.runs.processes import is_alive
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.state import ENDED, State, read_state
+
 
 class Feed(Protocol):
     """`over` is done when it has nothing more to give."""
@@ -55,3 +59,22 @@ async def nap(left: asyncio.Event, for_s: float) -> None:
             await left.wait()
     except TimeoutError:
         return
+
+
+ENDED_CODE, GONE_CODE = 1000, 4404
+
+
+def final_state(folder: RunFolder) -> State | None:
+    """The state of a run that will store nothing more. A worker that lost its supervisor still saves and reports."""
+    record = read_state(folder)
+    if record.state not in ENDED:
+        return None
+    worker = record.attempts[-1].worker if record.attempts else None
+    if record.state is State.LOST and worker is not None and is_alive(worker):
+        return None
+    return record.state
+
+
+def reason(text: str) -> str:
+    """A close reason has room for 123 bytes."""
+    return text.encode()[:120].decode(errors="ignore")

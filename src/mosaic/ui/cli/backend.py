@@ -92,7 +92,7 @@ class _Here:
         return _RunHere(self._trainer.run(ref))
 
     def shows(self) -> list[LiveRow]:
-        from mosaic.server.live_rows import live_rows
+        from mosaic.server.views import live_rows
         from mosaic.store.store import home
 
         return live_rows(home())

@@ -27,8 +27,8 @@ def serve(
     from dataclasses import replace
 
     from mosaic.core.errors import InputError
-    from mosaic.server.machine import machine_limits
     from mosaic.server.serve import serve as run
+    from mosaic.server.settings import machine_limits
     from mosaic.ui.cli.output import out
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
