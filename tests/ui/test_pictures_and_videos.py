@@ -16,10 +16,9 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.frames.writer import FrameWriter
-from mosaic.ui.cli.following import together
-from mosaic.ui.cli.picture_pane import WORDS, PicturePane
+from mosaic.ui.cli.pictures import WORDS, PicturePane
 from mosaic.ui.cli.recording import take
-from mosaic.ui.cli.watching import TrainingView
+from mosaic.ui.cli.watching import TrainingView, together
 
 TOY = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
 

@@ -4,10 +4,9 @@ import io
 
 from rich.console import Console
 
-from mosaic.ui.cli import following
 from mosaic.ui.cli import output as screen
-from mosaic.ui.cli.following import follow
-from mosaic.ui.cli.watching import TrainingView
+from mosaic.ui.cli import watching as following
+from mosaic.ui.cli.watching import TrainingView, follow
 
 
 def shown(*events):

@@ -14,7 +14,7 @@ from mosaic.server.auth.token import ensure_token
 from mosaic.server.settings import ServerSettings
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
-from mosaic.ui.web.last_iteration import last_iteration
+from mosaic.ui.web.data.facts import last_iteration
 from mosaic.ui.web.series_api import add_series_routes
 
 CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}

@@ -25,9 +25,8 @@ from mosaic.ui.web.components.schema_field import as_text, complaints, fields_of
 from mosaic.ui.web.data import env_pictures
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.env_pictures import EnvPictures
-from mosaic.ui.web.pages.train.draft import Draft, choices, default_rows, rules_of
-from mosaic.ui.web.train_check import group_documents, workers
-from mosaic.ui.web.train_command import train_command
+from mosaic.ui.web.pages.train.draft import Draft, choices, default_rows, group_documents, rules_of, workers
+from mosaic.ui.web.pages.train.summary import train_command
 from mosaic.workers.registry import load_worker, resolve
 from mosaic.workers.toy import ToyOptions
 

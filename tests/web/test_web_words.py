@@ -9,7 +9,7 @@ from mosaic.ui.web.components.theme import ago, count, duration, env_picture, en
 from mosaic.ui.web.data.alerts import end_alerts, number_alerts, plateau_alert, silence_alert
 from mosaic.ui.web.data.chart_groups import families, policies_of
 from mosaic.ui.web.data.progress import time_shares
-from mosaic.ui.web.run_actions import verbs
+from mosaic.ui.web.pages.run.page import verbs
 
 
 def test_numbers_are_short_and_have_a_true_minus() -> None:

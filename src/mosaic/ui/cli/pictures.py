@@ -9,11 +9,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from rich.color import Color, ColorSystem
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
+from mosaic.core.errors import MosaicError
+from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.pictures.labels import from_line
+from mosaic.telemetry.pictures.live import Pictures
 from mosaic.telemetry.pictures.resize import Picture, as_rgb
 
 _Styles: TypeAlias = Callable[[int, int], Style]
@@ -117,3 +122,47 @@ def _colours_of_16(upper: int, lower: int) -> Style:
 
 def _rgb(number: int) -> Color:
     return Color.from_rgb(number >> 16, number >> 8 & 255, number & 255)
+
+
+WORDS: dict[LaneState, str] = {
+    "waiting": "no picture yet",
+    "live": "live",
+    "stalled": "stalled: nothing new is shown",
+    "finished": "finished: no more pictures will come",
+    "writer died": "the process that drew has died",
+}
+_plain = Console(color_system=None)  # wrapping text needs one
+_STYLES: dict[LaneState, str] = {"live": "green", "stalled": "yellow", "writer died": "red"}
+
+
+class PicturePane:
+    def __init__(self, pictures: Pictures, frame: Frame | None = None) -> None:
+        """`frame`: one that was taken before."""
+        self._pictures, self._frame = pictures, frame
+        self._complaint = ""
+
+    @property
+    def has_picture(self) -> bool:
+        return self._frame is not None
+
+    def look(self) -> None:
+        """Takes what is new. What goes wrong is shown where the picture would be: the curve beside it goes on."""
+        try:
+            self._frame = self._pictures.newest() or self._frame
+        except MosaicError as error:
+            self._complaint = str(error)
+
+    def render(self, columns: int, rows: int) -> RenderableType:
+        state = self._pictures.state
+        line = Text(self._complaint or WORDS[state], style="red" if self._complaint else _STYLES.get(state, "dim"))
+        if self._frame is None:
+            return line
+        below = [_facts(self._frame), line]
+        lines = sum(len(text.wrap(_plain, columns)) for text in below)
+        return Group(HalfBlocks(self._frame.pixels, columns, max(1, rows - lines)), *below)
+
+
+def _facts(frame: Frame) -> Text:
+    """`env 0 · episode 3 · step 1,200 · red_0 1.5 · red_1 -2`"""
+    parts = [f"env {frame.env}", f"episode {frame.episode:,}", f"step {frame.step:,}"]
+    return Text(" · ".join([*parts, *(f"{name} {value}".strip() for name, value in from_line(frame.agent, frame.ret))]))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.telemetry.frames.reader import Frame
@@ -12,6 +15,11 @@ from mosaic.telemetry.pictures.captions import with_strip
 from mosaic.telemetry.pictures.encode import save_png
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
+
+if TYPE_CHECKING:
+    from mosaic.runners.film import FilmCamera
+    from mosaic.runners.live_screen import LiveScreen
+
 
 PATIENCE_S = 10.0  # a run may be in the middle of an update
 _LOOK_EVERY_S = 0.02
@@ -50,3 +58,36 @@ def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = P
 def save(path: Path, frame: Frame, name: str) -> None:
     title = f"{name} · env {frame.env} · episode {frame.episode:,} · step {frame.step:,}"
     save_png(path, with_strip(frame.pixels, title, from_line(frame.agent, frame.ret)))
+
+
+def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> FilmCamera | None:
+    if video is None:
+        return None
+    from mosaic.runners.film import FilmCamera
+
+    return FilmCamera(video, episodes=episodes, fps=fps)
+
+
+@contextmanager
+def watchable(kind: str, env: str, policies: Mapping[str, str]) -> Iterator[LiveScreen | None]:
+    """None, after saying why, where others cannot be let in: that is no reason not to play."""
+    from mosaic.store.errors import StorageError
+    from mosaic.store.live_sessions import live_screen
+    from mosaic.ui.cli.output import note
+
+    with ExitStack() as stack:
+        screen: LiveScreen | None = None
+        try:
+            screen = stack.enter_context(live_screen(kind, env, policies))
+        except StorageError as error:
+            note(str(error))
+        yield screen
+
+
+def how_to_watch(screen: LiveScreen | None) -> str:
+    return "" if screen is None else f"mosaic watch {screen.folder.name}"
+
+
+def by_pattern(rules: Sequence[str]) -> dict[str, str]:
+    """`--agent` as it was typed; what is wrong with it is said elsewhere."""
+    return {pattern: policy for pattern, _, policy in (rule.partition("=") for rule in rules)}

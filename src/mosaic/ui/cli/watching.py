@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from time import time
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.pictures.live import Pictures
+from mosaic.ui.cli.backend import PlacedRun, PlacedShow
 from mosaic.ui.cli.chart import chart
+from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note, out
+from mosaic.ui.cli.pictures import PicturePane
+from mosaic.ui.cli.recording import check_file, save, take
+
+if TYPE_CHECKING:
+    from mosaic.ui.cli.pictures import PicturePane
+
 
 _MOST_POINTS = 4000
 _SPEED_OVER_S = 5.0
@@ -138,3 +152,105 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+_WIDEST = 100
+_BESIDE = 70  # from so many columns on, curve and picture stand side by side
+_VIEW_LINES = 20
+_GAP = 2
+
+
+def follow(
+    run: PlacedRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
+) -> None:
+    """Returns when the run has ended; the last picture stays on the screen."""
+    if not shown or not err.is_terminal:
+        _follow_in_lines(run, view, shown)
+        return
+
+    def screen() -> RenderableType:
+        return together(view, pane, err.width, err.height)
+
+    # The thread that draws also looks at pictures: events may come seldom, pictures do not wait for them.
+    with Live(get_renderable=screen, console=err, refresh_per_second=rate_hz):
+        for event in run.events():
+            view.add(event)
+
+
+def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
+    """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a job of a cluster."""
+    pace = Pace(LINE_EVERY_S, monotonic)
+    if shown:
+        note(view.line())
+    for event in run.events():
+        view.add(event)
+        kind = event.get("kind")
+        if shown and kind in ("equipped", "alert"):
+            note(str(event["message"]))
+        elif shown and kind in ("iteration", "episode", "compiling") and pace.due():
+            note(view.line())
+
+
+def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: int) -> RenderableType:
+    """The curve, and beside it (on a narrow terminal below it) the newest picture."""
+    if pane is None:
+        return view.render(min(columns, _WIDEST))
+    pane.look()
+    if not pane.has_picture:
+        return Group(view.render(min(columns, _WIDEST)), pane.render(columns, 1))
+    if columns < _BESIDE:
+        return Group(view.render(columns), pane.render(columns, max(8, rows - _VIEW_LINES)))
+    left = min(columns // 2, _WIDEST)
+    right = columns - left - _GAP
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_column(width=left)
+    grid.add_column(width=right)
+    grid.add_row(view.render(left), pane.render(right, rows - 2))
+    return grid
+
+
+def view_of(run: PlacedRun, *, curve: bool = False) -> TrainingView:
+    config = run.show().config
+    environment, training = config["environment"], config["training"]
+    env = f"{environment['family']}/{environment['env_id']}"
+    title = f"{env}   {training['worker']} {training['algorithm']}"
+    return TrainingView(run.id, title, training.get("total_timesteps"), curve=curve)
+
+
+_LOOK_EVERY_S = 0.05
+_OVER = ("finished", "writer died")
+
+
+def watch_show(show: PlacedShow, wish: Wish, *, once: bool, picture: Path | None) -> None:
+    if picture is not None:
+        check_file(picture)
+    with closing(show.pictures(wish)) as pictures:
+        if picture is not None:
+            frame = take(pictures, show.id, "game")
+            save(picture, frame, show.id)
+            note(f"{picture}: episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
+        elif once:
+            frame = take(pictures, show.id, "game")
+            out.print(PicturePane(pictures, frame).render(min(out.width, 100), out.height))
+        else:
+            _follow(show, pictures, wish)
+
+
+def _follow(show: PlacedShow, pictures: Pictures, wish: Wish) -> None:
+    """Until it is over; the last picture stays on the screen."""
+    pane, pause = PicturePane(pictures), threading.Event()
+    if not err.is_terminal:
+        note(f"{show.id} is followed to its end; pictures need a terminal, or --picture FILE.png.")
+        while pictures.state not in _OVER:
+            pause.wait(_LOOK_EVERY_S)
+            pictures.newest()
+    else:
+        with Live(console=err, auto_refresh=False) as live:
+            while True:
+                over = pictures.state in _OVER
+                pane.look()
+                live.update(pane.render(err.width, err.height - 2), refresh=True)
+                if over:
+                    break
+                pause.wait(max(_LOOK_EVERY_S, 1 / wish.rate_hz))
+    out.print(f"{show.id} is over.")

@@ -55,7 +55,7 @@ def add_pages(app: FastAPI) -> None:
 
     from mosaic.ui.web.components.layout import Frame
     from mosaic.ui.web.data.facts import Facts
-    from mosaic.ui.web.sub_pages import Pages
+    from mosaic.ui.web.routing import Pages
 
     token = ensure_token(desk.store.home)
     facts = Facts(desk)

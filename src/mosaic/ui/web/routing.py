@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
+from nicegui import ui
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mosaic.ui.web.components.widgets import problem
 
 
 class PageRoute(BaseRoute):
@@ -35,3 +39,22 @@ def wants_page(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return False
     return "text/html" in Headers(scope=scope).get("accept", "")
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class Pages(ui.sub_pages):
+    """NiceGUI's own words for both say nothing that a reader could do."""
+
+    def _render_404(self) -> None:
+        ui.page_title("Not here · Mosaic")
+        problem(f"There is no page at {self._address}. Pages are listed beside this one; Ctrl+K finds runs too.")
+
+    def _render_error(self, error: Exception) -> None:
+        _LOG.error("The page %s broke", self._address, exc_info=error)
+        problem(f"The page broke: {type(error).__name__}: {error}. The server's terminal says where; load it again.")
+
+    @property
+    def _address(self) -> str:
+        return str(ui.context.client.sub_pages_router.current_path)

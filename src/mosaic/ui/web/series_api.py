@@ -28,7 +28,7 @@ from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.curves.downsample import Curve
 from mosaic.telemetry.curves.prefetch import bring_up_to_date
 from mosaic.telemetry.curves.seed_groups import group_curves
-from mosaic.ui.cli.differences import differences, settings_key
+from mosaic.ui.cli.group_results import differences, settings_key
 
 GROUP = "group:"  # before the name of a seed group where a run may stand
 MOST_POINTS = 1000

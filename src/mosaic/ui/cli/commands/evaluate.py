@@ -51,10 +51,9 @@ def evaluate(
     from mosaic.evaluation.evaluate import evaluate as run
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
-    from mosaic.ui.cli.filming import camera_for
-    from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, print_json, progress
+    from mosaic.ui.cli.recording import by_pattern, camera_for, how_to_watch, watchable
 
     give_trust(trust)
     camera = camera_for(video, fps, min(episodes, video_episodes))

@@ -32,11 +32,10 @@ def play(
     from mosaic.policies.registry import add_code_of, mapping_notes
     from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.record import save_episode
-    from mosaic.ui.cli.board import draw
-    from mosaic.ui.cli.live import by_pattern, how_to_watch, watchable
-    from mosaic.ui.cli.moves import describe_step
+    from mosaic.ui.cli.board import describe_step, draw
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, out
+    from mosaic.ui.cli.recording import by_pattern, how_to_watch, watchable
 
     give_trust(trust)
     mapping = parse_mapping(agent)

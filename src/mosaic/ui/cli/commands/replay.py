@@ -29,11 +29,10 @@ def replay(
     from mosaic.runners.record import environment_of, load_episode
     from mosaic.runners.record import replay as again
     from mosaic.store.archives.trust import require_trust_to_replay
-    from mosaic.ui.cli.board import draw
-    from mosaic.ui.cli.filming import camera_for
-    from mosaic.ui.cli.moves import describe_step
+    from mosaic.ui.cli.board import describe_step, draw
     from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.output import out, print_json
+    from mosaic.ui.cli.recording import camera_for
 
     give_trust(trust)
     record = load_episode(episode)

@@ -102,8 +102,14 @@ def compare(
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
     from mosaic.ui.cli.backend import place
-    from mosaic.ui.cli.differences import differences
-    from mosaic.ui.cli.group_results import compare_groups, group_labels, make_groups, runs_asked_for, show_groups
+    from mosaic.ui.cli.group_results import (
+        compare_groups,
+        differences,
+        group_labels,
+        make_groups,
+        runs_asked_for,
+        show_groups,
+    )
     from mosaic.ui.cli.output import note, print_json, print_table
 
     with place(server) as runs:

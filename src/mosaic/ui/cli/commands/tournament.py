@@ -33,9 +33,9 @@ def tournament(
     If it is interrupted, the same command goes on where it stopped.
     """
     from mosaic.evaluation.tournament import tournament as run
-    from mosaic.ui.cli.live import how_to_watch, watchable
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, print_json, progress
+    from mosaic.ui.cli.recording import how_to_watch, watchable
 
     give_trust(trust)
     config, total = environment(env, settings), games * len(policy) * (len(policy) - 1)

@@ -131,10 +131,10 @@ def _say_detached(started: list[PlacedRun], json: bool) -> None:
 def _foreground(started: list[PlacedRun], json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.core.interrupts import ctrl_c_kept
-    from mosaic.ui.cli.following import follow, view_of
     from mosaic.ui.cli.group_results import make_groups, show_groups
     from mosaic.ui.cli.output import complain, note, print_json
     from mosaic.ui.cli.run_config import result, show_result, unsaved_work
+    from mosaic.ui.cli.watching import follow, view_of
 
     try:
         with ctrl_c_kept():

@@ -48,7 +48,7 @@ def watch(
         try:
             watched = there.run(run)
         except UnknownNameError as error:
-            from mosaic.ui.cli.show_watching import watch_show
+            from mosaic.ui.cli.watching import watch_show
 
             watch_show(_show_instead(there, run, error), Wish(rate), once=once, picture=picture)
             return
@@ -105,8 +105,8 @@ def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
 
 
 def _draw(watched: PlacedRun, once: bool) -> None:
-    from mosaic.ui.cli.following import view_of
     from mosaic.ui.cli.output import out
+    from mosaic.ui.cli.watching import view_of
 
     view, last_seq = view_of(watched, curve=True), watched.show().last_seq
     for event in watched.events():
@@ -117,8 +117,8 @@ def _draw(watched: PlacedRun, once: bool) -> None:
 
 
 def _follow(watched: PlacedRun, wish: Wish) -> None:
-    from mosaic.ui.cli.following import follow, view_of
-    from mosaic.ui.cli.picture_pane import PicturePane
+    from mosaic.ui.cli.pictures import PicturePane
+    from mosaic.ui.cli.watching import follow, view_of
 
     view = view_of(watched, curve=True)
     view.note = "Ctrl-C leaves; the run goes on."

@@ -8,6 +8,9 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.state import LIVE, State
+
 SERIES = tuple(f"var(--s{number})" for number in range(1, 7))
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "8 3 2 3 2 3")  # a series is told apart by its dash even without colour
 _ENVS = Path(__file__).parent.parent / "static" / "envs"
@@ -102,3 +105,24 @@ def env_picture(env: str) -> str | None:
     """The name of its picture among the static files, if there is one."""
     name = re.sub(r"[-_]v\d+$", "", env.rpartition("/")[2]).lower().removesuffix("continuous")
     return name if (_ENVS / f"{name}.webp").exists() else None
+
+
+def title(row: RunSummary) -> str:
+    """Its name, or its id; the members of a seed group are numbered by their names."""
+    return row.name or row.run_id
+
+
+def method(row: RunSummary) -> str:
+    return " ".join(filter(None, (row.worker, row.algorithm))) or "not chosen yet"
+
+
+def spark_kind(row: RunSummary) -> str:
+    """The sparkline's look: alive, failed, or over."""
+    if row.state in LIVE:
+        return ""
+    return "failed" if row.state in (State.FAILED, State.LOST) else "idle"
+
+
+def search_text(row: RunSummary) -> str:
+    parts = (row.run_id, row.name, row.env, env_title(row.env), method(row), row.group, *row.tags)
+    return " ".join(parts).lower()

@@ -12,7 +12,7 @@ from mosaic.server.context import Desk
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.live import MOST_SOURCES, Source
-from mosaic.ui.web.run_words import title
+from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.series_api import GROUP, seed_group
 
 _TOO_MANY = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +23,32 @@ from mosaic.server.env_trial import check_environment
 from mosaic.server.schemas import CurvePoints, FindingRow, RunDetails
 from mosaic.server.views import details_of
 from mosaic.store.index.summary import RunSummary
+from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.ui.web.data.env_info import EnvLook, look_at
-from mosaic.ui.web.last_iteration import last_iteration
+from mosaic.ui.web.pages.train.draft import Checked, check
 from mosaic.ui.web.series_api import seed_group
-from mosaic.ui.web.train_check import Checked, check
+
+_BYTES = 256 << 10
+
+
+def last_iteration(folder: RunFolder) -> dict[str, Any]:
+    """Empty where the end of the file holds none."""
+    if not folder.metrics.exists():
+        return {}
+    with folder.metrics.open("rb") as file:
+        length = file.seek(0, 2)
+        file.seek(max(0, length - _BYTES))
+        lines = file.read(_BYTES).split(b"\n")
+    whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut, the last is still being written
+    for line in reversed(whole):
+        if b'"iteration"' in line:
+            event: dict[str, Any] = json.loads(line)
+            if event.get("kind") == "iteration":
+                return event
+    return {}
+
 
 T = TypeVar("T")
 REWARD = "episode_reward_mean"

@@ -7,13 +7,12 @@ from html import escape
 from typing import Any
 
 from mosaic.store.index.summary import RunSummary
-from mosaic.ui.cli.differences import differences
+from mosaic.ui.cli.group_results import differences
 from mosaic.ui.web.components.live import MOST_SOURCES, Line, LiveFeed, Source, chart, chart_height, way_back
-from mosaic.ui.web.components.theme import count, number, series_key
+from mosaic.ui.web.components.theme import count, number, series_key, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, panel, raw
 from mosaic.ui.web.data.compared_runs import sources_of
 from mosaic.ui.web.data.facts import REWARD, Facts
-from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_api import GROUP
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}

@@ -13,11 +13,10 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import Frame
-from mosaic.ui.web.components.theme import ago, count, duration, env_title, number, spark
+from mosaic.ui.web.components.theme import ago, count, duration, env_title, method, number, spark, spark_kind, title
 from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import Progress, progress_of
-from mosaic.ui.web.run_words import method, spark_kind, title
 
 _REFRESH_S = 3.0
 _RECENT = 8

@@ -13,7 +13,18 @@ from nicegui import run, ui
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
 from mosaic.ui.web.components.layout import Frame
-from mosaic.ui.web.components.theme import ago, count, duration, env_title, number, spark
+from mosaic.ui.web.components.theme import (
+    ago,
+    count,
+    duration,
+    env_title,
+    method,
+    number,
+    search_text,
+    spark,
+    spark_kind,
+    title,
+)
 from mosaic.ui.web.components.widgets import (
     Segmented,
     box,
@@ -29,7 +40,6 @@ from mosaic.ui.web.components.widgets import (
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import progress_of
 from mosaic.ui.web.pages.comparison import Comparison
-from mosaic.ui.web.run_words import method, search_text, spark_kind, title
 
 _REFRESH_S = 2.0
 _MOST_TAGS = 12

@@ -12,12 +12,11 @@ from nicegui import run, ui
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.ui.web.components.policy_picker import PolicyPicker
-from mosaic.ui.web.components.theme import avatar, env_title
+from mosaic.ui.web.components.theme import avatar, env_title, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, complain, enable, panel, raw, select
 from mosaic.ui.web.data.env_info import EnvLook, catalog
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
-from mosaic.ui.web.run_words import title
 
 Kind = Literal["evaluate", "tournament"]
 _KINDS = {"tournament": "Tournament", "evaluate": "Evaluate"}

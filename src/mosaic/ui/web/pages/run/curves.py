@@ -25,11 +25,10 @@ from mosaic.ui.web.components.live import (
     chart_height,
     way_back,
 )
-from mosaic.ui.web.components.theme import series_key
+from mosaic.ui.web.components.theme import series_key, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, empty, panel, raw, replace_address, select, toggle
 from mosaic.ui.web.data.chart_groups import Family, families, policies_of
 from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, sources_of
-from mosaic.ui.web.run_words import title
 from mosaic.ui.web.series_api import GROUP, read_ahead
 
 _AXES = {

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from html import escape
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from nicegui import ui
+from nicegui import PageArguments, ui
 
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import MosaicError
 from mosaic.server.schemas import RunDetails
-from mosaic.store.state import State
-from mosaic.ui.web.components.theme import count, duration, number
-from mosaic.ui.web.components.widgets import box, raw
+from mosaic.store.state import LIVE, State
+from mosaic.ui.web.api import ask_or_complain
+from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.theme import count, duration, env_title, number
+from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import progress_of, time_shares, wall_s
+from mosaic.ui.web.pages.run.about import AboutPanel, LogPanel
+from mosaic.ui.web.pages.run.alerts import AlertsPanel
+from mosaic.ui.web.pages.run.curves import CurvesPanel
+from mosaic.ui.web.pages.run.picture import GridPanel, PicturePanel
 
 _UNKNOWN = '<span class="small faint">Known after the first iteration.</span>'
 
@@ -84,3 +94,114 @@ def _split(shares: dict[str, float]) -> str:
 def _set(element: ui.html, html: str) -> None:
     if element.content != html:
         element.set_content(html)
+
+
+_DONE = {
+    "stop": "The run saves and stops.",
+    "pause": "The run pauses at the end of its iteration.",
+    "resume": "The run goes on.",
+    "checkpoint": "A checkpoint was saved.",
+}
+
+
+def verbs(state: State) -> tuple[str, ...]:
+    match state:
+        case State.RUNNING:
+            return ("checkpoint", "pause", "stop")
+        case State.PAUSED:
+            return ("resume", "stop")
+        case State.QUEUED | State.STARTING:
+            return ("stop",)
+        case State.STOPPED | State.FAILED | State.LOST:
+            return ("resume",)
+        case State.STOPPING | State.FINISHED:
+            return ()
+
+
+class Actions:
+    def __init__(self, details: RunDetails) -> None:
+        run_id = details.run_id
+        training = details.config.get("training") or {}
+        env = EnvironmentConfig.model_validate(details.config["environment"]).id
+        how = " ".join(filter(None, (training.get("worker"), training.get("algorithm"))))
+        self._path = f"/runs/{quote(run_id, safe='')}"
+        with box("row between r-actions"):
+            raw(f'<b class="strong">{escape(env_title(env))}</b> · {escape(how)}', "muted clip hide-phone")
+            with box("row"):
+                self._plays = box("row")
+                with self._plays:
+                    query = urlencode({"run": run_id})
+                    link_button("Play against it", f"/play?{query}", glyph="play", kind="primary")
+                    link_button("Evaluate", f"/evaluate?{query}", glyph="evaluate")
+                self._buttons = {
+                    "checkpoint": self._button("Checkpoint now", "checkpoint", "save"),
+                    "pause": self._button("Pause", "pause", "pause"),
+                    "resume": self._button("Resume", "resume", "play"),
+                    "stop": self._button("Stop and save", "stop", "stop", "danger"),
+                }
+        self._show(details)
+
+    def _button(self, text: str, verb: str, glyph: str, kind: str = "") -> ui.html:
+        return button(text, lambda: self._do(verb), glyph=glyph, kind=kind)
+
+    async def _do(self, verb: str) -> None:
+        element = self._buttons[verb]
+        element.props("disabled")
+        done = await ask_or_complain(f"{self._path}/{verb}")
+        element.props(remove="disabled")
+        if done is not None:
+            say(_DONE[verb])
+
+    async def update(self, details: RunDetails) -> None:
+        self._show(details)
+
+    def _show(self, details: RunDetails) -> None:
+        possible = verbs(details.state)
+        for verb, element in self._buttons.items():
+            element.set_visibility(verb in possible)
+        self._plays.set_visibility(bool(details.checkpoints))
+
+
+_REFRESH_S = 4.0  # curves and pictures come by themselves, as they happen
+
+
+def page(frame: Frame, run_id: str, address: PageArguments) -> None:
+    """`?with=RUN,RUN,group:NAME` shows their curves beside its own."""
+    folder = frame.desk.folder(run_id)
+    details = frame.facts.details(folder.run_id)
+    title = str(details.config.get("name") or details.run_id)
+    with box("m-page"):
+        actions = Actions(details)
+        strip = StatusStrip(frame.facts)
+        with box("m-cols r-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
+            with box("stack gap-4"):
+                curves = CurvesPanel(frame, folder, details, address.query_parameters.get("with", ""))
+                grid = GridPanel(folder, details)
+                log = LogPanel(folder)
+            with box("stack gap-4"):
+                picture = PicturePanel(details)
+                alerts = AlertsPanel(frame, folder)
+                about = AboutPanel(frame, folder, details)
+    parts = (actions, strip, curves, log, picture, grid, alerts, about)
+    shown: list[RunDetails] = []
+
+    async def refresh() -> None:
+        try:
+            now = await frame.facts.aside(frame.facts.details, folder.run_id)
+        except MosaicError as error:  # somebody deleted it
+            clock.deactivate()
+            complain(str(error))
+            return
+        if now is None or strip.element.is_deleted:  # the server ends, or the page was left meanwhile
+            return
+        if shown and shown[-1].state == now.state and now.state not in LIVE and shown[-1].last_seq == now.last_seq:
+            await about.update(now)  # how long ago it started
+            return
+        if not shown or shown[-1].state != now.state:
+            frame.title(("Runs", "/runs"), title, state=now.state)
+        shown[:] = [now]
+        for part in parts:
+            await part.update(now)
+
+    frame.title(("Runs", "/runs"), title, state=details.state)
+    clock = ui.timer(_REFRESH_S, refresh)

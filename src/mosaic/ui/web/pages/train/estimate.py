@@ -14,11 +14,10 @@ from mosaic.core.errors import InputError
 from mosaic.server.schemas import RunDetails
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
-from mosaic.ui.web.components.theme import count, duration, env_title
+from mosaic.ui.web.components.theme import count, duration, env_title, title
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import wall_s
-from mosaic.ui.web.run_words import title
 from mosaic.workers.presets import Preset, departures, find_preset
 from mosaic.workers.registry import load_worker, parse_params
 

@@ -21,17 +21,16 @@ from mosaic.core.ids import EnvID, PolicyID
 from mosaic.server.context import Desk
 from mosaic.ui.web.components.layout import Frame
 from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
+from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
 from mosaic.ui.web.data.env_info import EnvLook, catalog
 from mosaic.ui.web.data.env_pictures import add_picture_route
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
 from mosaic.ui.web.pages.train.agents import AgentTable
-from mosaic.ui.web.pages.train.draft import FIRST_ENV, Draft
+from mosaic.ui.web.pages.train.draft import FIRST_ENV, Checked, Draft, workers
 from mosaic.ui.web.pages.train.envs import EnvPicker, card_picture
 from mosaic.ui.web.pages.train.summary import Summary
-from mosaic.ui.web.run_words import title
-from mosaic.ui.web.train_check import Checked, workers
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
 
