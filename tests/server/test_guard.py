@@ -177,7 +177,7 @@ def test_programs_are_refused(api: TestClient, home: Path, form: str) -> None:
 
 def test_the_owner_may_allow_programs(tmp_path: Path) -> None:
     with app_client(tmp_path / "open", allow_programs=True) as client:
-        env = {"env_id": "python:mosaic.testing.crowd:Crowd"}
+        env = {"env_id": "python:mosaic.testing.toys:Crowd"}
         assert client.post("/runs", json={**toy(), "environment": env}).status_code == 201
 
 

@@ -7,7 +7,7 @@ from hosting import run_config
 
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.testing.crowd import crowd
+from mosaic.testing.toys import crowd
 from mosaic.workers import registry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.capability_check import cares, check_fit, space_kind

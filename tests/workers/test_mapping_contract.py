@@ -8,8 +8,8 @@ import pytest
 from hosting import run_config
 
 from mosaic.testing.worker import WorkerContractError
+from mosaic.testing.worker.check import check_resources
 from mosaic.testing.worker.mapping import check_mapping
-from mosaic.testing.worker.resources import check_resources
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.registry import load_worker
 from mosaic.workers.tabular.worker import TabularWorker

@@ -13,7 +13,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.contract import ContractError
 from mosaic.testing import check_env, check_worker
-from mosaic.testing.crowd import Crowd, crowd
+from mosaic.testing.toys import Crowd, crowd
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.curve import curve, difference, fallen_counter
 
@@ -187,7 +187,7 @@ def test_a_run_that_is_too_short_says_so(installed_liars):
 
 def test_crowds_are_envs_of_so_many_agents():
     assert check_env(lambda: Crowd(3)).agents[2].agent == "c"
-    assert crowd(3) == EnvironmentConfig(env_id="python:mosaic.testing.crowd:Crowd", options={"agents": 3})
+    assert crowd(3) == EnvironmentConfig(env_id="python:mosaic.testing.toys:Crowd", options={"agents": 3})
 
 
 def test_what_depends_on_the_clock_is_not_compared():

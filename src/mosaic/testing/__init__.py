@@ -19,9 +19,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mosaic.envs.contract import ContractError, EnvReport, check_env
-    from mosaic.testing.crowd import Crowd
     from mosaic.testing.duel import Duel
-    from mosaic.testing.toys import Alternating, Fading
+    from mosaic.testing.toys import Alternating, Crowd, Fading
     from mosaic.testing.worker import WorkerContractError, WorkerReport, check_worker
 else:
     from mosaic.core.lazy_names import lazy_names
@@ -30,7 +29,7 @@ else:
         __name__,
         {
             "mosaic.envs.contract": ("ContractError", "EnvReport", "check_env"),
-            "mosaic.testing.crowd": ("Crowd",),
+            "mosaic.testing.toys": ("Crowd",),
             "mosaic.testing.duel": ("Duel",),
             "mosaic.testing.toys": ("Alternating", "Fading"),
             "mosaic.testing.worker": ("WorkerContractError", "WorkerReport", "check_worker"),

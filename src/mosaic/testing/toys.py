@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,27 @@ class Fading(Toy):
             case 3:
                 return self._turn("bc", {"b": 3.0, "c": 3.0})
         return self._turn("", {"b": 4.0, "c": 4.0}, truncated="b", terminated="c")
+
+
+MOST_AGENTS = len(ascii_letters)
+_ENV_ID = "mosaic.testing.toys:Crowd"
+
+
+class Crowd(Toy):
+    """All act together; each of four steps pays 1 to each, and the last one truncates all."""
+
+    def __init__(self, agents: int = 2) -> None:
+        super().__init__(ascii_letters[:agents], EnvFacts(crowd(agents)))
+
+    def _first(self) -> Turn:
+        return self._turn("".join(self.possible_agents), dict.fromkeys(self.possible_agents, 0.0))
+
+    def _next(self) -> Turn:
+        everybody = "".join(self.possible_agents)
+        rewards = dict.fromkeys(self.possible_agents, 1.0)
+        return self._turn("", rewards, truncated=everybody) if self.t == 4 else self._turn(everybody, rewards)
+
+
+def crowd(agents: int) -> EnvironmentConfig:
+    """Such an env, by its configuration."""
+    return EnvironmentConfig(family="python", env_id=_ENV_ID, options={"agents": agents})

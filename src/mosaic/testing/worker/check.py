@@ -2,25 +2,105 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
+
+from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
-from mosaic.testing.crowd import crowd as toy_crowd
-from mosaic.testing.worker.forms import check_options
-from mosaic.testing.worker.life_cycle import check_commands
+from mosaic.core.errors import MosaicError
+from mosaic.testing.toys import crowd as toy_crowd
+from mosaic.testing.worker.life_cycle import (
+    check_agents,
+    check_commands,
+    check_paradigms,
+    check_resume,
+    check_seeds,
+    check_whole,
+)
 from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
-from mosaic.testing.worker.resources import check_resources
 from mosaic.testing.worker.settings import check_settings
 from mosaic.testing.worker.stage import Stage
-from mosaic.testing.worker.starts import check_agents, check_paradigms
-from mosaic.testing.worker.survives import check_resume, check_seeds, check_whole
-from mosaic.workers.api import Worker, WorkerCapabilities
+from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
+
+NOWHERE = "127.0.0.1:1"  # no cluster listens here
+_TOO_MANY_GPUS = 1024
+_ASKED: dict[ResourceName, tuple[dict[str, Any], ...]] = {
+    "num_envs": ({"num_envs": 2},),
+    "num_workers": ({"num_workers": 2},),
+    "num_cpus": ({"num_cpus": 2},),
+    "num_gpus": ({"num_gpus": 1.0},),
+    "runtime": ({"runtime": "parallel"}, {"runtime": "ray"}, {"runtime": "mpi"}),
+    "ray_address": ({"ray_address": NOWHERE},),
+}
+_PROMISE = "resources are met, or refused before there is a run"
+
+
+def check_resources(stage: Stage) -> list[Proof]:
+    declared = stage.info.resources
+    for name, settings in _ASKED.items():
+        for asked in settings if name not in declared else ():
+            section = "environment" if name == "num_envs" else "resources"
+            stage.refusal(stage.config, f"resources: {name}", {section: asked}, _PROMISE)
+    for asked in ({"num_gpus": float(_TOO_MANY_GPUS)}, {"ray_address": NOWHERE, "runtime": "ray"}):
+        stage.refusal(stage.config, "resources", {"resources": asked}, _PROMISE, MosaicError)
+    refused = [name for name in _ASKED if name not in declared]
+    return [Proof("resources", f"refused: {', '.join(refused) or 'none'}, GPUs and a cluster that are not there")]
+
+
+_PROMISE_FORMS = "options(algorithm) is the pydantic model whose JSON schema builds every form"
+
+
+def check_options(worker: Worker) -> list[Proof]:
+    return [_check(worker, algorithm) for algorithm in worker.info.algorithms]
+
+
+def _check(worker: Worker, algorithm: str) -> Proof:
+    model, schema = _schema(worker, algorithm)
+    capability = f"options of {algorithm}"
+    fields: dict[str, dict[str, Any]] = schema.get("properties", {})
+    silent = [name for name, field in fields.items() if not field.get("description")]
+    if silent:
+        raise WorkerContractError(
+            worker.info.name,
+            capability,
+            f"{', '.join(silent)} of {model.__name__} has no description",
+            _PROMISE_FORMS,
+            'say Field(…, description="…") on every field',
+        )
+    if model.model_config.get("extra") != "forbid":
+        raise WorkerContractError(
+            worker.info.name,
+            capability,
+            f"{model.__name__} takes names that it does not know",
+            "a misspelt option is refused, not ignored",
+            'say model_config = ConfigDict(extra="forbid")',
+        )
+    return Proof(capability, f"{len(fields)} fields, each described")
+
+
+def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, Any]]:
+    try:
+        model = worker.options(algorithm)
+        schema = model.model_json_schema()
+        json.dumps(schema)
+    except Exception as error:
+        raise WorkerContractError(
+            worker.info.name,
+            f"options of {algorithm}",
+            f"it has no JSON schema: {type(error).__name__}: {error}",
+            _PROMISE_FORMS,
+            "return a subclass of pydantic.BaseModel whose fields JSON can hold",
+        ) from error
+    return model, schema
+
 
 _SHORT_STEPS = 4000
 

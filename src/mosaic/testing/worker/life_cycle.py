@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
-from mosaic.testing.worker.curve import training_events
-from mosaic.testing.worker.promises import Proof
+from mosaic.testing.worker.curve import Values, difference, training_events
+from mosaic.testing.worker.plays import check_plays
+from mosaic.testing.worker.promises import Proof, WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.host import STOPPED
@@ -104,3 +106,155 @@ def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object])
     else:
         found = f"the run took the order '{order}', which its worker does not declare"
     raise rehearsal.broken(f"no {order}", found, promise, advice)
+
+
+_MANY = 5  # agents, for a worker that sets no limit
+
+
+def check_paradigms(
+    stage: Stage, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
+) -> list[Proof]:
+    """`short` is a run of seconds: its first event is all that is waited for."""
+    proofs = []
+    for paradigm in stage.info.paradigms:
+        environment = environments.get(paradigm, stage.config.environment)
+        changes = {"policy_configuration": paradigm, "environment": environment}
+        proofs.append(_check_start(stage, short.model_copy(update=changes), f"paradigm {paradigm}"))
+    return proofs
+
+
+def check_agents(stage: Stage, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]) -> list[Proof]:
+    most = stage.info.max_agents
+    fits = crowd(most or _MANY)
+    families = stage.info.env_families
+    if most is None and "*" not in families and fits.family not in families:
+        return []  # there is no limit to be tried, and no env of ours to try it with
+    proofs = [_check_start(stage, _with_env(short, fits), f"{most or _MANY} agents")]
+    if most is not None:
+        proofs.append(_check_too_many(stage, _with_env(short, crowd(most + 1)), most))
+    return proofs
+
+
+def _with_env(short: RunConfig, environment: EnvironmentConfig) -> RunConfig:
+    return short.model_copy(update={"environment": environment})
+
+
+def _check_start(stage: Stage, config: RunConfig, capability: str) -> Proof:
+    try:
+        rehearsal = stage.rehearse(config)
+    except InputError as error:
+        raise WorkerContractError(
+            stage.info.name,
+            capability,
+            f"the run is refused: {error}",
+            "a worker starts with all that it declares",
+            "declare less, or give check_worker an env that fits (environments=…, crowd=…)",
+        ) from error
+    with rehearsal:
+        first = rehearsal.see_training(capability)
+    return Proof(capability, f"started in {config.environment.id}, {first.get('env_steps') or 0} env steps seen")
+
+
+def _check_too_many(stage: Stage, config: RunConfig, most: int) -> Proof:
+    capability = "max_agents"
+    try:
+        rehearsal = stage.rehearse(config)
+    except InputError as error:
+        return Proof(capability, f"{most} agents train, {most + 1} are refused: {error}")
+    with rehearsal:
+        rehearsal.run.stop(patience_s=0.0)
+    raise WorkerContractError(
+        stage.info.name,
+        capability,
+        f"a run with {most + 1} agents was started",
+        f"it declares at most {most}",
+        "raise max_agents, or see to it that possible_agents of the env are counted",
+    )
+
+
+_FEW = 20  # events between a checkpoint and the kill, at most
+
+
+def check_whole(stage: Stage) -> tuple[list[Proof], list[Values]]:
+    """One run to its limit, and what it leaves; its curve is what others are compared with."""
+    with stage.rehearse() as rehearsal:
+        curve = rehearsal.finish("a whole run")
+        proofs = [Proof("a whole run", f"{len(curve)} events, {rehearsal.last_steps()} env steps")]
+        saved = rehearsal.run.checkpoints()
+        if stage.info.checkpoints and not saved:
+            raise rehearsal.broken(
+                "checkpoints", "a whole run left none", "a run saves its policies", "call context.checkpoint(…)"
+            )
+        if stage.info.checkpoints:
+            find_checkpoint(rehearsal.run.folder, "latest")
+            proofs.append(Proof("checkpoints", f"{len(saved)} after a whole run, the last one whole"))
+            proofs += check_plays(stage, rehearsal)
+    return proofs, curve
+
+
+def check_seeds(stage: Stage, first: list[Values]) -> list[Proof]:
+    if not stage.info.seeds:
+        return []
+    with stage.rehearse() as rehearsal:
+        second = rehearsal.finish("seeds")
+    if different := difference(first, second):
+        raise rehearsal.broken(
+            "seeds",
+            f"two runs with the seed {stage.config.seed} differ: {different}",
+            "the same seed gives the same metrics",
+            "draw all chance from generators that context.seed seeds, or declare seeds=False",
+        )
+    with stage.rehearse(seed=stage.config.seed + 1) as rehearsal:
+        other = rehearsal.finish("seeds")
+    if difference(first, other) is None:
+        raise rehearsal.broken(
+            "seeds",
+            f"the runs with the seeds {stage.config.seed} and {stage.config.seed + 1} are the same",
+            "another seed gives another run",
+            "seed every generator with context.seed",
+        )
+    return [Proof("seeds", f"{len(first)} events twice the same, others with another seed")]
+
+
+def check_resume(stage: Stage, whole: list[Values]) -> list[Proof]:
+    if not stage.info.resume:
+        return []
+    if not stage.info.checkpoints:
+        raise WorkerContractError(
+            stage.info.name,
+            "resume",
+            "it declares resume and no checkpoints",
+            "a run goes on from its last checkpoint",
+            "declare checkpoints=True and write some, or declare resume=False",
+        )
+    with stage.rehearse() as rehearsal:
+        saved = rehearsal.see("resume", "it had saved anything", lambda event: event["kind"] == "checkpoint")
+        rehearsal.see_training("resume", stage.chance.randint(1, _FEW), after_seq=saved["seq"])
+        rehearsal.kill_worker()
+        rehearsal.run.resume()
+        start = _check_counters(rehearsal)
+        curve = rehearsal.finish("resume")
+    different = difference(whole, curve) if stage.info.seeds else None
+    if different:
+        raise rehearsal.broken(
+            "resume",
+            f"killed and resumed from {start} env steps, the run differs from one that was left alone: {different}",
+            "with the same seed, metrics and randomness continue as if nothing had happened",
+            "save the state of every generator, learner and env with the checkpoint, and put it back",
+        )
+    return [Proof("resume", f"killed and resumed from {start} env steps" + (", same curve" * stage.info.seeds))]
+
+
+def _check_counters(rehearsal: Rehearsal) -> int:
+    """Where it went on from, seen by the first event after that."""
+    resumed = rehearsal.see("resume", "it was resumed", lambda event: event["kind"] == "resumed")
+    start = resumed.get("from_env_steps") or 0
+    steps = rehearsal.see_training("resume", after_seq=resumed["seq"]).get("env_steps") or 0
+    if not 0 < start < steps:
+        raise rehearsal.broken(
+            "resume",
+            f"resumed from {start} env steps, its next event says {steps}",
+            "counters go on where the checkpoint left them",
+            "load context.resume_from before training, or declare resume=False",
+        )
+    return start
