@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from env_cases import IDS, steps_for
 
 from mosaic.envs.adapters.pettingzoo import from_pettingzoo
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvFacts
 from mosaic.testing import check_env
 from mosaic.testing.toys import Alternating, Fading
+from tests.envs.env_cases import IDS, steps_for
 
 
 def test_the_catalog_is_installed():

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from wrapper_toys import NESTED, TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
@@ -16,6 +15,7 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers import parse_wrapper, wrap
 from mosaic.testing import check_env
+from tests.envs.wrapper_toys import NESTED, TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 
 CARTPOLE = "discretise:bins=6/6@-3..3/6/6@-3.5..3.5"
 CASES: list[tuple[Callable[[], Env], str, int]] = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from env_cases import turns
 from gymnasium import spaces
 
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
+from tests.envs.env_cases import turns
 
 
 class Both(gymnasium.Env):

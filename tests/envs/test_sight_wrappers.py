@@ -13,7 +13,6 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Space
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wrapper_toys import PICTURE, VECTOR, Nursery, Rotation, lookups, play
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
@@ -25,6 +24,7 @@ from mosaic.envs.wrappers import wrap
 from mosaic.envs.wrappers.flatten import flattened
 from mosaic.envs.wrappers.frame_stack import stack
 from mosaic.envs.wrappers.normalise import normalised
+from tests.envs.wrapper_toys import PICTURE, VECTOR, Nursery, Rotation, lookups, play
 
 
 @given(num=st.integers(1, 5), space=st.sampled_from([PICTURE, VECTOR, Box(0, 1, (2, 3), np.int8), Box(0, 1, ())]))

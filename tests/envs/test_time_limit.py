@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wrapper_toys import TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 
 from mosaic.core.turn import Turn, digest
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers import wrap
+from tests.envs.wrapper_toys import TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 
 
 def fall_of_cartpole() -> int:

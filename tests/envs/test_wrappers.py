@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.spaces import Box
-from wrapper_toys import FLOAT_PICTURE, NESTED, PONG, TICTACTOE, VECTOR, Nursery, Player, Rotation, lookups, play
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, UnknownNameError
@@ -21,6 +20,18 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Transform
 from mosaic.envs.wrappers import WRAPPERS, parse_wrapper, wrap
+from tests.envs.wrapper_toys import (
+    FLOAT_PICTURE,
+    NESTED,
+    PONG,
+    TICTACTOE,
+    VECTOR,
+    Nursery,
+    Player,
+    Rotation,
+    lookups,
+    play,
+)
 
 ENVS: Mapping[str, Callable[[], Env]] = {
     "nursery": Nursery,

@@ -29,7 +29,11 @@ def refused(spec: Any, agent: str, seed: int) -> Any:
 
 
 def alternating(agent: str, episode: int) -> str:
-    return "python:evaluation_toys:first_legal" if episode % 2 == 0 else "python:evaluation_toys:last_legal"
+    return (
+        "python:tests.evaluation.evaluation_toys:first_legal"
+        if episode % 2 == 0
+        else "python:tests.evaluation.evaluation_toys:last_legal"
+    )
 
 
 class OddError(Exception):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_toys import OddError
 
 import mosaic
 from mosaic.config.sections import EnvironmentConfig
@@ -18,14 +17,18 @@ from mosaic.evaluation.run_games import WorkerError, distinct_seeds, portable
 from mosaic.policies.mapping import FunctionMapping, MappingError
 from mosaic.runners.local import ControllerError
 from mosaic.runners.record import load_episode
+from tests.evaluation.evaluation_toys import OddError
 
 TICTACTOE = "classic/tictactoe_v3"
-FIRST, LAST = "python:evaluation_toys:first_legal", "python:evaluation_toys:last_legal"
+FIRST, LAST = (
+    "python:tests.evaluation.evaluation_toys:first_legal",
+    "python:tests.evaluation.evaluation_toys:last_legal",
+)
 TIMES = ("env_steps_per_s", "wall_time_s", "num_workers")
 
 
 def line(**options: Any) -> EnvironmentConfig:
-    return EnvironmentConfig(env_id="python:evaluation_toys:Line", options=options)
+    return EnvironmentConfig(env_id="python:tests.evaluation.evaluation_toys:Line", options=options)
 
 
 def timeless(evaluation: Evaluation) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def test_agents_of_one_policy_share_one_interval() -> None:
 
 
 def test_a_function_that_changes_policies_is_counted_by_who_acted() -> None:
-    found = evaluate(TICTACTOE, ["python:evaluation_toys:alternating"], episodes=5)
+    found = evaluate(TICTACTOE, ["python:tests.evaluation.evaluation_toys:alternating"], episodes=5)
     assert found.agents["player_1"].policy == f"{FIRST} | {LAST}"
     assert {policy: row.episodes for policy, row in found.policies.items()} == {FIRST: 3, LAST: 2}
     assert found.policies[FIRST].agents == ("player_1", "player_2")
@@ -194,7 +197,7 @@ def test_processes_change_nothing_but_the_times(tmp_path: Path) -> None:
 
 
 def test_a_function_mapping_travels_to_processes() -> None:
-    asked = ["python:evaluation_toys:alternating"]
+    asked = ["python:tests.evaluation.evaluation_toys:alternating"]
     alone, shared = (evaluate(TICTACTOE, asked, episodes=6, num_workers=n) for n in (1, 2))
     assert timeless(shared) == timeless(alone)
 
@@ -209,7 +212,9 @@ def test_a_mapping_that_cannot_travel_is_refused() -> None:
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_our_errors_arrive_as_they_are(num_workers: int) -> None:
     with pytest.raises(InputError, match=r"^No brain for 'player_1'\.$"):
-        evaluate(TICTACTOE, {"*": "python:evaluation_toys:refused"}, episodes=4, num_workers=num_workers)
+        evaluate(
+            TICTACTOE, {"*": "python:tests.evaluation.evaluation_toys:refused"}, episodes=4, num_workers=num_workers
+        )
 
 
 def test_errors_of_controllers_arrive_as_they_are() -> None:
@@ -241,4 +246,4 @@ def test_errors_of_closing_are_not_lost() -> None:
 
 def test_a_process_that_dies_is_reported() -> None:
     with pytest.raises(WorkerError, match="ended with exit code -9 before it was done"):
-        evaluate(TICTACTOE, {"*": "python:evaluation_toys:dies"}, episodes=4, num_workers=2)
+        evaluate(TICTACTOE, {"*": "python:tests.evaluation.evaluation_toys:dies"}, episodes=4, num_workers=2)

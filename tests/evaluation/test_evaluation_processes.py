@@ -15,7 +15,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.evaluation.evaluate import evaluate
 
 if __name__ == "__main__":
-    env = EnvironmentConfig(env_id="python:evaluation_toys:Line", options={"failure": "endless and loud"})
+    env = EnvironmentConfig(env_id="python:tests.evaluation.evaluation_toys:Line", options={"failure": "endless and loud"})
     evaluate(env, {"*": "random"}, episodes=2, num_workers=2, max_steps=10**9)
 """
 
@@ -31,7 +31,7 @@ def playing(folder: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     try:
         assert process.stdout is not None

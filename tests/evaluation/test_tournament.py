@@ -15,7 +15,10 @@ from mosaic.evaluation.standings import Tally, Tournament
 from mosaic.evaluation.tournament import tournament
 
 TICTACTOE = "classic/tictactoe_v3"
-FIRST, LAST = "python:evaluation_toys:first_legal", "python:evaluation_toys:last_legal"
+FIRST, LAST = (
+    "python:tests.evaluation.evaluation_toys:first_legal",
+    "python:tests.evaluation.evaluation_toys:last_legal",
+)
 POLICIES = ["random", FIRST, LAST]
 
 

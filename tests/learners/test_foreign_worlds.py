@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from small_runs import learner, self_play
 
 from mosaic.policies.uci.programs import find_program
+from tests.learners.small_runs import learner, self_play
 
 CHESS, KNIGHTS = "classic/chess_v6", "butterfly/knights_archers_zombies_v10"
 ENGINE = "stockfish:depth=1"

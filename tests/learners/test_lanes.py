@@ -4,7 +4,6 @@ from time import perf_counter
 
 import numpy as np
 import pytest
-from small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_weights
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
@@ -20,6 +19,7 @@ from mosaic.learners.rollout.compiled import FusedLane
 from mosaic.learners.rollout.python import PlayedLane
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
+from tests.learners.small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_weights
 
 CARTPOLE, TAG, ADVERSARY = "gym/CartPole-v1", "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
 FADING = "python:mosaic.testing.toys:Fading"

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from small_runs import SPREAD, TICTACTOE, assembled, learner, self_play, trained_weights
 
 from mosaic.core.errors import InputError
 from mosaic.learners.opponents import Guest, Opponents, guests, played_by_env, read_opponents
 from mosaic.learners.rollout.compiled import FusedLane
 from mosaic.learners.rollout.python import PlayedLane
 from mosaic.models.layout import count_weights, tensors
+from tests.learners.small_runs import SPREAD, TICTACTOE, assembled, learner, self_play, trained_weights
 
 NEVER = 10**9
 COMPILED = {}

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hosting_runs import finished_run
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
@@ -14,6 +13,7 @@ from mosaic.policies.controller import Sampling
 from mosaic.policies.exploring import EpsilonGreedyController
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular.in_env import drawing
+from tests.policies.hosting_runs import finished_run
 
 VALUES = np.array([[1.0, 3.0, 2.0, 3.0], [0.0, 0.0, 9.0, 0.0]], np.float32)
 MASK = np.array([True, False, True, True])

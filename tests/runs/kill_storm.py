@@ -1,6 +1,6 @@
 """A storm of SIGKILL over runs of every kind: each resumes to its end, and nothing is left alive meanwhile.
 
-`python tests/runs/kill_storm.py [KILLS] [SEED]` prints what happened as JSON. Kill number N of a seed is always the
+`python -m tests.runs.kill_storm [KILLS] [SEED]` prints what happened as JSON. Kill number N of a seed is always the
 same: the kind of run, the victims and the moment.
 """
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from run_cases import asked_of, assert_no_gap, eventually, first_event, toy
 
 from mosaic.runs import state_file as logbook
 from mosaic.runs.launch import StartError
@@ -22,6 +21,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.errors import StorageError
 from mosaic.store.state import State
+from tests.runs.run_cases import asked_of, assert_no_gap, eventually, first_event, toy
 
 DISK_MB = 2
 FILE_LIMIT = 512 << 10

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import NamedTuple
 
 import pytest
-from run_cases import assert_no_gap, curve, eventually, toy
 
 from mosaic.runs.processes import marked
 from mosaic.runs.run import Run
@@ -21,6 +20,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.lock import held
 from mosaic.store.state import ENDED, Process, State
+from tests.runs.run_cases import assert_no_gap, curve, eventually, toy
 
 MOMENTS = 50
 CHOSEN = 5

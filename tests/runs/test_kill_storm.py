@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kill_storm import RAY, Kill, plan, strike
 
 from mosaic.store.state import State
+from tests.runs.kill_storm import RAY, Kill, plan, strike
 
 KILLS, SEED = 100, 1
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from run_cases import assert_no_gap, curve, toy
 
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
+from tests.runs.run_cases import assert_no_gap, curve, toy
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from run_cases import eventually
 
 from mosaic.config.run import RunConfig
 from mosaic.core.machine import boot_id
@@ -19,6 +18,7 @@ from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_proc
 from mosaic.runs.resume import end_leftovers
 from mosaic.store.state import Attempt, Process, read_state
 from mosaic.store.store import Store
+from tests.runs.run_cases import eventually
 
 FAMILY = """
 import os, sys, time

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_cases import assert_no_gap, first_event, toy
 
 from mosaic.core.errors import TrustError
 from mosaic.runs.run import Run
@@ -16,6 +15,7 @@ from mosaic.store.state import State
 from mosaic.store.store import Store
 from mosaic.workers.rllib.worker import RllibWorker
 from mosaic.workers.toy import ToyWorker
+from tests.runs.run_cases import assert_no_gap, first_event, toy
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from run_cases import LONG, asked_of, assert_no_gap, curve, eventually, first_event, toy
 
 import mosaic
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
@@ -29,6 +28,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.store.lock import RunLock, held
 from mosaic.store.run_manifest import read_run_manifest
 from mosaic.store.state import State
+from tests.runs.run_cases import LONG, asked_of, assert_no_gap, curve, eventually, first_event, toy
 
 
 def test_a_run_finishes_and_leaves_everything_in_its_folder(trainer: Trainer) -> None:

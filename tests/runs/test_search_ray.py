@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from run_cases import eventually
 
 from mosaic.config.loading import load_run_config
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import find_search
 from mosaic.store.state import ENDED, State
+from tests.runs.run_cases import eventually
 
 pytest.importorskip("ray")
 

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_cases import eventually, first_event, toy
 
 from mosaic.runs.processes import Row, is_alive, look
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
+from tests.runs.run_cases import eventually, first_event, toy
 
 DAEMON = """
 import os, signal, subprocess, sys, time

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from server_kit import app_client, end_runs, eventually, toy
 
 from mosaic.runs.trainer import Trainer
+from tests.server.server_kit import app_client, end_runs, eventually, toy
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign_cases import FORMS, MODULE, TICTACTOE, arm, foreign_network, foreign_run, sang
-from server_kit import app_client
 
 import mosaic
 from mosaic.core.errors import TrustError
@@ -23,6 +21,8 @@ from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store
 from mosaic.ui.cli.main import main
 from mosaic.ui.web.data.facts import Facts
+from tests.server.foreign_cases import FORMS, MODULE, TICTACTOE, arm, foreign_network, foreign_run, sang
+from tests.server.server_kit import app_client
 
 EPISODE = {
     "format": "mosaic.episode",

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from match_kit import screen
-from server_kit import app_client
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError
@@ -18,6 +16,8 @@ from mosaic.envs.catalog import make_env
 from mosaic.runners.local import play_episode
 from mosaic.runners.record import decode, episode_from_json, episode_to_json, replay
 from mosaic.server import env_trial
+from tests.server.match_kit import screen
+from tests.server.server_kit import app_client
 
 TICTACTOE = {"env_id": "classic/tictactoe_v3"}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from match_kit import open_match, screen
-from server_kit import app_client
 
 from mosaic.runners.record import episode_from_json
+from tests.server.match_kit import open_match, screen
+from tests.server.server_kit import app_client
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
-from server_kit import NOTHING_STARTS, ServerProcess, toy
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.token import ensure_token
+from tests.server.server_kit import NOTHING_STARTS, ServerProcess, toy
 
 pytestmark = [pytest.mark.slow, pytest.mark.chosen]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventually, toy
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
@@ -25,6 +24,7 @@ from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
 from mosaic.server.queue.policy import Limits
 from mosaic.server.serve import serve
 from mosaic.store.state import LIVE, State
+from tests.server.server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventually, toy
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import selectors
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from disk import Node
+from tests.simulation.disk import Node
 
 if TYPE_CHECKING:
-    from syscalls import Calls
+    from tests.simulation.syscalls import Calls
 
 
 class VirtualFile:

@@ -1,5 +1,5 @@
-"""Replays histories: `python tests/simulation/history.py SEED` prints the trace of one and what broke, if anything;
-`python tests/simulation/history.py FIRST LAST` runs many and prints those that break."""
+"""Replays histories: `python -m tests.simulation.history SEED` prints the trace of one and what broke, if anything;
+`python -m tests.simulation.history FIRST LAST` runs many and prints those that break."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 import sys
 from time import perf_counter
 
-from kernel import BrokenInvariantError
-from machine import machine
+from tests.simulation.kernel import BrokenInvariantError
+from tests.simulation.machine import machine
 
 
 def replay(seed: int) -> int:

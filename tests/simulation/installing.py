@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from files import Poll, ProcFile, Selector, VirtualFile
-from kernel import FIRST_FD
-from syscalls import ROOT, Calls
+from tests.simulation.files import Poll, ProcFile, Selector, VirtualFile
+from tests.simulation.kernel import FIRST_FD
+from tests.simulation.syscalls import ROOT, Calls
 
 _ON_PATHS = ("open", "stat", "lstat", "listdir", "scandir", "mkdir", "mkfifo", "unlink", "remove", "rmdir", "rename",
              "replace", "link", "chdir", "chmod", "readlink")  # fmt: skip

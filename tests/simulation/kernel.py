@@ -18,7 +18,8 @@ from random import Random
 from typing import Any
 
 import greenlet
-from disk import Disk, Node
+
+from tests.simulation.disk import Disk, Node
 
 FIRST_FD = 1_000_000
 TRACE_LENGTH = 4000

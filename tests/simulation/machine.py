@@ -9,14 +9,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from files import Condition
-from installing import installed
-from kernel import BrokenInvariantError
-from memory_index import MemoryDatabase
-from programs import SimulatedWorker, client, finish_all
-from syscalls import ROOT, Calls
-from world import World
-
 from mosaic.runs import monitoring as chores
 from mosaic.runs import resume as recovery
 from mosaic.runs import state_file as logbook
@@ -28,6 +20,13 @@ from mosaic.store.index import index
 from mosaic.store.state import RunState
 from mosaic.telemetry.events import writer
 from mosaic.workers import heartbeat, host, inbox, registry
+from tests.simulation.files import Condition
+from tests.simulation.installing import installed
+from tests.simulation.kernel import BrokenInvariantError
+from tests.simulation.memory_index import MemoryDatabase
+from tests.simulation.programs import SimulatedWorker, client, finish_all
+from tests.simulation.syscalls import ROOT, Calls
+from tests.simulation.world import World
 
 PATIENCE_S = 3000.0  # of virtual time, for everything to end once nothing strikes any more
 HERE = origin.Machine(host="simulated", system="", cpu="", cores=4, gpus=())  # the same on every machine

@@ -9,7 +9,7 @@ from mosaic.store.errors import StorageError
 from mosaic.store.index.database import Row, UnusableError
 
 if TYPE_CHECKING:
-    from world import World
+    from tests.simulation.world import World
 
 
 class MemoryDatabase:

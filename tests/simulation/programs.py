@@ -19,7 +19,7 @@ from mosaic.store.store import Store
 from mosaic.workers.toy import ToyOptions, ToyWorker
 
 if TYPE_CHECKING:
-    from world import World
+    from tests.simulation.world import World
 
 STEPS = 10
 HOME = Path("/simulated/home")

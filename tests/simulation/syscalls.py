@@ -11,9 +11,9 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from disk import PIPE_CAPACITY, Node
-from files import Entries, Entry, VirtualFile
-from kernel import Kernel, Killed, OpenFile, Pipe, Process
+from tests.simulation.disk import PIPE_CAPACITY, Node
+from tests.simulation.files import Entries, Entry, VirtualFile
+from tests.simulation.kernel import Kernel, Killed, OpenFile, Pipe, Process
 
 ROOT = "/simulated"
 _FLOCK = "hhqqi4x"

@@ -1,6 +1,6 @@
 """Histories of supervisor, store and queue under faults: every invariant holds, and planted bugs are found.
 
-A failing history prints its seed. Replay it, with its whole trace: python tests/simulation/history.py SEED
+A failing history prints its seed. Replay it, with its whole trace: python -m tests.simulation.history SEED
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("greenlet")
 
-from kernel import BrokenInvariantError
-from machine import machine
-from planted import PLANTED
+from tests.simulation.kernel import BrokenInvariantError
+from tests.simulation.machine import machine
+from tests.simulation.planted import PLANTED
 
 EVERYTHING = {"power", "full", "room", "jump", "delete", "killed server", "killed supervisor", "killed worker",
               "killed client"}  # fmt: skip
@@ -47,7 +46,7 @@ def check(first: int, last: int) -> Counter[str]:
             except BrokenInvariantError as broken:
                 told = "\n".join(broken.args[1].kernel.trace[-SHOWN:])
                 pytest.fail(
-                    f"{told}\n{broken.args[0]}\nReplay: python tests/simulation/history.py {seed}", pytrace=False
+                    f"{told}\n{broken.args[0]}\nReplay: python -m tests.simulation.history {seed}", pytrace=False
                 )
     return simulated.seen
 
@@ -97,7 +96,7 @@ def test_a_planted_bug_that_shows_rarely_is_found(name: str) -> None:
 
 def test_one_seed_is_one_history_in_every_process() -> None:
     """Nothing depends on the order of a set, on an address or on the real clock."""
-    program = [sys.executable, str(Path(__file__).parent / "history.py"), "47"]
+    program = [sys.executable, "-m", "tests.simulation.history", "47"]
     told = [
         subprocess.run(program, env={**os.environ, "PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True)
         for salt in ("1", "2")

@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernel import BrokenInvariantError, Kernel, OpenFile, Process
-from programs import server
-from syscalls import ROOT
-
 from mosaic.config.loading import parse_run_config
 from mosaic.runs import supervisor
 from mosaic.server.queue.policy import Demand, Limits, fits
@@ -22,6 +18,9 @@ from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.index import index
 from mosaic.store.state import ENDED, LIVE, RunState, State
 from mosaic.workers import host
+from tests.simulation.kernel import BrokenInvariantError, Kernel, OpenFile, Process
+from tests.simulation.programs import server
+from tests.simulation.syscalls import ROOT
 
 HOME = Path(ROOT, "home")
 RUNS = f"{HOME}/runs"

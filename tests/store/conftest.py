@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from store_cases import config
 
 from mosaic.store.store import Store
+from tests.store.store_cases import config
 
 
 @pytest.fixture

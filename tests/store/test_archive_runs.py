@@ -7,7 +7,6 @@ import os
 import tarfile
 
 import pytest
-from store_cases import append_events, config, set_state, steps_of, write
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.store.archives.archive import archive_run, delete_run
@@ -17,6 +16,7 @@ from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.lock import RunLock
 from mosaic.store.run_manifest import read_run_manifest, write_run_manifest
 from mosaic.store.state import Attempt, Process, State, read_state, read_written_state
+from tests.store.store_cases import append_events, config, set_state, steps_of, write
 
 
 @pytest.fixture

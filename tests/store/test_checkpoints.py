@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_cases import config, save_weights, steps_of, write
 
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
@@ -28,6 +27,7 @@ from mosaic.store.checkpoints import (
 from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
+from tests.store.store_cases import config, save_weights, steps_of, write
 
 
 def names(run):
@@ -234,7 +234,7 @@ def test_a_process_killed_at_any_rename_leaves_a_whole_checkpoint(run, killed_at
     write(run, 100, data=b"old")
     program = (
         "import os, shutil, signal, sys; from pathlib import Path\n"
-        "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.run_folder import RunFolder\n"
+        "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write; from mosaic.store.run_folder import RunFolder\n"
         "left = [int(sys.argv[3])]\n"
         "def mortal(f):\n"
         "    def call(*a, **k):\n"
@@ -245,7 +245,7 @@ def test_a_process_killed_at_any_rename_leaves_a_whole_checkpoint(run, killed_at
         "Path.rename, os.fsync, shutil.rmtree = mortal(Path.rename), mortal(os.fsync), mortal(shutil.rmtree)\n"
         "write(RunFolder(Path(sys.argv[1])), 100, data=b'new')"
     )
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", program, str(run.path), here, str(killed_at)], check=False)
     found = find_checkpoint(run)
     assert found.env_steps == 100
@@ -279,7 +279,7 @@ def test_a_reader_always_finds_one_while_the_writer_replaces_and_removes(run):
 
 FULL = (
     "import resource, sys; from pathlib import Path\n"
-    "sys.path.insert(0, sys.argv[2]); from store_cases import write; from mosaic.store.run_folder import RunFolder\n"
+    "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write; from mosaic.store.run_folder import RunFolder\n"
     "limit = int(sys.argv[3])\n"
     "if limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
     "write(RunFolder(Path(sys.argv[1])), 200, data=b'x' * 3_000_000)"
@@ -287,7 +287,7 @@ FULL = (
 
 
 def write_too_much(run, limit):
-    command = [sys.executable, "-c", FULL, str(run.path), str(Path(__file__).parent), str(limit)]
+    command = [sys.executable, "-c", FULL, str(run.path), str(Path(__file__).parents[2]), str(limit)]
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_cases import config, set_state
 
 from mosaic.store.index import database
 from mosaic.store.index.index import Index
 from mosaic.store.state import State
 from mosaic.store.store import Store
+from tests.store.store_cases import config, set_state
 
 ENDS = (State.QUEUED, State.FINISHED, State.FAILED)
 
@@ -130,7 +130,7 @@ CROWD = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from store_cases import config, set_state
+from tests.store.store_cases import config, set_state
 from mosaic.store.store import Store
 from mosaic.store.index.index import Index
 from mosaic.store.state import State
@@ -152,7 +152,7 @@ for number in range(15):
 def test_readers_and_writers_in_other_processes_survive_bytes_damaged_under_them(store):
     """Random bytes are overwritten in place, in the file that the others have open."""
     store.index.prepare()
-    command = [sys.executable, "-c", CROWD, str(store.home), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", CROWD, str(store.home), str(Path(__file__).parents[2])]
     crowd = [subprocess.Popen([*command, f"p{n}"], stderr=subprocess.PIPE, text=True) for n in range(3)]
     rng, damaged, pause = random.Random(13), 0, threading.Event()
     while any(process.poll() is None for process in crowd):

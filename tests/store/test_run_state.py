@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from store_cases import set_state
 
 from mosaic.store.errors import DamagedError
 from mosaic.store.lock import RunLock, held
 from mosaic.store.staging import discard
 from mosaic.store.state import LIVE, State, read_state, read_written_state
+from tests.store.store_cases import set_state
 
 HOLDER = (
     "import sys; from pathlib import Path; from mosaic.store.run_folder import RunFolder; "

@@ -10,7 +10,6 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_cases import config
 
 from mosaic.config.run import check_run_id
 from mosaic.core.episode import Episode
@@ -24,6 +23,7 @@ from mosaic.store.run_ids import new_run_id
 from mosaic.store.staging import staged, sweep
 from mosaic.store.state import State, read_state
 from mosaic.store.store import Store, home
+from tests.store.store_cases import config
 
 
 def test_a_file_is_replaced_and_nothing_else_stays(tmp_path):

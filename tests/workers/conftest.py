@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-import liars
 import pytest
 
 from mosaic.core.plugins import plugins
+from tests.workers import liars
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def installed_liars(tmp_path, monkeypatch):
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: liars\nVersion: 1.0\n")
     names = [*(name for name in liars.WORKERS if name != "impostor"), "alias"]
-    lines = "".join(f"{name} = liars:{name}\n" for name in names)
+    lines = "".join(f"{name} = tests.workers.liars:{name}\n" for name in names)
     (package / "entry_points.txt").write_text(f"[mosaic.workers]\n{lines}")
-    places = [str(package.parent), str(Path(__file__).parent)]
+    places = [str(package.parent), str(Path(__file__).parents[2])]
     for place in places:
         monkeypatch.syspath_prepend(place)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")]))

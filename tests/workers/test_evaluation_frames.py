@@ -1,8 +1,6 @@
 """Evaluations inside a run are seen through the run's own ring, say what they are, and change nothing."""
 
 import pytest
-from hosting import run_config
-from watching import EagerContext, collect, looking, train_here, without_clocks
 
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
@@ -12,6 +10,8 @@ from mosaic.telemetry.events.reader import read_events
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
+from tests.workers.hosting import run_config
+from tests.workers.watching import EagerContext, collect, looking, train_here, without_clocks
 
 SMALL = {"hidden": [8], "n_steps": 32, "n_epochs": 1, "batch_size": 64}
 EPISODES = 3

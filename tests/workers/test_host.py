@@ -3,10 +3,10 @@
 import signal
 
 import pytest
-from hosting import Hosted, new_folder, run_config
 
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
 from mosaic.telemetry.events.reader import visible
+from tests.workers.hosting import Hosted, new_folder, run_config
 
 SLOWLY = {"iteration_s": 0.005}
 

@@ -3,9 +3,7 @@
 import sys
 from random import Random
 
-import liars
 import pytest
-from hosting import run_config
 
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.check import check_resources
@@ -13,6 +11,8 @@ from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.registry import load_worker
 from mosaic.workers.tabular.worker import TabularWorker
+from tests.workers import liars
+from tests.workers.hosting import run_config
 
 SAVES = {"every_steps": 500, "keep_last": 20}
 NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}

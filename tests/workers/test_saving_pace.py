@@ -1,11 +1,11 @@
 """When a worker that asks `checkpoint_due` is told to save."""
 
 import pytest
-from hosting import new_folder, run_config
 
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.context import LEAST_SAVE_S, SAVE_SHARE, WorkerContext
 from mosaic.workers.inbox import Inbox
+from tests.workers.hosting import new_folder, run_config
 
 
 class Clock:

@@ -3,9 +3,7 @@
 import sys
 from random import Random
 
-import liars
 import pytest
-from hosting import run_config
 
 from mosaic.config.run import RunConfig
 from mosaic.config.validation import list_settings
@@ -17,6 +15,8 @@ from mosaic.testing.worker.settings import BY_MOSAIC, ELSEWHERE, TRIED, check_se
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.registry import load_worker, resolve
 from mosaic.workers.toy import ToyWorker
+from tests.workers import liars
+from tests.workers.hosting import run_config
 
 NETWORK = {"hidden": [8], "n_steps": 64, "n_epochs": 2, "batch_size": 64, "learning_rate": 0.01}
 RLLIB = {

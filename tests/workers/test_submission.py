@@ -1,7 +1,6 @@
 """What a worker does not honour is refused before there is a run: mapping, resources, mirrors, opponents, options."""
 
 import pytest
-from hosting import run_config
 
 from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
@@ -10,6 +9,7 @@ from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import with_resources
 from mosaic.runs.trainer import Trainer
 from mosaic.workers.registry import resolve
+from tests.workers.hosting import run_config
 
 GAME = {"env_id": "classic/tictactoe_v3"}
 CARTPOLE = {"env_id": "gym/CartPole-v1"}

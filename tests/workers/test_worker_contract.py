@@ -4,9 +4,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-import liars
 import pytest
-from hosting import run_config
 
 from mosaic import testing
 from mosaic.config.sections import EnvironmentConfig
@@ -16,6 +14,8 @@ from mosaic.testing import check_env, check_worker
 from mosaic.testing.toys import Crowd, crowd
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.curve import curve, difference, fallen_counter
+from tests.workers import liars
+from tests.workers.hosting import run_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 ENDLESS = (

@@ -3,8 +3,6 @@
 from itertools import pairwise
 from time import monotonic
 
-from hosting import new_folder
-
 from mosaic.runs.waiting import doze
 from mosaic.store.state import ENDED
 from mosaic.telemetry.events.writer import EventWriter
@@ -13,6 +11,7 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import OCCASION
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.registry import load_worker, parse_params
+from tests.workers.hosting import new_folder
 
 PATIENCE_S = 120
 _CLOCKS = ("timestamp", "env_steps_per_s", "time_split", "time_env_s", "time_inference_s", "time_learning_s")

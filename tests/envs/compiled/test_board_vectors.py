@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from abreast import Abreast
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
+from tests.envs.compiled.abreast import Abreast
 
 
 @pytest.mark.parametrize(

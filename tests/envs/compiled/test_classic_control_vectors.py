@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from lockstep import walk
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
@@ -18,6 +17,7 @@ from mosaic.envs.compiled.classic_control.cartpole import _sine_and_cosine
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
+from tests.envs.compiled.lockstep import walk
 
 
 def whole(raw, state):

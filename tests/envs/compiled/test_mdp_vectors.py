@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
-from lockstep import unwrapped
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
@@ -18,6 +17,7 @@ from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.tabular.random import draw, uniform
+from tests.envs.compiled.lockstep import unwrapped
 
 CONFIGS = [
     ("gym/FrozenLake-v1", {}, ()),

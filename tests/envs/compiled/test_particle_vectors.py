@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from abreast import Abreast
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
+from tests.envs.compiled.abreast import Abreast
 
 SPREAD, TAG, ADVERSARY = "mpe/simple_spread_v3", "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
 LISTENER, REFERENCE = "mpe/simple_speaker_listener_v4", "mpe/simple_reference_v3"

@@ -3,7 +3,8 @@
 from contextlib import contextmanager
 
 import pytest
-from rllib_setups import make_setup
+
+from tests.workers.rllib.rllib_setups import make_setup
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 

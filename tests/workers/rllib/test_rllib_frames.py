@@ -1,10 +1,10 @@
 """A run whose envs are in processes of Ray's, seen from outside."""
 
 import pytest
-from watching import assert_in_order, collect, distinct, looking
 
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.frames.paths import lane_paths
+from tests.workers.watching import assert_in_order, collect, distinct, looking
 
 PARAMS = {
     "num_env_runners": 1,

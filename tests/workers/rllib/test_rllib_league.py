@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rllib_setups import make_setup
 
 from mosaic.core.errors import MosaicError
 from mosaic.workers.rllib.self_play import LeagueKeeper, Seats, checksum
+from tests.workers.rllib.rllib_setups import make_setup
 
 AGENTS = ("player_1", "player_2")
 NOTHING = np.zeros(0, np.float32)

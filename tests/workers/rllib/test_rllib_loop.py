@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rllib_setups import SMALL
 
 from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError, TrustError
@@ -24,6 +23,7 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.training import Training, built, iterate, prepare, train
+from tests.workers.rllib.rllib_setups import SMALL
 
 pytestmark = pytest.mark.usefixtures("ray")
 

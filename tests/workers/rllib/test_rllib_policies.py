@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from rllib_setups import make_setup
+
+from tests.workers.rllib.rllib_setups import make_setup
 
 SPREAD, TAG = "mpe/simple_spread_v3", "mpe/simple_tag_v3"
 SHORT = {"max_cycles": 10}

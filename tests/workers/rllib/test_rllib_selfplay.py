@@ -4,10 +4,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from rllib_setups import make_setup
 
 from mosaic.core.errors import MosaicError
 from mosaic.workers.rllib.self_play import LeagueKeeper
+from tests.workers.rllib.rllib_setups import make_setup
 
 TICTACTOE = "classic/tictactoe_v3"
 

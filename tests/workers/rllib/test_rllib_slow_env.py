@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosting import run_config
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
+from tests.workers.hosting import run_config
 
 ENVS = """
 import time

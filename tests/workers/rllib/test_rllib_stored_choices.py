@@ -3,13 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
-from hosting import run_config
 
 from mosaic.core.errors import InputError
 from mosaic.store.store import Store
 from mosaic.workers.registry import load_worker, parse_params, resolve
 from mosaic.workers.rllib import training as loop
 from mosaic.workers.rllib.config.resources import Machine, Node
+from tests.workers.hosting import run_config
 
 GAME = {"env_id": "classic/tictactoe_v3"}
 ADDRESS = "10.0.0.9:6379"

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from rllib_setups import make_setup
 
 from mosaic.workers.rllib.config.support import ALGORITHMS, FEATURES, check_support, is_supported
 from mosaic.workers.rllib.self_play import LeagueKeeper
+from tests.workers.rllib.rllib_setups import make_setup
 
 CELLS = [(algorithm, feature) for algorithm in ALGORITHMS for feature in FEATURES if is_supported(algorithm, feature)]
 NUMBERS = {"max_cycles": 10, "continuous_actions": True}  # as SAC has them

@@ -8,13 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from hosting import Hosted, new_folder, run_config
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing import check_worker
 from mosaic.workers.registry import load_worker, resolve
+from tests.workers.hosting import Hosted, new_folder, run_config
 
 SMALL = {
     "num_env_runners": 0,

@@ -1,0 +1,285 @@
+"""What env runners tell and show: real runners of RLlib, in this process, without Ray."""
+
+import importlib
+import warnings
+from functools import partial
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+
+from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.reader import FrameReader
+from mosaic.workers.rllib.reporting import callbacks as frames
+from mosaic.workers.rllib.reporting.episodes import (
+    alerts_of,
+    records_of,
+    returns_by_agent,
+    returns_by_policy,
+    tallies_by_policy,
+)
+from tests.workers.rllib.rllib_setups import make_setup
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*Overriding environment")  # RLlib registers one name again and again
+
+POLICIES = {"a": "shared", "b": "shared", "c": "other"}
+LENGTH = 7  # of every episode: longer than a fragment, so that RLlib cuts it
+FRAGMENT = 4
+
+
+class Corridor(gymnasium.Env):
+    """Pays the number of the step; its picture shows that number."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 8}
+
+    def __init__(self, config=None):
+        self.render_mode = "rgb_array"
+        self.observation_space = gymnasium.spaces.Box(0, LENGTH, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.breaks = bool((config or {}).get("breaks"))
+        self.played_returns = {"opponent": 3.0}
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.full(1, self.t, np.float32), float(self.t), self.t == LENGTH, False, {}
+
+    def render(self):
+        if self.breaks:
+            raise OSError("no screen")
+        return np.full((2, 3, 3), self.t, np.uint8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _rllib():
+    with warnings.catch_warnings():  # RLlib's own, at its import
+        warnings.simplefilter("ignore")
+        importlib.import_module("ray.rllib.algorithms.ppo")
+
+
+def three_agents():
+    """The same for each of three agents, as RLlib wants it."""
+    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+    class Corridors(MultiAgentEnv):
+        render_mode = "rgb_array"
+
+        def __init__(self, config=None):
+            super().__init__()
+            self.inner = Corridor(config)
+            self.possible_agents = self.agents = list(POLICIES)
+            self.observation_spaces = dict.fromkeys(POLICIES, self.inner.observation_space)
+            self.action_spaces = dict.fromkeys(POLICIES, self.inner.action_space)
+
+        def reset(self, *, seed=None, options=None):
+            observation, _ = self.inner.reset()
+            return dict.fromkeys(POLICIES, observation), {}
+
+        def step(self, actions):
+            observation, reward, over, *_ = self.inner.step(0)
+            rewards = {"a": reward, "b": 2 * reward, "c": 0.0}
+            return dict.fromkeys(POLICIES, observation), rewards, {"__all__": over}, {"__all__": False}, {}
+
+        def render(self):
+            return self.inner.render()
+
+    return Corridors
+
+
+def runner(folder, *, agents=None, worker_index=0, runners=0, show=True, host=None, envs=2, **env_config):
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_facts
+
+    policies = agents or {"a": "shared"}
+    facts = callback_facts(folder, policies, frames=show)
+    if host is not None:
+        facts["host"] = host
+    config = (
+        PPOConfig()
+        .environment(three_agents() if agents else Corridor, env_config=env_config)
+        .env_runners(num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length=FRAGMENT)
+        .callbacks(partial(MosaicCallback, facts=facts))
+        .debugging(seed=3)
+    )
+    if agents:
+        config.multi_agent(policies=set(agents.values()), policy_mapping_fn=lambda agent, *_, **__: agents[agent])
+    made = (MultiAgentEnvRunner if agents else SingleAgentEnvRunner)(config=config, worker_index=worker_index)
+    return made
+
+
+def told(made, samples=1):
+    """The part of a result that comes from this runner."""
+    for _ in range(samples):
+        made.sample()
+    return {"env_runners": {key: value.peek() for key, value in made.get_metrics().items() if key.startswith("mosaic")}}
+
+
+def ring(folder):
+    return [path for path in lane_paths(folder) if path.exists()]
+
+
+def end(made, finished=True):
+    from mosaic.workers.rllib.reporting.callbacks import _close
+
+    _close(made, finished=finished)
+    made.stop()
+
+
+TOTAL = float(sum(range(1, LENGTH + 1)))
+
+
+def test_an_episode_that_is_cut_is_told_whole_and_once(tmp_path):
+    made = runner(tmp_path, show=False)
+    assert records_of(told(made)) == []  # no episode yet
+    record = {"length": LENGTH, "returns": {"a": TOTAL}, "played": {"opponent": 3.0}, "policies": {"a": "shared"}}
+    assert records_of(told(made)) == [record, record]
+    end(made)
+
+
+def test_returns_are_told_per_agent_and_per_policy(tmp_path):
+    made = runner(tmp_path, agents=POLICIES, show=False, envs=1)
+    records = records_of(told(made, 2))
+    assert [record["length"] for record in records] == [LENGTH]
+    assert returns_by_agent(records) == {"a": [TOTAL], "b": [2 * TOTAL], "c": [0.0]}
+    assert returns_by_policy(records) == {"shared": [TOTAL, 2 * TOTAL], "other": [0.0]}
+    end(made)
+
+
+def test_wins_count_also_against_agents_that_are_played_inside_the_env():
+    record = {"length": 5, "returns": {"a": 1.0, "b": 0.0}, "played": {"c": 0.5}, "policies": {"a": "x", "b": "y"}}
+    beaten = {**record, "played": {"c": 2.0}}
+    drawn = {**record, "returns": {"a": 0.0, "b": 0.0}, "played": {}}
+    assert tallies_by_policy([record, beaten, drawn], -float("inf")) == {
+        "x": {"won": 1, "drawn": 1, "lost": 1},
+        "y": {"won": 0, "drawn": 1, "lost": 2},
+    }
+
+
+@pytest.mark.parametrize("result", [{}, {"env_runners": {}}, {"env_runners": {"mosaic_episodes": float("nan")}}])
+def test_nothing_told_is_no_episode_rather_than_a_number(result):
+    assert records_of(result) == []
+    assert alerts_of(result) == []
+
+
+def test_whoever_looks_sees_the_env_that_is_trained(tmp_path):
+    made = runner(tmp_path)
+    with FrameReader(tmp_path) as reader:
+        reader.look(env=1)
+        made.sample()
+        frame = reader.read()
+        assert frame.pixels.shape == (2, 3, 3)
+        step = int(frame.pixels[0, 0, 0])
+        assert (frame.env, frame.reward, frame.ret) == (1, step, sum(range(step + 1)))
+        assert frame.episode == 0
+        end(made)
+        assert ring(tmp_path) == []
+
+
+def test_a_picture_of_several_agents_says_what_each_of_them_got(tmp_path):
+    made = runner(tmp_path, agents=POLICIES)
+    with FrameReader(tmp_path) as reader:
+        reader.look()
+        made.sample()
+        frame = reader.read()
+        so_far = sum(range(int(frame.pixels[0, 0, 0]) + 1))
+        assert frame.agent == f"a={so_far}, b={2 * so_far}, c=0"
+        end(made)
+
+
+@pytest.mark.parametrize("env", ["mpe/simple_spread_v3", "classic/tictactoe_v3"])
+def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+
+    from mosaic.workers.rllib.config.build import configure
+    from mosaic.workers.rllib.env.runner_class import runner_class
+
+    setup = make_setup(tmp_path, env, telemetry={"frames": True})
+    chosen = runner_class(setup) or MultiAgentEnvRunner
+    assert (chosen is MultiAgentEnvRunner) is (env == "classic/tictactoe_v3")
+    made = chosen(config=configure(setup), worker_index=0)
+    with FrameReader(tmp_path) as reader:
+        reader.look()
+        made.sample()
+        frame = reader.read()
+        assert frame.pixels.ndim == 3
+        shown = dict(part.split("=") for part in frame.agent.split(", "))
+        assert tuple(shown) == setup.casting.learners
+        assert float(shown[setup.casting.learners[0]]) == pytest.approx(frame.ret, abs=0.01)
+        end(made)
+
+
+def test_nothing_is_drawn_while_nobody_looks(tmp_path):
+    made = runner(tmp_path, breaks=True)
+    assert alerts_of(told(made, 3)) == []
+    end(made)
+
+
+def test_an_env_that_cannot_be_drawn_ends_the_pictures_and_not_the_training(tmp_path):
+    made = runner(tmp_path, breaks=True)
+    with FrameReader(tmp_path) as reader:
+        reader.look()
+        result = told(made, 2)
+        assert alerts_of(result) == ["No more pictures: drawing env 0 raised OSError: no screen"]
+        assert len(records_of(result)) == 2
+        assert reader.read() is None
+        end(made)
+
+
+@pytest.mark.parametrize(
+    ("worker_index", "runners", "shows"), [(0, 0, True), (1, 2, True), (2, 2, False), (1, 1, True)]
+)
+def test_one_runner_of_a_run_shows_pictures(tmp_path, worker_index, runners, shows):
+    made = runner(tmp_path, worker_index=worker_index, runners=runners)
+    assert bool(ring(tmp_path)) is shows
+    end(made)
+
+
+@pytest.mark.parametrize("settings", [{"show": False}, {"host": "somewhere else"}])
+def test_no_ring_where_pictures_are_off_or_the_viewers_elsewhere(tmp_path, settings):
+    made = runner(tmp_path, **settings)
+    assert ring(tmp_path) == []
+    end(made)
+
+
+def test_an_evaluation_shows_no_pictures_since_the_ring_has_a_writer(tmp_path):
+    made = runner(tmp_path, show=False)
+    made.config = made.config.copy(copy_frozen=False)
+    made.config.in_evaluation = True
+    assert not frames.shows_frames(made, frames.this_host(), tmp_path)
+    made.config.in_evaluation = False
+    assert frames.shows_frames(made, frames.this_host(), tmp_path)
+    end(made)
+
+
+def test_the_next_attempt_takes_the_ring_over(tmp_path):
+    killed = runner(tmp_path)  # never closed, as after kill -9
+    made = runner(tmp_path)
+    with FrameReader(tmp_path) as reader:
+        reader.look()
+        killed.sample()
+        assert reader.read() is None
+        made.sample()
+        assert reader.read() is not None
+    end(made)
+    assert ring(tmp_path) == []
+    end(killed)
+
+
+def test_steps_in_pictures_grow_also_when_the_driver_tells_a_smaller_number(tmp_path):
+    made = runner(tmp_path)
+    made.sample()
+    camera = made._callbacks[0]._camera
+    made.num_env_steps_sampled_lifetime = 1000
+    seen = [camera._shoot(0).env_steps, camera._shoot(0).env_steps]
+    made.num_env_steps_sampled_lifetime = 900
+    seen.append(camera._shoot(0).env_steps)
+    assert seen == [1000, 1001, 1002]
+    end(made)
