@@ -85,7 +85,6 @@ def test_links_lead_somewhere(page):
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
-@pytest.mark.skipif(not (SOURCE / "workers/native/worker.py").exists(), reason="CONTRIBUTING.md names the new layout")
 def test_contributing_names_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     paths = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text)

@@ -15,7 +15,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.evaluation.evaluate import evaluate
 
 if __name__ == "__main__":
-    env = EnvironmentConfig(env_id="python:tests.evaluation.evaluation_toys:Line", options={"failure": "endless and loud"})
+    options = {"failure": "endless and loud"}
+    env = EnvironmentConfig(env_id="python:tests.evaluation.evaluation_toys:Line", options=options)
     evaluate(env, {"*": "random"}, episodes=2, num_workers=2, max_steps=10**9)
 """
 

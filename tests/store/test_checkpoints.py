@@ -234,7 +234,8 @@ def test_a_process_killed_at_any_rename_leaves_a_whole_checkpoint(run, killed_at
     write(run, 100, data=b"old")
     program = (
         "import os, shutil, signal, sys; from pathlib import Path\n"
-        "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write; from mosaic.store.run_folder import RunFolder\n"
+        "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write\n"
+        "from mosaic.store.run_folder import RunFolder\n"
         "left = [int(sys.argv[3])]\n"
         "def mortal(f):\n"
         "    def call(*a, **k):\n"
@@ -279,7 +280,8 @@ def test_a_reader_always_finds_one_while_the_writer_replaces_and_removes(run):
 
 FULL = (
     "import resource, sys; from pathlib import Path\n"
-    "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write; from mosaic.store.run_folder import RunFolder\n"
+    "sys.path.insert(0, sys.argv[2]); from tests.store.store_cases import write\n"
+    "from mosaic.store.run_folder import RunFolder\n"
     "limit = int(sys.argv[3])\n"
     "if limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
     "write(RunFolder(Path(sys.argv[1])), 200, data=b'x' * 3_000_000)"

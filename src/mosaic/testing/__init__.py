@@ -29,9 +29,8 @@ else:
         __name__,
         {
             "mosaic.envs.contract": ("ContractError", "EnvReport", "check_env"),
-            "mosaic.testing.toys": ("Crowd",),
             "mosaic.testing.duel": ("Duel",),
-            "mosaic.testing.toys": ("Alternating", "Fading"),
+            "mosaic.testing.toys": ("Alternating", "Crowd", "Fading"),
             "mosaic.testing.worker": ("WorkerContractError", "WorkerReport", "check_worker"),
         },
     )

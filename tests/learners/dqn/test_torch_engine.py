@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from test_picture_rollouts import LAYOUTS
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
@@ -25,6 +24,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.dqn.replay_buffer import make_ring
 from mosaic.learners.dqn.torch_engine import TorchDqnEngine
 from mosaic.models.packed_rows import row_packing
+from tests.learners.ppo.test_picture_rollouts import LAYOUTS
 
 EYE = DqnOptions(
     learning_rate=1e-3, buffer_size=5000, learning_starts=200, train_freq=2, gradient_steps=1, hidden=(32,),

@@ -236,8 +236,10 @@ def test_after_any_changes_the_index_is_what_reindex_makes(operations):
 
 
 CROWD = (
-    "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path; from tests.store.store_cases import config, set_state\n"
-    "from mosaic.store.store import Store; from mosaic.store.state import State; from mosaic.store.index.index import Index\n"
+    "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path\n"
+    "from tests.store.store_cases import config, set_state\n"
+    "from mosaic.store.store import Store; from mosaic.store.state import State\n"
+    "from mosaic.store.index.index import Index\n"
     "store = Store(Path(sys.argv[1]))\n"
     "for n in range(12):\n"
     "    run = store.create(config(run_id=f'{sys.argv[3]}-{n}'))\n"

@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from test_script_policies import lean_onnx
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
@@ -24,6 +23,7 @@ from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
 from mosaic.workers.script.policies import load_saved_policy
 from tests.workers.hosting import run_config
+from tests.workers.script.test_policies import lean_onnx
 
 AGENT = "agent_0"
 DRAWS = 200

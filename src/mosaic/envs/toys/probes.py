@@ -1,6 +1,7 @@
 """Envs so small that everybody can say what a learner must find in them.
 
-Each is a factory for `python:mosaic.envs.toys.probes:NAME`. After Andy Jones' "Debugging RL, without the agonizing pain".
+Each is a factory for `python:mosaic.envs.toys.probes:NAME`.
+After Andy Jones' "Debugging RL, without the agonizing pain".
 """
 
 from __future__ import annotations
