@@ -29,7 +29,7 @@ def check_face(env: Any) -> Env:
             Place(type(env).__name__),
             f"it lacks {', '.join(missing)}" if missing else f"its spec is a {type(spec).__name__}",
             f"an Env has {', '.join(_NAMES)}, and spec is an EnvSpec",
-            "mosaic.make_env makes an Env of a Gymnasium or PettingZoo env; mosaic.plugins.Env is the protocol of your own",
+            "mosaic.make_env makes an Env of a Gymnasium or PettingZoo env; your own follows mosaic.plugins.Env",
         )
     place = Place(spec.env_id)
     agents = env.possible_agents
