@@ -185,6 +185,12 @@ class Kernel:
         for pid in [each.pid for each in self.processes.values() if not each.alive and each.parent == 1]:
             del self.processes[pid]
 
+    def descendants(self, pid: int) -> list[Process]:
+        """Return the living processes below a process."""
+        children = [each for each in self.processes.values() if each.parent == pid]
+        below = [each for child in children for each in self.descendants(child.pid)]
+        return [each for each in children if each.alive] + below
+
     def _heir(self, process: Process) -> int:
         above = self.processes.get(process.parent)
         while above is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs import supervisor
+from mosaic.runs.daemonize import ORPHANS_END_WITHIN_S
 from mosaic.server.queue.policy import Demand, Limits, fits
 from mosaic.store import state
 from mosaic.store.checkpoint_record import damage, read_checkpoint
@@ -122,12 +123,26 @@ class World:
         self.ledgers[run_id].by_server = starter.name == "server"
         if starter.name == "server":
             self._check_room(run_id)
+        guard = self.kernel.spawn(f"guard {run_id}", lambda: self._guard(process))
+        guard.subreaper = True
         process = self.kernel.spawn(
-            f"supervisor {run_id}", supervisor.main, argv=["supervisor", *argv[-2:]], run_id=run_id
+            f"supervisor {run_id}", supervisor.main, parent=guard.pid, argv=["supervisor", *argv[-2:]], run_id=run_id
         )
         self.kernel.wait(lambda: process.ready or not process.alive, None)
         code = 0 if process.ready else process.status or 1
         return subprocess.CompletedProcess(argv, code if code >= 0 else 1, "", process.said.getvalue())
+
+    def _guard(self, watched: Process) -> int:
+        """The parent of a supervisor: it ends what a killed supervisor leaves. See mosaic.runs.daemonize."""
+        kernel = self.kernel
+        guard = watched.parent
+        kernel.wait(lambda: not watched.alive, None)
+        kernel.processes.pop(watched.pid, None)
+        if (watched.status or 0) < 0:
+            kernel.wait(lambda: not kernel.descendants(guard), ORPHANS_END_WITHIN_S)
+            while left := kernel.descendants(guard):
+                kernel.die(left[0], -signal.SIGKILL)
+        return 0
 
     def detach(self, log: Path) -> Any:
         log.open("a").close()
