@@ -87,15 +87,16 @@ def read_sources(package: Path) -> list[Source]:
 def measure(package: Path) -> list[Figure]:
     """Return all rows of the table."""
     sources = read_sources(package)
-    files, total = len(sources), sum(source.lines for source in sources)
-    short = [source for source in sources if source.lines < SHORT]
-    folders = Counter(source.path.parent for source in sources)
+    modules = [source for source in sources if source.path.name != "__init__.py"]  # a folder has one, whatever it says
+    files, total = len(modules), sum(source.lines for source in sources)
+    short = [source for source in modules if source.lines < SHORT]
+    folders = Counter(source.path.parent for source in modules)
     largest = [f"{count} {folder.relative_to(package.parent)}" for folder, count in folders.most_common(8)]
-    lonely = neighbours_only(sources)
+    lonely = [source for source in neighbours_only(sources) if source in modules]
     homonyms = names_used_twice(sources)
     riddles = [source for source in sources if RIDDLE.match(ast.get_docstring(source.tree) or "")]
     untyped = [(len(re.findall(r"^.*\bAny\b", source.text, re.M)), source.name) for source in sources]
-    lines = median(source.lines for source in sources)
+    lines = median(source.lines for source in modules)
     attributes = sorted(class_attributes(sources), reverse=True)
     parameters = sorted(function_parameters(sources), reverse=True)
     figures = [
@@ -107,7 +108,7 @@ def measure(package: Path) -> list[Figure]:
         at_most("files whose only importer is a neighbour", percent(len(lonely), files), 12, " %", names(lonely)),
         at_most("class names used for more than one thing", len(homonyms), 5, places=homonyms),
         at_most(
-            "module docstrings that start with a question word", percent(len(riddles), files), 0, " %", names(riddles)
+            "module docstrings that start with a question word", percent(len(riddles), len(sources)), 0, " %", names(riddles)
         ),
         at_most("lines with Any, per 1,000", 1000 * sum(n for n, _ in untyped) / total, 12, places=top(untyped)),
         at_most("attributes of a class, most", attributes[0][0], 15, places=top(attributes, 15)),

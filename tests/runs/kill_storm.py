@@ -36,9 +36,15 @@ _SMALL = {
     "minibatch_size": 100, "num_epochs": 1,
 }  # fmt: skip
 _PROGRAM = """
-import time
-for step in range(1, 41):
+import os, time
+from pathlib import Path
+folder = Path(os.environ["MOSAIC_CHECKPOINT_DIR"])
+before = int(os.environ.get("MOSAIC_RESUME_ENV_STEPS", "0")) // 100
+for step in range(before + 1, 41):
     print('@METRIC {"env_steps": %d}' % (step * 100), flush=True)
+    if step % 2 == 0:
+        (folder / "state.txt").write_text(str(step))
+        print('@CHECKPOINT {"env_steps": %d, "files": ["state.txt"]}' % (step * 100), flush=True)
     time.sleep(0.1)
 """
 
@@ -116,8 +122,8 @@ def strike(kill: Kill, folder: Path) -> Outcome:
     cleared_s = _await_nothing(run, guard, tree)
     state = run.state
     while run.state is not State.FINISHED:
-        if not load_worker(run.config.training.worker or "").info.resume:
-            break
+        if not load_worker(run.config.training.worker or "").info.resume and not run.checkpoints():
+            break  # a program that was killed before its first checkpoint cannot resume
         run.resume()
         assert run.wait(240) is State.FINISHED, f"{kill}: {run.state}: {run.reason}\n{run.log()}"
     return Outcome(kill, state, cleared_s, len(run.record().attempts))
