@@ -1,1 +1,1 @@
-"""Ids, errors, records, seeds and plug-in lookup: what every other package stands on."""
+"""Ids, errors, records, seeds and plug-in lookup: the basis of every other package."""

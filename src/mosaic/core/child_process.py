@@ -1,4 +1,4 @@
-"""Processes of `multiprocessing` that import nothing from the working folder while they start."""
+"""Child processes (`multiprocessing`) that import nothing from the working directory while they start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _VARIABLE, _OURS = "PYTHONSAFEPATH", "mosaic"
 
 
 class ChildProcess(SpawnProcess):
-    """Process of `multiprocessing`, started afresh: a fork would copy threads, engines and pictures half-way.
+    """Spawned process that ignores Ctrl-C; its parent handles it and ends the child.
 
-    It never sees Ctrl-C; its parent does, and ends it.
+    Spawned, not forked: a fork would copy threads, engines and pictures in an inconsistent state.
     """
 
     def start(self) -> None:
@@ -27,7 +27,7 @@ class ChildProcess(SpawnProcess):
 
     def run(self) -> None:
         if os.environ.get(_VARIABLE) == _OURS:
-            del os.environ[_VARIABLE]  # programs that this process starts are the user's
+            del os.environ[_VARIABLE]  # programs started by this process belong to the user
         super().run()
 
 
@@ -53,5 +53,5 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command line that runs a module of Mosaic's in a process of its own."""
+    """Return the command line that runs a Mosaic module in its own process."""
     return [sys.executable, "-P", "-m", module, *arguments]

@@ -1,7 +1,7 @@
-"""Time that this process spends on compiling machine code.
+"""Timer for the compilation of machine code in this process.
 
-It is spent once, at first use after an installation or upgrade, and says nothing about how fast a run trains. Screens
-show it for what it is, and speeds leave it out.
+Code is compiled once, at first use after an installation or upgrade, so this time says nothing about how fast a run
+trains. Screens show it separately, and speeds exclude it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Compilation(NamedTuple):
-    """Progress of compiling: `function` is under way."""
+    """Progress of compilation; `function` is being compiled."""
 
     functions: int
     seconds: float
@@ -27,11 +27,14 @@ class Compilation(NamedTuple):
 
 
 class CompileTimer:
-    """Counts functions and seconds. numba compiles one function at a time, and those that it calls within."""
+    """Counter of compiled functions and seconds.
+
+    numba compiles one function at a time, nested with the functions that it calls.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._names: list[str] = []  # the function under way, and those within it
+        self._names: list[str] = []  # the function being compiled, and those nested in it
         self._functions = 0
         self._earlier_s = 0.0
         self._began_s: float | None = None
@@ -59,19 +62,19 @@ class CompileTimer:
             self._earlier_s, self._began_s = self.seconds(), None
 
     def seconds(self) -> float:
-        """Return the seconds spent so far, those of a function under way included."""
+        """Return the seconds spent so far, including the function being compiled."""
         began_s = self._began_s
         return self._earlier_s + (0.0 if began_s is None else self._clock() - began_s)
 
     def current(self) -> Compilation | None:
-        """Return what is being compiled at this moment."""
+        """Return the progress of the compilation under way; None when nothing is being compiled."""
         names = tuple(self._names)
         return Compilation(self._functions, self.seconds(), names[0]) if names else None
 
 
-timer = CompileTimer()  # of this process
+timer = CompileTimer()  # one per process
 
 
 def working_time() -> float:
-    """Return `perf_counter()` without the time that compiling took: it stands still meanwhile."""
+    """Return `perf_counter()` minus the time spent compiling."""
     return perf_counter() - timer.seconds()

@@ -1,4 +1,4 @@
-"""How environment variables are as they were when a block is left."""
+"""Context manager that restores environment variables on exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of one episode: enough to replay it bit by bit and to say who did what."""
+"""Record of one episode: enough to replay it bit for bit and to attribute every action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Outcome: TypeAlias = Literal["win", "draw", "loss"]
 
 
 class PolicyChange(NamedTuple):
-    """From this env step on (counted from 0), another policy acted for the agent."""
+    """Change of the policy that acts for an agent, from env step `step` (counted from 0) on."""
 
     step: int
     agent: AgentID
@@ -24,18 +24,21 @@ class PolicyChange(NamedTuple):
 
 @dataclass(slots=True)
 class Episode:
-    """Lists have one entry per env step. Observations are not kept (one pistonball episode would be 400 MB)."""
+    """Record of one episode.
 
-    environment: Mapping[str, Any]  # what makes the env again: the fields of an EnvironmentConfig
+    Lists have one entry per env step. Observations are not kept (one pistonball episode would take 400 MB).
+    """
+
+    environment: Mapping[str, Any]  # fields of the EnvironmentConfig that recreates the env
     seed: int
-    policies: dict[AgentID, PolicyID]  # who acted for whom at first; agents born later are added when they act
+    policies: dict[AgentID, PolicyID]  # each agent's first policy; agents created later are added when they act
     changes: list[PolicyChange] = field(default_factory=list)
     actions: list[Mapping[AgentID, Action]] = field(default_factory=list)
     rewards: list[Mapping[AgentID, float]] = field(default_factory=list)
-    digests: list[int] = field(default_factory=list)  # of every Turn, the first one included; empty if not asked for
-    first_digest: int = 0  # of the first Turn, always
-    ends: dict[AgentID, tuple[int, End]] = field(default_factory=dict)  # step and kind; who is missing outlived it
-    cut: bool = False  # the runner stopped it at max_steps: its living agents count as truncated
+    digests: list[int] = field(default_factory=list)  # of every Turn, including the first; empty if not requested
+    first_digest: int = 0  # of the first Turn; always set
+    ends: dict[AgentID, tuple[int, End]] = field(default_factory=dict)  # step and kind; missing agents outlived it
+    cut: bool = False  # stopped by the runner at max_steps: agents still alive count as truncated
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,7 +58,7 @@ class Episode:
         return total
 
     def policy_of(self, agent: AgentID, step: int) -> PolicyID:
-        """Who acted for the agent in this env step."""
+        """Return the policy that acted for the agent in this env step."""
         policy = self.policies[agent]
         for change in self.changes:
             if change.agent == agent and change.step <= step:
@@ -64,10 +67,10 @@ class Episode:
 
 
 def outcomes(returns: Mapping[AgentID, float], win_above: float = -math.inf) -> dict[AgentID, Outcome]:
-    """Win, draw or loss in a competitive game: the highest return wins alone or shares a draw.
+    """Return win, draw or loss for each agent of a competitive game.
 
-    Returns are compared, not their signs: PettingZoo pays an illegal move -1 and 0. Where nobody earned more than
-    `win_above` (gin rummy without a knock), everybody draws.
+    The highest return wins alone or shares a draw. Returns are compared, not their signs: PettingZoo pays an illegal
+    move -1 and 0. Where no agent earned more than `win_above` (gin rummy without a knock), all draw.
     """
     best = max(returns.values())
     if best <= win_above:

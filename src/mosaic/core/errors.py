@@ -1,4 +1,4 @@
-"""How Mosaic says what went wrong: what was asked, what is nearest, what exists, what to type."""
+"""Errors with messages that name the request, the nearest match, the known names and what to type."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from pydantic_core import ErrorDetails
 
 
 class MosaicError(Exception):
-    """Something failed in a way we can explain. Screens print the message alone, without a traceback."""
+    """Failure with an explanation: screens print the message alone, without a traceback."""
 
     exit_code: ClassVar[int] = 1
 
 
 class InputError(MosaicError):
-    """What was asked cannot be done as asked; the message says what to type instead."""
+    """Request that cannot be carried out as given; the message says what to type instead."""
 
     exit_code: ClassVar[int] = 2
 
 
 class UnknownNameError(InputError):
-    """A name that nothing answers to."""
+    """Name that does not exist."""
 
 
 class MissingExtraError(InputError):
-    """Something that exists but is not installed; the message holds the exact install line."""
+    """Existing feature that is not installed; the message holds the exact install line."""
 
 
 class FormatError(InputError):
-    """A file or document that is not what it should be."""
+    """File or document with an invalid format."""
 
 
 class TrustError(InputError):
-    """Something made by a stranger may run code, and the user has not said that it may."""
+    """Code from an untrusted source that the user has not allowed to run."""
 
 
 def nearest(asked: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+    """Return the known name that was probably meant."""
     by_fold = {name.casefold(): name for name in known}
     near = get_close_matches(asked.casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[near[0]] if near else None
 
 
 def unknown(what: str, asked: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
-    """«There is no worker named 'sb4'. Did you mean 'sb3'? Known: native, rllib, sb3.»"""
+    """Build an error such as «There is no worker named 'sb4'. Did you mean 'sb3'? Known: native, rllib, sb3.»."""
     names = sorted(known)
     near = nearest(asked, names)
     parts = [f"There is no {what} named '{asked}'."]
@@ -81,7 +81,7 @@ _BOUNDS: Mapping[str, tuple[str, str]] = {
 
 class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
-        """Python refuses to print very long integers."""
+        """Shorten very long integers, which Python refuses to print."""
         return repr(x) if x.bit_length() < 128 else f"<integer of {x.bit_length()} bits>"
 
 
@@ -90,18 +90,18 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def shown(value: object) -> str:
-    """The value as a short piece of text, whatever it is: documents can hold monsters."""
+    """Return a short text for any value, however large."""
     return _SHORT.repr(value)
 
 
 def did_you_mean(asked: str, known: Iterable[str]) -> str:
-    """« Did you mean 'ppo'?» with its leading blank, or nothing."""
+    """Return « Did you mean 'ppo'?» with its leading blank, or an empty string."""
     near = nearest(asked, known)
     return f" Did you mean '{near}'?" if near else ""
 
 
 def demand(complaint: ErrorDetails) -> str:
-    """What the value should be instead: «it should be a whole number»."""
+    """Describe what the value should be instead: «it should be a whole number»."""
     kind, context = complaint["type"], complaint.get("ctx", {})
     if kind in _BOUNDS:
         words, limit = _BOUNDS[kind]
@@ -139,7 +139,7 @@ def _items(count: int) -> str:
 
 
 def suggestion(complaint: ErrorDetails) -> str:
-    """« Did you mean 'parallel'?» where a closed set of words has one near the value."""
+    """Return « Did you mean 'parallel'?» where one of the allowed words is near the value, else an empty string."""
     asked = complaint["input"]
     if complaint["type"] != "literal_error" or not isinstance(asked, str):
         return ""

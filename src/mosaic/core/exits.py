@@ -1,4 +1,4 @@
-"""Exits called by foreign code, turned into errors: a policy or an env must not end the process that uses it."""
+"""Guard that turns exits called by foreign code into errors: a policy or an env must not end its host process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mosaic.core.errors import MosaicError
 
 
 class ProcessExitError(MosaicError):
-    """Foreign code tried to end the process."""
+    """Attempt of foreign code to end the process."""
 
 
 _lock = threading.Lock()
-_blocks = 0  # that are open now, in all threads
-_mine = threading.local()  # `blocks`: those of this thread
+_blocks = 0  # open blocks in all threads
+_mine = threading.local()  # `blocks`: open blocks of this thread
 _exit = os._exit
 
 
 @contextmanager
 def exits_refused(who: str = "Foreign code") -> Iterator[None]:
-    """Within the block `sys.exit()` and `os._exit()` raise ProcessExitError instead of ending the process.
+    """Raise ProcessExitError where code in the block calls `sys.exit()` or `os._exit()`.
 
     `who` is named where the exit was not caught earlier. Other threads, such as the one that ends a process with its
-    parent, and forked children are left alone: they must be able to exit.
+    parent, and forked children are not affected: they must be able to exit.
     """
     global _blocks
     _mine.blocks = getattr(_mine, "blocks", 0) + 1

@@ -1,7 +1,7 @@
-"""How a Ctrl-C is not lost: compiled code that calls back into Python may swallow its KeyboardInterrupt.
+"""Ctrl-C handling that survives compiled code, which may swallow KeyboardInterrupt when it calls back into Python.
 
-Pydantic does where it asks whether something is an instance. So the signal is remembered too, and whoever waits in a
-loop asks `raise_if_pressed` at every turn.
+Pydantic does so in instance checks. The signal is therefore remembered too, and loops that wait call `raise_if_pressed`
+in every iteration.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _pressed = threading.Event()
 
 @contextmanager
 def ctrl_c_kept() -> Iterator[None]:
-    """Inside, a Ctrl-C is raised as always and remembered until the block is left.
+    """Remember a Ctrl-C until the block ends, in addition to raising it as usual.
 
-    Elsewhere than in the main thread, or under somebody else's rules for the signal, nothing is changed.
+    Does nothing outside the main thread, or where SIGINT already has another handler.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -34,7 +34,7 @@ def ctrl_c_kept() -> Iterator[None]:
 
 
 def raise_if_pressed() -> None:
-    """For loops that wait in the main thread."""
+    """Raise KeyboardInterrupt after a Ctrl-C; for loops that wait in the main thread."""
     if _pressed.is_set() and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 

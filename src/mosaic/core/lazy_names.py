@@ -12,9 +12,9 @@ from mosaic.core.errors import nearest
 def lazy_names(
     module: str, homes: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a module whose names are imported from their homes when first used.
+    """Return `__getattr__` and `__dir__` for a module whose names are imported from their homes on first use.
 
-    `homes` maps a module to the names that are taken from it; one without names is itself such a name.
+    `homes` maps a module to the names that are imported from it; a module without names is itself exported.
     """
     home_of = {name: home for home, names in homes.items() for name in names or (home.rpartition(".")[2],)}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from mosaic.core.errors import MosaicError
 
 _TOOL = "nvidia-smi"
-_PATIENCE_S = 20.0  # a driver that wakes up takes seconds
+_PATIENCE_S = 20.0  # a driver takes seconds to wake up
 
 
 def available_cores() -> int:
@@ -21,7 +21,7 @@ def available_cores() -> int:
 
 
 def count_gpus() -> int:
-    """Count the GPUs, fewer where CUDA_VISIBLE_DEVICES says so; 0 where the driver's tool is missing."""
+    """Count the GPUs, limited by CUDA_VISIBLE_DEVICES; 0 where the driver's tool is missing."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if shown == "" or shutil.which(_TOOL) is None:
         return 0
@@ -33,7 +33,7 @@ def count_gpus() -> int:
             "To do without GPUs, type: CUDA_VISIBLE_DEVICES= mosaic serve"
         ) from error
     if done.returncode != 0:
-        return 0  # the tool is there, a driver is not
+        return 0  # the tool is installed, but there is no driver
     there = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     if shown is None:
         return there
@@ -44,7 +44,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this boot; empty where it has none."""
+    """Return the kernel's id of this boot; empty where there is none."""
     try:
         return _BOOT_ID.read_text().strip()
     except (FileNotFoundError, PermissionError):
@@ -52,5 +52,5 @@ def boot_id() -> str:
 
 
 def is_current(recorded: str) -> bool:
-    """Whether a recorded boot is this one; empty, as in records of older versions, fits every boot."""
+    """Return whether a recorded boot is this one; empty, as in records of older versions, matches every boot."""
     return not recorded or recorded == boot_id()

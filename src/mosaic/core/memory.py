@@ -1,4 +1,4 @@
-"""Memory that is free for a new buffer: of the machine, and of the control group that a container puts processes in."""
+"""Free memory for new buffers, within the limits of the machine and of the process's control groups (containers)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mosaic.core.errors import InputError
 _GIGABYTE = 1e9
 _GROUPS = Path("/sys/fs/cgroup")
 _OF_THIS_PROCESS = Path("/proc/self/cgroup")
-# limit, use, and the line of memory.stat that counts cached files, which give way; for both versions of control groups
+# Limit, usage, and the line of memory.stat that counts reclaimable file cache; for both versions of control groups.
 _FILES = (
     ("", "memory.max", "memory.current", "inactive_file"),
     ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -17,14 +17,14 @@ _FILES = (
 
 
 def free_memory() -> int:
-    """Return the bytes that this process can still take."""
+    """Return the bytes that this process can still allocate."""
     import psutil
 
     return min([int(psutil.virtual_memory().available), *group_memory(_GROUPS, _OF_THIS_PROCESS)])
 
 
 def group_memory(groups: Path, of_process: Path) -> list[int]:
-    """Return what the limit of each control group of the process leaves; empty where none has a limit."""
+    """Return the bytes left under the limit of each control group of the process; empty where none has a limit."""
     try:
         lines = [line.split(":", 2) for line in of_process.read_text().splitlines()]
     except OSError:  # not Linux
@@ -53,7 +53,7 @@ def _left(group: Path, limit: str, use: str, cached: str) -> list[int]:
 
 
 def check_memory(what: str, needed: int, advice: str, *, limit_mb: int | None = None) -> None:
-    """Raise InputError where `what` takes more bytes than are free, or than the run may use."""
+    """Raise InputError where `what` needs more bytes than are free, or than the run may use."""
     free = free_memory()
     if needed > free:
         raise InputError(

@@ -1,8 +1,8 @@
 """numba's `njit` and `cfunc` with a cache that notices every change of our compiled code.
 
-numba asks only whether the file that defines a function has changed. Our loops call functions of other files, so
-after an upgrade the old machine code would be run without a word. The cache therefore lies in a folder named after the
-content of all files that use these decorators, and after numba's version.
+numba checks only whether the file that defines a function has changed. Our loops call functions of other files, so
+after an upgrade the old machine code would be run silently. The cache folder is therefore named after a hash of all
+files that use these decorators and numba's version.
 
 Compiled functions keep their own copies of the functions they call. numba would let copies of one function replace each
 other within a process, and copies that were optimised for different callers round differently: a process that compiles
@@ -24,7 +24,7 @@ from numba import types
 from numba.core import ccallback, cgutils, codegen, event, sigutils
 from numba.core.caching import FunctionCache
 from numba.core.runtime import nrt
-from numba.experimental import function_type  # noqa: F401 (tells numba's dispatch what kind of argument a cfunc is)
+from numba.experimental import function_type  # noqa: F401 (registers cfuncs as an argument type with numba's dispatch)
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
@@ -35,7 +35,7 @@ _callbacks, _signatures, _runtime = cast(Any, ccallback), cast(Any, sigutils), c
 
 class ReadyCodeCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _runtime.initialize(target_context)  # what machine code calls to count references to arrays
+        _runtime.initialize(target_context)  # the reference counting that compiled code calls
         with self._guard_against_spurious_io_errors():
             return cast(Any, self)._load_overload(sig, target_context)
 
@@ -50,13 +50,13 @@ class ReadyCFunc(_CFunc):  # type: ignore[misc]
 
 
 def ready_dispatcher(dispatcher: Any) -> Any:
-    """A function that numba has decorated and is to keep in its cache, before its first call."""
+    """Give a function that numba has decorated this cache, before its first call."""
     dispatcher._cache = _cache_of(dispatcher.py_func)
     return dispatcher
 
 
 def ready_cfunc(function: Any, signature: Any, options: dict[str, Any]) -> Any:
-    """What numba's own decorator makes; that one compiles at once and leaves no moment to give it this cache."""
+    """Build a `cfunc` with this cache; numba's decorator compiles at once, before the cache can be set."""
     made = ReadyCFunc(function, _signatures.normalize_signature(signature), locals={}, options=options)
     made._cache = _cache_of(function)
     made.compile()
@@ -72,7 +72,7 @@ _MARK = b"from mosaic.core.numba_cache import"
 
 
 def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A function that calls itself needs its signature; it is compiled at once."""
+    """Decorate as `numba.njit` does; a function that calls itself needs its signature, and is compiled at once."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         with _own_cache():
@@ -83,7 +83,7 @@ def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
 
 
 def cfunc(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compiled at once, for one signature: a pointer that compiled code takes as an argument and still is cached."""
+    """Compile at once, for one signature: a pointer that compiled code takes as an argument and that is cached."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         with _own_cache():
@@ -95,7 +95,7 @@ def cfunc(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]
 
 
 def function_at(signature: Any) -> Any:
-    """For compiled code: a function from the address of a `cfunc` with this signature to what can be called."""
+    """Return a function, for compiled code, that turns the address of a `cfunc` with this signature into a callable."""
     pointer, tools = types.FunctionType(signature), cast(Any, cgutils)
 
     @intrinsic
@@ -112,7 +112,7 @@ def function_at(signature: Any) -> Any:
 
 
 def _memory_at(context: Any, address: Any) -> Any:
-    """For compiled code: from an address to what `numba.carray` takes. Nothing keeps that memory alive."""
+    """Turn an address into what `numba.carray` takes, in compiled code. Nothing keeps that memory alive."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
@@ -121,7 +121,7 @@ def _memory_at(context: Any, address: Any) -> Any:
 
 
 memory_at: Any = intrinsic(_memory_at)
-carray: Any = cast(Any, numba).carray  # what compiled code makes an array of memory with
+carray: Any = cast(Any, numba).carray  # builds an array over memory, in compiled code
 
 
 def _keep_copies_private() -> None:
@@ -141,7 +141,7 @@ _keep_copies_private()
 
 
 class _CompileListener(event.Listener):
-    """Told by numba when a function is not in its cache."""
+    """Listener for numba's compilation of functions that are not in its cache."""
 
     def on_start(self, event: Any) -> None:
         timer.begin(event.data["dispatcher"].py_func.__name__)
@@ -170,7 +170,7 @@ def cache_folder() -> Path:
 
 
 def fingerprint(sources: Path) -> str:
-    """Of all compiled code below a folder."""
+    """Hash all compiled code below a folder."""
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
     for path in sorted(sources.rglob("*.py")):
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Which plug-ins there are: listed without importing any, imported when used."""
+"""Plug-in registry: lists plug-ins without importing them, and imports them when used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS: dict[Group, str] = {
 
 @cache
 def plugins(group: Group) -> dict[str, EntryPoint]:
-    """Name → entry point of every installed plug-in. Two packages may not claim one name."""
+    """Return the entry point of every installed plug-in by name; raise where two packages claim one name."""
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         other = found.setdefault(entry.name, entry)
@@ -32,7 +32,7 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
 
 
 def load_plugin(group: Group, name: str) -> Any:
-    """The plug-in's object; its package is imported now."""
+    """Import the plug-in's package and return its object."""
     known = plugins(group)
     if name not in known:
         raise unknown(_WORDS[group], name, known)

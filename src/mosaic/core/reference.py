@@ -1,4 +1,4 @@
-"""The grammar `name:key=value,key=value` that names policies and wrappers."""
+"""Parser of `name:key=value,key=value` references, which name policies and wrappers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from mosaic.core.errors import InputError, demand, did_you_mean, shown, suggesti
 
 
 class Options(BaseModel):
-    """What may stand behind the colon: subclass it, one documented field per option."""
+    """Options after the colon of a reference: subclass it with one documented field per option."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """`stockfish:elo=1500` → ("stockfish", "elo=1500")."""
+    """Split a reference: `stockfish:elo=1500` → ("stockfish", "elo=1500")."""
     name, _, rest = reference.partition(":")
     return name, rest
 
 
 def parse_options(reference: str, text: str, model: type[Options], first: str | None = None) -> Any:
-    """`elo=1500,depth=3` as an instance of the model. `first` is the field of a leading part without `=` (a path)."""
+    """Parse `elo=1500,depth=3` into an instance of the model.
+
+    `first` is the field of a leading part without `=` (a path).
+    """
     values: dict[str, str] = {}
     for index, part in enumerate(filter(None, text.split(","))):
         key, equals, value = part.partition("=")
@@ -40,7 +43,7 @@ def parse_options(reference: str, text: str, model: type[Options], first: str | 
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first complaint of pydantic as one sentence with the nearest known key."""
+    """Describe pydantic's first error in one sentence, with the nearest known key."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":

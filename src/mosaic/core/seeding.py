@@ -1,19 +1,22 @@
-"""How one seed becomes many: named children, the same in every process."""
+"""Named child seeds derived from one seed, the same in every process."""
 
 from __future__ import annotations
 
 import hashlib
 
-SEED_LIMIT = 2**31  # OpenSpiel takes no larger seeds
+SEED_LIMIT = 2**31  # OpenSpiel does not take larger seeds
 
 
 def child_seed(seed: int, *names: str | int) -> int:
-    """The seed of a named stream below another. Names are told apart by length, so ("ab", "c") is not ("a", "bc")."""
+    """Return the seed of a named stream derived from another seed.
+
+    The length of each name is hashed too, so ("ab", "c") differs from ("a", "bc").
+    """
     return child_key(seed, *names) % SEED_LIMIT
 
 
 def child_key(seed: int, *names: str | int) -> int:
-    """The same with all 64 bits, for generators that take them."""
+    """Return the child seed with all 64 bits, for generators that accept them."""
     digest = hashlib.blake2b(str(seed).encode(), digest_size=8)
     for name in names:
         text = str(name).encode()

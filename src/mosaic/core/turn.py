@@ -1,4 +1,4 @@
-"""What an environment answers."""
+"""Turn: the result of an environment's reset or step."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from numpy.typing import NDArray
 from mosaic.core.ids import AgentID
 
 Action: TypeAlias = Any  # a member of the agent's action space
-Observation: TypeAlias = Any  # a member of the agent's observation space; never written to once handed out
-Mask: TypeAlias = NDArray[np.bool_]  # law, not advice: an action whose entry is False never reaches the env
+Observation: TypeAlias = Any  # a member of the agent's observation space; never modified once returned
+Mask: TypeAlias = NDArray[np.bool_]  # binding: an action whose entry is False never reaches the env
 
 
 class Turn(NamedTuple):
-    """Who must act now, and what the last step brought to whom.
+    """Agents that must act now, and the results of the last step.
 
     `observations` is empty exactly when the episode is over. `rewards`, `terminated` and `truncated` have the same
-    keys: the agents that lived through the step or were born in it (after `reset`: who is there, with 0.0 and False).
-    An agent that ended in this step is named in `final_observations`, once. Never compare Turns with ==: use digest().
+    keys: the agents that lived through the step or were created in it (after `reset`: those present, with 0.0 and
+    False). An agent that ended in this step appears in `final_observations`, once. Never compare Turns with ==: use
+    digest().
     """
 
-    observations: Mapping[AgentID, Observation]  # exactly those who must act now, in the env's order
-    action_masks: Mapping[AgentID, Mask]  # only agents that are restricted
-    rewards: Mapping[AgentID, float]  # of this step alone, also for those who wait
+    observations: Mapping[AgentID, Observation]  # exactly the agents that must act now, in the env's order
+    action_masks: Mapping[AgentID, Mask]  # only agents with restricted actions
+    rewards: Mapping[AgentID, float]  # of this step alone, including agents that do not act
     terminated: Mapping[AgentID, bool]
     truncated: Mapping[AgentID, bool]
     final_observations: Mapping[AgentID, Observation]
@@ -40,13 +41,13 @@ class Turn(NamedTuple):
         return bool(self.terminated.get(agent) or self.truncated.get(agent))
 
     def only(self, agents: Container[AgentID]) -> Turn:
-        """The part of this Turn that these agents may know."""
+        """Return the part of this Turn that these agents may see."""
         parts: Any = ({agent: value for agent, value in part.items() if agent in agents} for part in self)
         return Turn(*parts)
 
 
 def digest(turn: Turn) -> int:
-    """A checksum of all that a Turn says, infos aside."""
+    """Return a checksum of everything in a Turn except infos."""
     crc = 0
     for part in turn[:-1]:
         for agent in part:  # insertion order is part of the contract
@@ -55,7 +56,7 @@ def digest(turn: Turn) -> int:
 
 
 def digest_value(value: Any, crc: int = 0) -> int:
-    """A checksum of a member of any space."""
+    """Return a checksum of a member of any space."""
     if isinstance(value, np.ndarray):
         return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data if value.ndim else value.tobytes(), crc)
     if isinstance(value, np.generic):  # a numpy scalar and the Python number it equals are the same value

@@ -1,4 +1,4 @@
-"""Loading of user code named as `python:module:name` or `python:path/file.py:name`, and where that is refused."""
+"""Loader of user code named as `python:module:name` or `python:path/file.py:name`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any
 from mosaic.core.errors import InputError, TrustError, unknown
 
 PREFIX = "python:"
-REFUSED = "MOSAIC_CODE_REFUSED"  # environment variable: why this process and those it starts load no code
-FOLDERS = "MOSAIC_CODE_FOLDERS"  # environment variable: further folders of modules, for processes started from here
+REFUSED = "MOSAIC_CODE_REFUSED"  # environment variable: why this process and its children do not load code
+FOLDERS = "MOSAIC_CODE_FOLDERS"  # environment variable: further module folders, for child processes
 _refused: ContextVar[str] = ContextVar("code_refused", default="")
 
 
 @contextmanager
 def code_refused(why: str) -> Iterator[None]:
-    """Refuse to load code within the block: what names it there was written by a stranger."""
+    """Refuse to load code within the block, where references come from an untrusted source."""
     token = _refused.set(why)
     try:
         yield
@@ -36,7 +36,8 @@ def code_refused(why: str) -> Iterator[None]:
 def load_code(reference: str) -> Any:
     """Return the object that `python:module:name` or `python:path/file.py:name` names.
 
-    Modules are looked for in the working folder, in the installed packages and in the folders of `add_code_folder`.
+    Modules are searched for in the working directory, in the installed packages and in the folders of
+    `add_code_folder`.
     """
     why = _refused.get() or os.environ.get(REFUSED)
     if why:
@@ -78,7 +79,7 @@ def load_code(reference: str) -> Any:
 
 
 def absolute_code(reference: str) -> str:
-    """Return the reference with the whole path of the file that it names, for use from any working folder."""
+    """Return the reference with an absolute path to the file it names, for use from any working directory."""
     source, attribute = _split(reference) if reference.startswith(PREFIX) else ("", "")
     if not source.endswith(".py") or not attribute:
         return reference
@@ -86,7 +87,7 @@ def absolute_code(reference: str) -> str:
 
 
 def add_code_folder(folder: str) -> None:
-    """Look for modules in this folder too, after all others; in the processes that this one starts as well."""
+    """Search for modules in this folder too, after all others; also in child processes."""
     if folder and folder not in _code_folders():
         os.environ[FOLDERS] = os.pathsep.join([*_code_folders(), folder])
 
@@ -106,7 +107,7 @@ def _split(reference: str) -> tuple[str, str]:
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Import a file under a name of its own, once for each content: its stem may be the name of another module."""
+    """Import a file under a unique name, once per content: its stem may be the name of another module."""
     whole = path.expanduser().absolute()
     try:
         facts = whole.stat()
@@ -117,7 +118,7 @@ def _load_file(path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     if str(whole.parent) not in sys.path:
-        sys.path.append(str(whole.parent))  # modules beside it
+        sys.path.append(str(whole.parent))  # for modules beside it
     spec = importlib.util.spec_from_file_location(name, whole)
     assert spec is not None
     assert spec.loader is not None

@@ -1,3 +1,3 @@
-"""Version of this package: the only place where it is written."""
+"""Version of this package; defined only here."""
 
 VERSION = "0.1.0"
