@@ -1,4 +1,4 @@
-"""Mosaic: any policy can take any agent's place in any environment."""
+"""Mosaic: a reinforcement learning workbench in which any policy can play any agent in any environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public names for authors of environments, policies, wrappers, workers and sinks; everything else may move."""
+"""Public API for authors of environments, policies, wrappers, workers and sinks; everything else may move."""
 
 from __future__ import annotations
 

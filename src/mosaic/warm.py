@@ -1,4 +1,4 @@
-"""Compiles once what is compiled at first use: `python -m mosaic.warm`, part of `make setup`."""
+"""Warm-up of the compiled caches: `python -m mosaic.warm`, part of `make setup`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from time import perf_counter
 
 
 def warm() -> float:
-    """Seconds it took; next to nothing when the caches are warm."""
+    """Compile everything that is compiled at first use; return the seconds it took, almost none with warm caches."""
     start = perf_counter()
     _search()
     _tables()
@@ -40,7 +40,7 @@ def _tables() -> None:
 
 
 def _networks() -> None:
-    """Rollout, update and one decision; envs with a kernel of their own add little."""
+    """Compile rollout, update and one decision; envs with their own kernel add little."""
     from contextlib import closing
 
     from mosaic.config.run import RunConfig
