@@ -1,1 +1,1 @@
-"""Where a learner runs: one core, all cores, MPI ranks, a Ray cluster."""
+"""Runtimes for learners: one core, all cores, MPI ranks, a Ray cluster."""

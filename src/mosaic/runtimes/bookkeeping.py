@@ -1,8 +1,8 @@
-"""What the processes that train one table together have come to: the books, kept by the one that drives them.
+"""Base class for training one table with several processes, with the state kept by the driver.
 
-A round is dealt out as exact shares from one base, and enters the books when all of it is done: the table, and every
-learner's progress with its place in its own stream of chance. Between two rounds the processes hold nothing that the
-books do not.
+A round is dealt out as exact shares from one base, and is recorded when all of it is done: the table, and every
+learner's progress with its position in its own random stream. Between two rounds the processes hold no state that the
+driver does not.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from mosaic.runtimes.parallel import shares, together
 
 
 class Share(NamedTuple):
-    """What one learner does in one round."""
+    """Work of one learner in one round."""
 
-    number: int  # of the learner
+    number: int  # index of the learner
     steps: int
-    episodes: int  # that have ended in all; 0: no such limit
+    episodes: int  # total number of ended episodes to stop at; 0: no limit
 
 
 class SpreadTraining(ABC):
-    """Like ParallelTraining, to the same values, with processes instead of threads. Call `close` at the end."""
+    """Multi-process counterpart of ParallelTraining, with identical values. Call `close` at the end."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SpreadTraining(ABC):
         learners: int,
         merge_every: int,
     ) -> None:
-        self._table = open_training(twin, algorithm, options, seed, opponent)  # never advances; checks what was asked
+        self._table = open_training(twin, algorithm, options, seed, opponent)  # never advances; validates the arguments
         start = self._table.progress
         self._progress = [start._replace(counts=start.counts.copy(), sums=start.sums.copy()) for _ in range(learners)]
         self._seeds = [child_seed(seed, "learner", number) for number in range(learners)]
@@ -61,14 +61,14 @@ class SpreadTraining(ABC):
 
     @abstractmethod
     def _round(self, work: Sequence[Share]) -> None:
-        """Has the shares done from one base, and brings the books up to date."""
+        """Run the shares from one base and update the recorded state."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the processes; a second time does nothing."""
+        """End the processes. Calling it again does nothing."""
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """So many agent steps of all together, to the last one; or until `episodes` have ended in all."""
+        """Take exactly this many agent steps over all learners, or stop once `episodes` have ended in total."""
         parts = len(self._progress)
         while steps > 0:
             missing = episodes - self.episodes if episodes else 0
@@ -88,7 +88,7 @@ class SpreadTraining(ABC):
 
     @property
     def progress(self) -> list[kernels.Progress]:
-        """Of each learner."""
+        """Progress of each learner."""
         return self._progress
 
     @property
@@ -123,7 +123,7 @@ class SpreadTraining(ABC):
         return together([take_statistics(progress) for progress in self._progress])
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """As ParallelTraining writes them: each goes on from the other's checkpoint."""
+        """Return the tensors in ParallelTraining's format: each class can resume the other's checkpoints."""
         return {
             "values": self.values,
             "visits": self.visits,

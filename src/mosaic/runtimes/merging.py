@@ -1,9 +1,9 @@
-"""How tables that were trained apart become one again.
+"""Merging of tables that were trained separately.
 
-Every worker starts from the same base and counts its own visits. What a merge has to say about an entry is decided by
-the visits since that base alone: nobody came by, and the value stays; one came by, and its value stands exactly;
-several did, and the value is their mean weighted by visits. Averaging over workers that never saw an entry would pull
-every discovery back towards the base.
+Every worker starts from the same base and counts its own visits. Only the visits since that base decide how an entry is
+merged: if no worker visited it, the value stays; if one did, its value is taken exactly; if several did, the value is
+their mean weighted by visits. Averaging over workers that never saw an entry would pull every discovery back towards
+the base.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Counts = NDArray[np.integer[Any]]
 
 
 class Delta(NamedTuple):
-    """What happened to a table since its base: the visited entries only."""
+    """Change of a table since its base: the visited entries only."""
 
-    indices: NDArray[np.int64]  # into the flat table, ascending, each once
-    values: Values  # of these entries now
+    indices: NDArray[np.int64]  # into the flat table, ascending, unique
+    values: Values  # current values of these entries
     counts: NDArray[np.int64]  # visits since the base, at least one each
 
 
 def merge(
     base: Values, tables: Sequence[Values], visits_base: Counts, visits: Sequence[Counts]
 ) -> tuple[Values, Counts]:
-    """The merged table and its visits: those of the base and all that came since, each counted once.
+    """Return the merged table and its visits: those of the base plus all later ones, each counted once.
 
-    The order of the tables changes no visit, and no value beyond the last rounding.
+    The order of the tables changes no visit count, and values only by rounding.
     """
     if len(tables) != len(visits):
         raise MosaicError(f"There are {len(tables)} tables and {len(visits)} visit counts to merge.")
@@ -42,9 +42,9 @@ def merge(
 
 
 def delta(base_values: Values, base_visits: Counts, values: Values, visits: Counts) -> Delta:
-    """What a worker has to tell the others."""
+    """Return the change of a worker's table since the base."""
     _check_same_table(base_values, base_visits, values, visits)
-    # traces change pairs that were visited before the base: these count as one visit
+    # eligibility traces change pairs that were visited before the base: these count as one visit
     changed = values.ravel() != base_values.ravel()
     indices = np.flatnonzero((visits.ravel() != base_visits.ravel()) | changed)
     # gathered before the subtraction: unsigned counts must not wrap around
@@ -55,7 +55,7 @@ def delta(base_values: Values, base_visits: Counts, values: Values, visits: Coun
 
 
 def combine(deltas: Sequence[Delta]) -> Delta:
-    """Several workers' deltas from one base as one."""
+    """Combine several workers' deltas from the same base."""
     if not deltas:
         return Delta(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.int64))
     if len(deltas) == 1:
@@ -73,9 +73,9 @@ def combine(deltas: Sequence[Delta]) -> Delta:
 
 
 def _union(parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """All indices, ascending, each once; and where in them each part's own stand.
+    """Return all indices, ascending and unique, and the positions of each part's indices among them.
 
-    A stable sort merges runs that are sorted already: 50 times faster here than `np.unique`, which hashes.
+    A stable sort merges runs that are already sorted: 50 times faster here than `np.unique`, which hashes.
     """
     joined = np.concatenate(parts)
     order = np.argsort(joined, kind="stable")
@@ -88,9 +88,10 @@ def _union(parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], list[
 
 
 def weighted_mean(values: Values, counts: NDArray[np.int64]) -> Values:
-    """Mean over rows weighted by counts; in each column somebody counts, and rows that do not must hold finite values.
+    """Return the mean over rows weighted by counts.
 
-    Held between the smallest and largest value that counts, so that rounding moves no value on which all agree.
+    Each column needs at least one nonzero count, and entries with count zero must be finite. The mean is clipped to the
+    range of the values that count, so that rounding does not move a value on which all rows agree.
     """
     lowest = np.where(counts > 0, values, np.inf).min(axis=0)
     highest = np.where(counts > 0, values, -np.inf).max(axis=0)
@@ -100,7 +101,7 @@ def weighted_mean(values: Values, counts: NDArray[np.int64]) -> Values:
 
 
 def apply(base_values: Values, base_visits: Counts, change: Delta) -> tuple[Values, Counts]:
-    """The base with a delta in it; the base itself stays as it is."""
+    """Return a copy of the base with a delta applied."""
     if change.indices.size and not 0 <= change.indices[0] <= change.indices[-1] < base_values.size:
         raise MosaicError(
             f"A delta reaches entry {change.indices[-1]:,} of a table with {base_values.size:,}: the tables differ."

@@ -1,8 +1,8 @@
 """Several learners in one process, on all cores: the compiled loops release the GIL.
 
-A small table is private to each learner and merged every so often: two cores that write into the same cache lines are
+A small table is private to each learner and merged periodically: two cores that write into the same cache lines are
 slower than one. A large table is shared without locks: its rows rarely collide, a lost update is one of millions, and
-copies would not fit the memory. `SHARED_FROM_BYTES` is where the one becomes cheaper than the other.
+copies would not fit into memory. From `SHARED_FROM_BYTES` on, sharing is cheaper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED_FROM_BYTES = 64 * 2**20
 
 
 class ParallelTraining:
-    """`make(number)` makes the learner of that number, each with its own stream of chance."""
+    """Training in threads. `make(number)` creates the learner of that index, each with its own random stream."""
 
     def __init__(
         self, make: Callable[[int], TwinTraining], learners: int, merge_every: int, shared: bool | None = None
@@ -39,11 +39,11 @@ class ParallelTraining:
             for learner in self._learners:
                 learner.values, learner.visits, learner.sole_writer = first.values, first.visits, False
         self._base_values, self._base_visits = first.values.copy(), first.visits.copy()
-        cores = len(os.sched_getaffinity(0))  # fewer cores than learners: some wait, with the same result
+        cores = len(os.sched_getaffinity(0))  # with fewer cores than learners some wait; the result is the same
         self._pool = ThreadPoolExecutor(min(learners, cores), thread_name_prefix="learner")
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """So many agent steps of all together, to the last one; or until `episodes` have ended in all."""
+        """Take exactly this many agent steps over all learners, or stop once `episodes` have ended in total."""
         while steps > 0:
             missing = episodes - self.episodes if episodes else 0
             if episodes and missing <= 0:
@@ -72,12 +72,12 @@ class ParallelTraining:
 
     @property
     def progress(self) -> list[Progress]:
-        """Of each learner."""
+        """Progress of each learner."""
         return [learner.progress for learner in self._learners]
 
     @property
     def round_steps(self) -> int:
-        """Agent steps between two merges: to advance by a multiple of them at a time makes no difference."""
+        """Agent steps between two merges: advancing by any multiple of them gives the same result."""
         return self._merge_every * len(self._learners)
 
     @property
@@ -137,13 +137,13 @@ class ParallelTraining:
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """A whole number in whole parts, as equal as can be; nothing is dropped."""
+    """Split a whole number into parts that are as equal as possible."""
     each, rest = divmod(total, parts)
     return [each + (number < rest) for number in range(parts)]
 
 
 def together(parts: Sequence[Statistics]) -> Statistics:
-    """What several learners' episodes say as one."""
+    """Combine the statistics of several learners."""
     ended = [part for part in parts if part.episodes]
     errors = [part.td_error_mean for part in parts if part.td_error_mean is not None]
     count = sum(part.episodes for part in ended)

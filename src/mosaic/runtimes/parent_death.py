@@ -1,7 +1,7 @@
-"""How a program is made to end with the process that started it, even when that one is killed.
+"""Launcher that ties a program's life to its parent process, even if the parent is killed.
 
-`python -m mosaic.runtimes.parent_death PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when
-process PID, its parent, is gone (more exactly: when the thread that started it is).
+`python -m mosaic.runtimes.parent_death PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when process PID,
+its parent, is gone (more exactly: when the thread that started it is).
 """
 
 from __future__ import annotations

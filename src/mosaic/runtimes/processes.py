@@ -1,4 +1,4 @@
-"""Several learners in processes of this machine, for envs that are stepped in Python and hold the GIL."""
+"""Several learners in processes on this machine, for envs that are stepped in Python and hold the GIL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mosaic.learners.tabular.training.twin import SteppedEnv
 from mosaic.runtimes.bookkeeping import Share, SpreadTraining
 from mosaic.runtimes.merging import apply, combine, delta
 
-_STOP_S = 10.0  # until a process that does not end by itself is ended
+_STOP_S = 10.0  # before a process that does not end by itself is killed
 
 
 class ProcessTraining(SpreadTraining):
-    """All shares of a round start from one base and are merged when the last one is done."""
+    """Training in processes: all shares of a round start from one base and are merged when the last one is done."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ProcessTraining(SpreadTraining):
     def close(self) -> None:
         atexit.unregister(self.close)
         for connection in self._connections:
-            with suppress(OSError):  # a process that is gone needs no word
+            with suppress(OSError):  # the process is already gone
                 connection.send(None)
             connection.close()
         for process in self._processes:
@@ -85,7 +85,7 @@ class ProcessTraining(SpreadTraining):
 def _serve(
     connection: Connection[Any, Any], env: SteppedEnv, algorithm: str, options: TabularOptions, seed: int
 ) -> None:
-    """Do shares until there are no more, or until the process that asks is gone."""
+    """Run shares until told to stop, or until the parent process is gone."""
     training = SteppedTraining(env, algorithm, options, seed)
     with suppress(EOFError, KeyboardInterrupt):
         while (message := connection.recv()) is not None:
@@ -93,7 +93,7 @@ def _serve(
             try:
                 training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
                 training.advance(share.steps, share.episodes)
-            except InputError as error:  # the env's own fault, to be told where the run is
+            except InputError as error:  # the env's own fault, to be reported by the parent
                 connection.send(str(error))
                 return
             change = delta(values, visits, training.values, training.visits)

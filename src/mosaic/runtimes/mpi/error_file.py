@@ -1,7 +1,7 @@
-"""What a rank leaves in writing for whoever started it.
+"""Files in which ranks record their failures for the process that started them.
 
-MPI drops what a rank has just printed when that rank ends all others; a file stays. The directory is on the starter's
-machine: a rank on another one finds it missing, and prints what it has to say.
+MPI drops what a rank has just printed when that rank aborts all others; a file stays. The directory is on the machine
+of the starting process: a rank on another machine does not find it, and prints its failure instead.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 from time import time_ns
 from typing import NamedTuple
 
-PLACE = "MOSAIC_MPI_NOTES"  # in the ranks' environment: the directory
-COUNT = "MOSAIC_MPI_RANKS"  # in the ranks' environment: how many were started
+PLACE = "MOSAIC_MPI_NOTES"  # environment variable of the ranks: the directory
+COUNT = "MOSAIC_MPI_RANKS"  # environment variable of the ranks: how many were started
 
 
 class Failure(NamedTuple):
-    """Why a rank ended the others."""
+    """Reason why a rank aborted the others."""
 
     at_ns: int
     rank: int
     reason: str  # one line
-    traceback: str  # "" where the reason says it all
-    bad_input: bool  # the ranks could not do what was asked; no rank is to blame
+    traceback: str  # "" if the reason is sufficient
+    bad_input: bool  # the ranks could not do what was asked; no rank is at fault
 
 
 def note_pid(rank: int) -> bool:
@@ -31,12 +31,12 @@ def note_pid(rank: int) -> bool:
 
 
 def note_failure(rank: int, reason: str, traceback: str, bad_input: bool) -> bool:
-    """Whether the note could be left."""
+    """Return whether the note could be written."""
     return _write(f"{rank}.failure", json.dumps([time_ns(), rank, reason, traceback, bad_input]))
 
 
 def first_failure(directory: Path) -> Failure | None:
-    """The cause: later failures may be its consequences."""
+    """Return the earliest failure: later ones may be its consequences."""
     return min((Failure(*json.loads(file.read_text())) for file in directory.glob("*.failure")), default=None)
 
 
@@ -51,5 +51,5 @@ def _write(name: str, text: str) -> bool:
         return False
     draft = Path(place, f"{name}.draft")
     draft.write_text(text)
-    draft.replace(Path(place, name))  # whole or not at all: another rank may end this one meanwhile
+    draft.replace(Path(place, name))  # atomic: another rank may end this one meanwhile
     return True

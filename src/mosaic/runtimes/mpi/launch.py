@@ -1,4 +1,4 @@
-"""How work is spread over MPI ranks."""
+"""Launcher for MPI ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOW_LOST = re.compile(r"EXIT STRING: (.+)")
 
 
 class RankError(MosaicError):
-    """A rank failed, and all others were ended with it."""
+    """Failure of a rank, after which all other ranks were ended."""
 
     def __init__(self, rank: int | None, ranks: int, reason: str) -> None:
         who = f"Rank {rank} of {ranks}" if rank is not None else f"One of {ranks} ranks"
@@ -34,7 +34,7 @@ class RankError(MosaicError):
 
 
 def mpiexec_path() -> Path:
-    """The program that came with the `mpich` wheel, and no other: ranks must be of one MPI with their starter."""
+    """Return the mpiexec of the `mpich` wheel, and no other: ranks and mpiexec must use the same MPI."""
     try:
         files = distribution("mpich").files or []
     except PackageNotFoundError:
@@ -58,17 +58,17 @@ def run_ranks(
     on_line: OnLine | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a module on so many ranks until all are done; RankError when one fails, InputError when they say so.
+    """Run a module on `ranks` ranks until all are done.
 
-    `on_line` gets every line with its rank (None: from MPI itself) and prints it unless told otherwise. What it raises
-    ends all ranks.
+    Raises RankError when a rank fails, and InputError when the ranks report bad input. `on_line` gets every line with
+    its rank (None: from MPI itself); by default the lines are printed. An exception it raises ends all ranks.
     """
     if ranks < 1:
         raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
     check_installed()
     rank_command = module_command("mosaic.runtimes.mpi.rank", module, *args)
     starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
-    tied = module_command("mosaic.runtimes.parent_death", str(os.getpid()))  # ranks must not compute on for nobody
+    tied = module_command("mosaic.runtimes.parent_death", str(os.getpid()))  # ranks must not outlive this process
     said_by_mpi: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""How MPI ranks agree on one table."""
+"""Communication between MPI ranks: consistency checks, sparse allreduce and messages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def world() -> MPI.Intracomm:
-    """All ranks; one alone where nobody started more."""
+    """Return the communicator of all ranks; a single one unless started by mpiexec."""
     check_installed()
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # the second is what mpi4py raises where it finds no library
+    except (ImportError, RuntimeError) as error:  # mpi4py raises RuntimeError if it finds no library
         reason = " ".join(str(error).split())
         raise MissingExtraError(f"MPI is installed, but its library cannot be loaded: {reason}. {INSTALL}") from error
     return MPI.COMM_WORLD
 
 
 def check_count(comm: MPI.Intracomm) -> None:
-    """InputError where ranks do not see each other: each would do all the work and none would know."""
+    """Raise InputError if ranks do not see each other: each would silently do all the work."""
     started, seen = int(os.environ.get(COUNT, comm.Get_size())), comm.Get_size()
     if started != seen:
         raise InputError(
@@ -41,10 +41,10 @@ def check_count(comm: MPI.Intracomm) -> None:
 
 
 def check_agreement(comm: MPI.Intracomm, settings: Mapping[str, object]) -> None:
-    """InputError on every rank where any two hold different settings: their tables could not be merged."""
+    """Raise InputError on every rank if any two have different settings: their tables could not be merged."""
     first, *others = comm.allgather(dict(settings))
     for rank, other in enumerate(others, start=1):
-        for name in {**first, **other}:  # in their order: what explains the rest comes first
+        for name in {**first, **other}:  # in order: a setting that explains later differences comes first
             here, there = first.get(name), other.get(name)
             if here != there:
                 raise InputError(
@@ -54,9 +54,9 @@ def check_agreement(comm: MPI.Intracomm, settings: Mapping[str, object]) -> None
 
 
 def allreduce_sparse(comm: MPI.Intracomm, change: Delta) -> Delta:
-    """Every rank's delta from a common base as one, the same to the last bit on all ranks.
+    """Combine every rank's delta from a common base, bit-identical on all ranks.
 
-    Only visited entries travel: a large table of which little changes costs little.
+    Only visited entries are sent: a large table of which little changes costs little.
     """
     check_agreement(comm, {"the table's type": change.values.dtype.str})
     sizes = comm.allgather(change.indices.size)
@@ -72,13 +72,13 @@ def allreduce_sparse(comm: MPI.Intracomm, change: Delta) -> Delta:
 
 REST_SHARE = 0.1  # of the time waited so far
 LONGEST_REST_S = 0.05
-_BELL = 71  # tag
+_BELL = 71  # message tag
 
 
 def wait_until(
     ready: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
-    rest: Callable[[float], None] = time.sleep,  # nobody tells us when a message is there
+    rest: Callable[[float], None] = time.sleep,  # arrival of a message is not signalled
 ) -> None:
     began = clock()
     while not ready():
@@ -86,13 +86,13 @@ def wait_until(
 
 
 def ring(comm: MPI.Intracomm) -> None:
-    """Calls all ranks that await the bell."""
+    """Wake all ranks that wait in `await_ring`."""
     for rank in range(1, comm.Get_size()):
         comm.send(None, rank, _BELL)
 
 
 def await_ring(comm: MPI.Intracomm) -> None:
-    """Until rank 0 rings."""
+    """Wait until rank 0 calls `ring`."""
     wait_until(lambda: comm.iprobe(0, _BELL))
     comm.recv(source=0, tag=_BELL)
 
@@ -101,12 +101,12 @@ _TAG = 72
 
 
 class Mail:
-    """One rank's. A large message moves only while both ends attend to it: call `move` now and then."""
+    """Message queue of one rank. A large message is transferred only while both ends call `move` now and then."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
         self._leaving: list[MPI.Request] = []
-        self._coming: defaultdict[int, deque[MPI.Request]] = defaultdict(deque)  # of each rank, in the order sent
+        self._coming: defaultdict[int, deque[MPI.Request]] = defaultdict(deque)  # per rank, in the order sent
         self._arrived: deque[tuple[int, Any]] = deque()
 
     def send(self, to: int, message: object) -> None:
@@ -128,17 +128,17 @@ class Mail:
                 self._arrived.append((sender, message))
 
     def take(self) -> tuple[int, Any] | None:
-        """The next message with its sender, or None where none has arrived in whole."""
+        """Return the next message with its sender, or None if none has fully arrived."""
         self.move()
         return self._arrived.popleft() if self._arrived else None
 
     def wait(self) -> tuple[int, Any]:
-        """The next message, however long it takes."""
+        """Wait for the next message and return it with its sender."""
         wait_until(self._has_arrived)
         return self._arrived.popleft()
 
     def finish(self) -> None:
-        """Until all that was sent has left."""
+        """Wait until all sent messages have left."""
         wait_until(self._has_left)
 
     def _has_arrived(self) -> bool:

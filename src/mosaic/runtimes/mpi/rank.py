@@ -1,7 +1,7 @@
-"""What one MPI rank does around its work: says who speaks, and ends all ranks when it fails.
+"""Entry point of an MPI rank: prefixes output with the rank, and ends all ranks when this one fails.
 
-`python -m mosaic.runtimes.mpi.rank MODULE ARGUMENT…` runs MODULE as a script. A rank that merely dies of an exception
-would leave the others waiting for it for ever.
+`python -m mosaic.runtimes.mpi.rank MODULE ARGUMENT…` runs MODULE as a script. If a rank merely died of an exception,
+the others would wait for it forever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RankLines(io.TextIOBase):
-    """A stream that passes on whole lines only, each with its rank in front: ranks must not cut into each other."""
+    """Stream that prefixes lines with the rank and writes whole ones only: ranks must not interleave."""
 
     def __init__(self, fd: int, rank: int) -> None:
         self._fd, self._rank, self._begun = fd, rank, ""
@@ -40,7 +40,7 @@ class RankLines(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """A last line without its end is a line too."""
+        """Write an unfinished last line."""
         if self._begun:
             self.write("\n")
 
@@ -71,7 +71,7 @@ def main(module: str, *arguments: str) -> None:
 def _join() -> MPI.Intracomm:
     try:
         return world()
-    except InputError as error:  # without MPI there is no rank yet: none that could end the others
+    except InputError as error:  # without MPI there is no rank yet that could end the others
         _leave_word(0, error)
         sys.exit(1)
 
@@ -79,7 +79,7 @@ def _join() -> MPI.Intracomm:
 def _end_all(comm: MPI.Intracomm, error: BaseException) -> None:
     _leave_word(comm.Get_rank(), error)
     comm.Abort(1)
-    os._exit(1)  # MPICH asks for our end and may return before it comes: nothing must be said twice
+    os._exit(1)  # MPICH requests our end and may return before it comes: nothing must be reported twice
 
 
 def _leave_word(rank: int, error: BaseException) -> None:

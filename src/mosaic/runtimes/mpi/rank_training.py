@@ -1,4 +1,7 @@
-"""What one MPI rank does for a table: `python -m mosaic.runtimes.mpi.rank mosaic.runtimes.mpi.rank_training SOCKET`."""
+"""Tabular training on one MPI rank.
+
+Run as `python -m mosaic.runtimes.mpi.rank mosaic.runtimes.mpi.rank_training SOCKET`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def check_same_programs(comm: MPI.Intracomm) -> None:
-    """Before anything but plain facts is exchanged."""
+    """Check that all ranks run the same versions, before anything but plain data is exchanged."""
     facts = {f"the version of {name}": version(name) for name in ("mosaic-rl", "numpy", "numba")}
     facts["the version of python"] = ".".join(platform.python_version_tuple()[:2])
     facts["the source of the compiled loops"] = fingerprint(SOURCES)
@@ -36,7 +39,7 @@ def check_same_programs(comm: MPI.Intracomm) -> None:
 
 
 def check_same_training(comm: MPI.Intracomm, training: TwinTraining, algorithm: str, options: TabularOptions) -> None:
-    """Before the first step."""
+    """Check that all ranks train the same table, before the first step."""
     facts: dict[str, object] = {
         "the table's shape": training.values.shape,
         "the table's type": training.values.dtype.str,
@@ -48,7 +51,7 @@ def check_same_training(comm: MPI.Intracomm, training: TwinTraining, algorithm: 
 
 
 def digest(twin: Twin) -> str:
-    """The same for the same rules only."""
+    """Return a digest that is equal only for equal rules."""
     found = hashlib.blake2b(type(twin).__name__.encode(), digest_size=8)
     for name, part in twin._asdict().items():
         array = np.ascontiguousarray(part)
@@ -67,7 +70,7 @@ def main(address: str) -> None:
     check_same_training(comm, training, setup.algorithm, setup.options)
     if driver:
         driver.send(True)
-    part: Keeper | Contributor | None = None  # in server mode
+    part: Keeper | Contributor | None = None  # server mode only
     while True:
         message = _next_message(comm, driver)
         match message:
@@ -78,7 +81,7 @@ def main(address: str) -> None:
             case Order():
                 if message.table is not None:
                     training.values[:], training.visits[:] = message.table
-                    part = None  # what it knows is of another table
+                    part = None  # it knows another table
                 part = part or (Keeper(comm, training) if driver else Contributor(comm, training))
                 reports = _carry_out(comm, training, part, message)
                 if driver:
@@ -93,7 +96,10 @@ def main(address: str) -> None:
 
 
 def _next_message(comm: MPI.Intracomm, driver: Connection[Any, Any] | None) -> Message:
-    """A run may be paused for days: rank 0 sleeps on its socket, the others until it rings."""
+    """Wait for the driver's next message.
+
+    A run may be paused for days: rank 0 sleeps on its socket, the others until it calls `ring`.
+    """
     heard = driver.recv() if driver else None
     ring(comm) if driver else await_ring(comm)
     message: Message = comm.bcast(heard)
@@ -101,7 +107,7 @@ def _next_message(comm: MPI.Intracomm, driver: Connection[Any, Any] | None) -> M
 
 
 def _do(comm: MPI.Intracomm, training: TwinTraining, order: Round) -> object:
-    """A rank without a share has nothing to add, but hears what the others found."""
+    """Train this rank's share of a round. A rank without a share adds nothing, but receives the others' changes."""
     rank = comm.Get_rank()
     values, visits = order.table or (training.values.copy(), training.visits.copy())
     training.load({"values": values, "visits": visits, "counts": order.counts[rank], "sums": order.sums[rank]})

@@ -1,8 +1,8 @@
-"""How ranks learn into one table that rank 0 keeps, each at its own pace.
+"""Parameter server for MPI ranks: all learn into one table held by rank 0, each at its own pace.
 
-Every rank learns. Rank 0 does so on the table itself, in slices of some milliseconds, and attends to the others in
-between. A rank always has a further grant in reserve: it tells what it has learned and goes on, and takes over what the
-others found whenever the answer is there.
+Every rank learns. Rank 0 does so on the table itself, in slices of some milliseconds, and serves the others in between.
+A rank always has another grant in reserve: it sends what it has learned and continues, and takes over what the others
+found as soon as the reply has arrived.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class Learned(NamedTuple):
-    """What a copy has to tell: the visited entries only."""
+    """Update sent by a copy: the visited entries only."""
 
-    indices: NDArray[np.int64]  # into the flat table, ascending, each once
+    indices: NDArray[np.int64]  # into the flat table, ascending, unique
     values: NDArray[Any]
     counts: NDArray[np.int64]  # visits, at least one each
-    known: NDArray[np.int64]  # visits that the values were built on
+    known: NDArray[np.int64]  # visits on which the values are based
 
 
 class News(NamedTuple):
-    """What has changed in the original since its last news for the same copy."""
+    """Changes of the original since the last update sent to the same copy."""
 
     indices: NDArray[np.int64]
     values: NDArray[Any]
@@ -42,7 +42,7 @@ class News(NamedTuple):
 
 
 def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None:
-    """Into a flat table, in place."""
+    """Merge an update into a flat table, in place."""
     at = learned.indices
     if at.size and not 0 <= at[0] <= at[-1] < values.size:
         raise MosaicError(f"A rank tells of entry {at[-1]:,} of a table with {values.size:,}: the tables differ.")
@@ -54,7 +54,7 @@ def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None
 
 
 class Original:
-    """The table that copies follow. Its owner may learn on it directly between two calls."""
+    """Table that copies follow. Its owner may learn on it directly between two calls."""
 
     def __init__(self, values: NDArray[Any], visits: NDArray[Any], copies: int) -> None:
         self._values, self._visits = values.reshape(-1), visits.reshape(-1)
@@ -67,7 +67,7 @@ class Original:
         absorb(self._values, self._visits, learned)
 
     def news(self, copy: int) -> News:
-        """For the copy of that number."""
+        """Return the changes since the last call for this copy."""
         changed = np.flatnonzero(self._visits != self._marked)
         self._now += 1
         self._changed_at[changed] = self._now
@@ -78,7 +78,7 @@ class Original:
 
 
 class Copy:
-    """A table that starts as its original did. Its owner learns on it between two calls."""
+    """Table that starts equal to its original. Its owner learns on it between two calls."""
 
     def __init__(self, values: NDArray[Any], visits: NDArray[Any]) -> None:
         self._values, self._visits = values.reshape(-1), visits.reshape(-1)
@@ -86,7 +86,7 @@ class Copy:
         self._on_the_way: deque[Learned] = deque()
 
     def tell(self) -> Learned:
-        """What was visited since the last call."""
+        """Return the entries visited since the last call."""
         at = np.flatnonzero(self._visits != self._known)
         known = self._known[at].astype(np.int64)
         learned = Learned(at, self._values[at], self._visits[at].astype(np.int64) - known, known)
@@ -95,7 +95,10 @@ class Copy:
         return learned
 
     def hear(self, news: News, answers: bool) -> None:
-        """Right after telling; `answers`: the original had absorbed one more of what was told."""
+        """Take over the original's changes, right after `tell`.
+
+        `answers`: the original has absorbed one more of the updates sent.
+        """
         if answers:
             self._on_the_way.popleft()
         at = news.indices
@@ -111,7 +114,7 @@ _GRANTS_EACH = 2  # one to work on, one in reserve
 
 
 class Told(NamedTuple):
-    """To rank 0: what became of the oldest grant."""
+    """Message to rank 0: result of the oldest grant."""
 
     steps: int
     episodes: int
@@ -119,27 +122,27 @@ class Told(NamedTuple):
 
 
 class Given(NamedTuple):
-    """From rank 0: what to do next, and where the table is."""
+    """Message from rank 0: next grant and changes of the table."""
 
     grant: Grant
     news: News
-    answers: bool  # the news hold one more of what was told
+    answers: bool  # the news include one more of the updates sent
 
 
 class Heard(NamedTuple):
-    """From rank 0: nothing to do for now, but this is where the table is."""
+    """Message from rank 0: changes of the table, without a grant for now."""
 
     news: News
 
 
 class Over(NamedTuple):
-    """From rank 0: the order is carried out."""
+    """Message from rank 0: the order is complete."""
 
     news: News
 
 
 class Keeper:
-    """Rank 0."""
+    """Owner of the original table, on rank 0."""
 
     def __init__(self, comm: MPI.Intracomm, training: TwinTraining) -> None:
         self._training, self._mail = training, Mail(comm)
@@ -148,7 +151,7 @@ class Keeper:
         self._granted: dict[int, deque[Grant]] = {rank: deque() for rank in self._others}
 
     def carry_out(self, budget: Budget) -> None:
-        """Until the budget is done and all that was learned is in the table."""
+        """Train until the budget is used up and everything learned is in the table."""
         self._deal(budget)
         while not budget.done:
             if own := budget.grant():
@@ -176,7 +179,7 @@ class Keeper:
             self._give(rank, next_grant, answers=True)
 
     def _deal(self, budget: Budget) -> None:
-        """To those who have none in reserve: at first, and when steps have come back."""
+        """Give grants to ranks that have none in reserve: at the start, and when unused steps have come back."""
         for rank in self._others:
             while len(self._granted[rank]) < _GRANTS_EACH and (grant := budget.grant()):
                 self._give(rank, grant, answers=False)
@@ -187,14 +190,14 @@ class Keeper:
 
 
 class Contributor:
-    """Every other rank."""
+    """Owner of a copy of the table, on every other rank."""
 
     def __init__(self, comm: MPI.Intracomm, training: TwinTraining) -> None:
         self._training, self._mail = training, Mail(comm)
         self._copy = Copy(training.values, training.visits)
 
     def carry_out(self) -> None:
-        """Until rank 0 says that it is over."""
+        """Train until rank 0 reports that the order is complete."""
         grants: deque[Grant] = deque()
         while True:
             letter = self._mail.take() if grants else self._mail.wait()
@@ -218,7 +221,7 @@ class Contributor:
 
 
 def take_steps(training: TwinTraining, grant: Grant, between: Callable[[], None]) -> tuple[int, int]:
-    """The steps that were taken and the episodes that ended, in slices with something else between them."""
+    """Train in slices, calling `between` after each; return the steps taken and the episodes ended."""
     steps, episodes = training.agent_steps, training.episodes
     last_episode = episodes + grant.episodes if grant.episodes else 0
     while (left := grant.steps - (training.agent_steps - steps)) > 0:

@@ -1,7 +1,8 @@
-"""Which steps of an order are still to be taken, and by whom.
+"""Budget of steps, granted to learners in pieces.
 
-Pieces are granted as learners ask for them, large ones first and small ones towards the end, so that nobody waits long
-for the slowest. What a grant leaves unused comes back: every step and every episode is taken once, and none is dropped.
+Pieces are granted as learners ask for them, large ones first and small ones towards the end, so that no learner waits
+long for the slowest. The unused part of a grant is returned to the budget: every step and every episode is taken once,
+and none is dropped.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from typing import NamedTuple
 
 from mosaic.core.errors import MosaicError
 
-SMALLEST_PIECE = 100_000  # steps, a few milliseconds: below that, messages would cost more than the work
-_PIECES_AHEAD = 4  # into so many pieces per learner is cut what is left
+SMALLEST_PIECE = 100_000  # steps, a few milliseconds: for fewer, messages would cost more than the work
+_PIECES_AHEAD = 4  # the remainder is cut into this many pieces per learner
 
 
 class Grant(NamedTuple):
-    """Ends with its steps or with its episodes, whichever are done first."""
+    """Piece of work that ends with its steps or its episodes, whichever are done first."""
 
     steps: int
-    episodes: int  # further ones; 0: no such limit
+    episodes: int  # additional ones; 0: no limit
 
 
 class Budget:
-    """Of one order: so many agent steps, or so many episodes (0: no such limit), whichever are done first."""
+    """Budget of one order: N agent steps or N episodes (0: no limit), whichever are done first."""
 
     def __init__(self, steps: int, episodes: int, learners: int, largest_piece: int) -> None:
         self._steps, self._episodes = steps, episodes
@@ -32,7 +33,7 @@ class Budget:
 
     @property
     def done(self) -> bool:
-        """Nothing left and nothing granted."""
+        """Whether nothing is left and no grant is outstanding."""
         return not self._granted and not self._left
 
     @property
@@ -40,7 +41,7 @@ class Budget:
         return self._steps > 0 and (self._episodes > 0 or not self._by_episodes)
 
     def grant(self) -> Grant | None:
-        """None: nothing to give, for now or for good."""
+        """Return the next piece, or None if there is nothing to grant, for now or for good."""
         if not self._left:
             return None
         piece = max(SMALLEST_PIECE, -(-self._steps // self._parts))
@@ -51,7 +52,7 @@ class Budget:
         return given
 
     def settle(self, given: Grant, steps: int, episodes: int) -> None:
-        """What became of a grant."""
+        """Record the result of a grant and take back what it left unused."""
         ended_by_episodes = self._by_episodes and episodes == given.episodes
         too_many = steps > given.steps or (self._by_episodes and episodes > given.episodes)
         if too_many or (steps < given.steps and not ended_by_episodes):

@@ -1,9 +1,9 @@
-"""Several learners on MPI ranks, driven from the process that asked for them.
+"""Tabular training on MPI ranks, driven from the process that started them.
 
-Rank 0 hears the driver on a socket and passes on what it says. In mode `allreduce` every rank does its share of a
-round, then all agree on the table by exchanging what they visited: the same to the last bit every time. In mode
-`server` rank 0 keeps the table and the others tell it what they visited, each at its own pace: no rank waits for the
-slowest, and no two runs are quite the same. The table travels to the driver only when somebody looks at it.
+Rank 0 receives the driver's messages on a socket and broadcasts them. In mode `allreduce` every rank does its share of
+a round, then all agree on the table by exchanging the entries they visited: bit-identical every time. In mode `server`
+rank 0 holds the table and the others send it the entries they visited, each at its own pace: no rank waits for the
+slowest, and no two runs are quite the same. The table is sent to the driver only when it is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Table: TypeAlias = tuple[NDArray[Any], NDArray[Any]]  # values and visits
 
 
 class Setup(NamedTuple):
-    """The first thing that ranks hear; answered with True when all are ready."""
+    """First message to the ranks. The reply is True when all are ready."""
 
     twin: Twin
     algorithm: str
@@ -40,38 +40,38 @@ class Setup(NamedTuple):
 
 
 class Round(NamedTuple):
-    """In mode allreduce. Answered with every rank's counts and sums."""
+    """Round of mode allreduce. The reply is every rank's counts and sums."""
 
     shares: dict[int, Share]  # of the ranks that have one
     counts: Sequence[NDArray[Any]]  # of each rank
     sums: Sequence[NDArray[Any]]
-    table: Table | None  # to start from; None: where the last round ended
+    table: Table | None  # to start from; None: continue with the last round's
 
 
 class Order(NamedTuple):
-    """In mode server. Answered with every rank's counts and sums."""
+    """Order of mode server. The reply is every rank's counts and sums."""
 
     steps: int
-    episodes: int  # further ones; 0: no such limit
+    episodes: int  # additional ones; 0: no limit
     tell_every: int  # steps, at most
     counts: Sequence[NDArray[Any]]  # of each rank
     sums: Sequence[NDArray[Any]]
-    table: Table | None  # to start from; None: where the last order ended
+    table: Table | None  # to start from; None: continue with the last order's
 
 
 class LookAtTable(NamedTuple):
-    """Answered with values and visits."""
+    """Request for the table. The reply is values and visits."""
 
 
 class Stop(NamedTuple):
-    """Not answered."""
+    """Last message to the ranks. There is no reply."""
 
 
 Message: TypeAlias = Round | Order | LookAtTable | Stop
 
 
 class MpiTraining(SpreadTraining):
-    """On ranks. One that fails ends all, and the next call raises why."""
+    """Training on MPI ranks. A rank that fails ends all, and the next call raises the reason."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class MpiTraining(SpreadTraining):
             raise InputError(f"MPI needs at least 1 rank, not {ranks}.")
         check_installed()
         if ranks > 1:
-            mpiexec_path()  # an error here needs no rank to say it
+            mpiexec_path()  # fail here, before any rank is started
         super().__init__(twin, algorithm, options, seed, opponent, ranks, merge_every)
         self._mode = mode
-        self._newer: Literal["here", "there", "nowhere"] = "nowhere"  # than the other's copy of the table
+        self._newer: Literal["here", "there", "nowhere"] = "nowhere"  # which copy of the table is newer
         self._error: BaseException | None = None
         self._closed = False
         self._place = tempfile.TemporaryDirectory(prefix="mosaic-mpi-")
@@ -111,7 +111,7 @@ class MpiTraining(SpreadTraining):
         except BaseException as error:  # noqa: BLE001 - raised where somebody waits for an answer
             self._error = error
         finally:
-            with suppress(OSError):  # ranks that ended before they called leave the driver waiting for a call
+            with suppress(OSError):  # ranks that ended before they connected leave the driver waiting for a connection
                 Client(address, "AF_UNIX").close()
 
     def advance(self, steps: int, episodes: int = 0) -> None:
@@ -179,7 +179,7 @@ class MpiTraining(SpreadTraining):
     def close(self) -> None:
         if self._closed:
             return
-        with suppress(OSError):  # ranks that are gone already have said why
+        with suppress(OSError):  # ranks that are gone have already reported why
             self._connection.send(Stop())
         self._end()
         if self._error is not None:

@@ -1,8 +1,8 @@
-"""Which processes belong to a Ray session, and how all of them are ended.
+"""Discovery and killing of all processes that belong to a Ray session.
 
-Ray's agents rewrite their command line and lose their environment with it, and outlive a killed driver by a minute;
-what they cannot hide is that their log files lie open in the session's directory. What an actor started and left
-behind shows neither, but carries the session's mark.
+Ray's agents rewrite their command line and lose their environment with it, and outlive a killed driver by a minute; but
+their log files in the session's directory stay open, which identifies them. A process that an actor started and left
+behind has neither, but carries the session's mark in its environment.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-MARK = "MOSAIC_RAY_SESSION"  # in the environment of everything that a session starts: its directory
+MARK = "MOSAIC_RAY_SESSION"  # environment variable of everything that a session starts: its directory
 
 _PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_NOT_TO_BE_READ = (FileNotFoundError, ProcessLookupError, PermissionError)  # gone meanwhile, or somebody else's
+_NOT_TO_BE_READ = (FileNotFoundError, ProcessLookupError, PermissionError)  # gone meanwhile, or another user's
 
 
 class Process(NamedTuple):
-    """One that is alive, and cannot be taken for a later one with the same number."""
+    """Living process, identified by PID and start time so that a reused PID cannot be mistaken for it."""
 
     pid: int
-    start_time: float  # seconds since boot: no change of the clock moves it
+    start_time: float  # seconds since boot: unaffected by clock changes
 
 
 def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]:
-    """Whatever works in the directory or is already known to belong to it, and everything below those.
+    """Return all processes that work in the directory or are known to belong to it, and their descendants.
 
-    Never the process that asks.
+    The calling process is never included.
     """
     parents = _parents()
     roots = {process.pid for process in known if process in parents}
@@ -48,7 +48,7 @@ def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]
 
 
 def kill(processes: Iterable[Process], timeout_s: float) -> None:
-    """Returns when all are gone, or when the time is over."""
+    """Kill processes and wait until all are gone or the time is over."""
     deadline_s = monotonic() + timeout_s
     with ExitStack() as stack:
         handles = [handle for process in processes if (handle := _open(process, stack)) is not None]
@@ -61,7 +61,7 @@ def kill(processes: Iterable[Process], timeout_s: float) -> None:
 
 
 def _open(process: Process, stack: ExitStack) -> int | None:
-    """A handle that can never come to mean another process, as a number can."""
+    """Return a handle that, unlike a PID, can never refer to another process."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -72,7 +72,7 @@ def _open(process: Process, stack: ExitStack) -> int | None:
 
 
 def _parents() -> dict[Process, int]:
-    """Every living process and its parent's number."""
+    """Return every living process and its parent's PID."""
     looked = (_look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
     return dict(row for row in looked if row is not None)
 
@@ -82,9 +82,9 @@ def _look(pid: int) -> tuple[Process, int] | None:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except _NOT_TO_BE_READ:
         return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
+    fields = text.rpartition(")")[2].split()  # the name in parentheses may contain anything, including parentheses
     if fields[0] in "ZX":
-        return None  # a zombie holds nothing but its number
+        return None  # a zombie holds nothing but its PID
     return Process(pid, int(fields[19]) / _TICKS_PER_S), int(fields[1])
 
 
@@ -106,7 +106,7 @@ def _is_marked(pid: int, directory: Path) -> bool:
 
 
 def _is_rays_own(pid: int, directory: Path) -> bool:
-    """Not its driver, nor somebody reading the logs: they have files open there too."""
+    """Return whether a process is Ray's: not its driver or a log reader, which have files open there too."""
     command = _command_line(pid)
     elsewhere = command.replace(str(directory), "")
     if "ray/" not in elsewhere and "ray::" not in elsewhere:

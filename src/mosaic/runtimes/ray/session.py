@@ -1,8 +1,8 @@
-"""How Ray is started, checked for what it can give, and removed without a trace.
+"""Ray sessions: start, resource check, and cleanup that leaves nothing behind.
 
-Ray leaves processes and files behind by itself: agents outlive a killed driver by a minute, an idle worker outlives
+Ray by itself leaves processes and files behind: agents outlive a killed driver by a minute, an idle worker outlives
 `shutdown`, and its directory is never removed. So an embedded session has a directory of its own, is recorded before
-its first process starts, and ends with `clean_up`, which anybody who holds the record can also do for a driver that
+its first process starts, and ends with `clean_up`, which any process that has the record can also run for a driver that
 was killed. `ray stop` is never used: it ends every Ray on the machine.
 """
 
@@ -37,11 +37,11 @@ Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" w
 AUTO = "auto"  # the cluster that runs on this machine
 _PREFIX = "mosaic-ray-"
 _NODE, _NODE_ADDRESS = "raylet", "--gcs-address="
-# Ray puts "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store" below it and refuses more than 107 bytes
+# Ray adds "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store" and refuses paths of more than 107 bytes
 _LONGEST_TEMP_DIR = 107 - 72
 _SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
 _LARGEST_STORE = 8 * 2**30
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no call home, no warning
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no usage statistics, no warning
 _SHARED_MEMORY = Path("/dev/shm")
 _REACH_TIMEOUT_S = 5.0
 _CLEAN_UP_TIMEOUT_S = 30.0
@@ -49,11 +49,11 @@ _CLEAN_UP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class RaySession:
-    """A Ray that is up, with the CPUs that were asked for."""
+    """Running Ray with the requested CPUs."""
 
     address: str  # of its control service, host:port
     cpus: int
-    temp_dir: Path | None  # None on a cluster that is not ours
+    temp_dir: Path | None  # None on an existing cluster
 
 
 def check_installed() -> None:
@@ -69,11 +69,11 @@ def ray_session(
     *,
     prints: bool = True,
 ) -> Iterator[RaySession]:
-    """Ray on this machine, or the cluster at `address`, until the block is left.
+    """Start Ray on this machine, or connect to the cluster at `address`, for the duration of the block.
 
-    What its processes write is printed here too, unless `prints` is false; it is in their logs either way.
-    `record` is told what `clean_up` needs: once before anything is started, once when everything is. Enter it in the
-    thread that stays to the end: the kernel ends Ray's processes with the thread that started them.
+    The output of its processes is printed here too, unless `prints` is false; it is in their logs either way. `record`
+    is called with what `clean_up` needs: once before anything is started, and once when everything is. Enter the block
+    in a thread that lives to the end: the kernel kills Ray's processes when the thread that started them ends.
     """
     check_installed()
     if cpus < 1:
@@ -89,9 +89,9 @@ def ray_session(
 
 
 def clean_up(record: Mapping[str, Any]) -> None:
-    """Ends every process of a recorded session and removes its directory; does nothing where nothing is left.
+    """Kill every process of a recorded session and remove its directory; do nothing if nothing is left.
 
-    The driver itself is left alone: whoever started it ends it, before this.
+    The driver itself is left alone: its parent must end it first.
     """
     if record.get("temp_dir") is None:
         return
@@ -101,7 +101,7 @@ def clean_up(record: Mapping[str, Any]) -> None:
     recorded = record.get("processes", ()) if is_current(record.get("boot", "")) else ()
     known = [Process(int(row["pid"]), float(row["start_time"])) for row in recorded]
     rounds = 0
-    while left := processes_of(directory, known):  # what is killed may just have started something
+    while left := processes_of(directory, known):  # a killed process may just have started another
         rounds += 1
         if rounds > 20:
             numbers = ", ".join(str(process.pid) for process in sorted(left))
@@ -112,12 +112,12 @@ def clean_up(record: Mapping[str, Any]) -> None:
 
 
 def object_store_bytes(available: int) -> int:
-    """A tenth of what is free: our objects are tables and weights, and the rest of the memory is the learner's."""
+    """Return a tenth of the free memory: the objects are tables and weights, and the rest is for the learner."""
     return max(_SMALLEST_STORE, min(available // 10, _LARGEST_STORE))
 
 
 def short_temp_dir(preferred: Path) -> Path:
-    """A new directory, in the preferred place if sockets below it have names that the kernel takes."""
+    """Create a directory, in the preferred place if socket paths below it are short enough for the kernel."""
     longest = len(os.fsencode(preferred)) + len(f"/{_PREFIX}12345678")
     parent = preferred if longest <= _LONGEST_TEMP_DIR else Path("/tmp")
     return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -151,9 +151,10 @@ def _embedded(cpus: int, tell: Callable[[Record], None], prints: bool) -> Iterat
 
 
 def _start(cpus: int, temp_dir: Path, prints: bool) -> str:
-    """The mark goes to what Ray starts from now on, not to what the driver starts later.
+    """Start Ray and return its address.
 
-    Ray opens its directory to every user of the machine: it lies inside ours, which is closed to them.
+    The mark is set only for processes that Ray starts now, not for those that the driver starts later. Ray opens its
+    directory to every user of the machine, so it lies inside ours, which is closed to them.
     """
     with _environment(**{MARK: str(temp_dir)}):
         context = _init(
@@ -192,14 +193,14 @@ def _connected(cpus: int, address: str, tell: Callable[[Record], None], prints: 
 
 
 def find_cluster(address: str) -> str:
-    """HOST:PORT of the cluster that is meant, which answers; or an error at once."""
+    """Return HOST:PORT of a reachable cluster, or raise at once."""
     address = local_cluster() if address == AUTO else address
     _check_reachable(address)
     return address
 
 
 def local_cluster() -> str:
-    """The address that `auto` stands for: what RAY_ADDRESS says, as for Ray itself, else the one cluster there is."""
+    """Return the address that `auto` stands for: RAY_ADDRESS, as for Ray itself, else the only running cluster."""
     given = os.environ.get("RAY_ADDRESS")
     if given:
         return given
@@ -218,10 +219,10 @@ def local_cluster() -> str:
 
 
 def _offer_token() -> None:
-    """As Ray does where it finds a cluster by itself: who has a token on this machine shows it, unless told not to.
+    """Enable token authentication if there is a token on this machine, as Ray does when it finds a cluster itself.
 
-    Ray's own search may take any cluster, also one that Mosaic embedded in another run; to an address that is named it
-    shows no token unasked.
+    Ray's own search may pick any cluster, even one that Mosaic embedded in another run; and for an explicit address it
+    does not send a token unless told to.
     """
     from ray._private.authentication import authentication_token_setup
 
@@ -229,20 +230,23 @@ def _offer_token() -> None:
 
 
 def _running_clusters() -> Iterator[str]:
-    """By their nodes' command lines; neither another user's nor what Mosaic embedded in another run is ours to join."""
+    """Yield addresses from nodes' command lines.
+
+    Clusters of other users and those that Mosaic embedded in other runs are skipped.
+    """
     for process in psutil.process_iter():
         try:
             if process.name() != _NODE or process.uids().real != os.getuid():
                 continue
             arguments = process.cmdline()
-        except psutil.Error:  # gone meanwhile, or somebody else's
+        except psutil.Error:  # gone meanwhile, or another user's
             continue
         if not any(_PREFIX in argument for argument in arguments):
             yield from (word.partition("=")[2] for word in arguments if word.startswith(_NODE_ADDRESS))
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would try for a minute."""
+    """Check an address before Ray tries it: Ray itself would retry for a minute."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(
@@ -259,7 +263,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _check_cluster(cpus: int, address: str, total: Mapping[str, float], free: Mapping[str, float]) -> None:
-    """Ray itself would wait for missing CPUs for ever, in silence."""
+    """Check for free CPUs: Ray itself would silently wait for them forever."""
     there, left = int(total.get("CPU", 0)), int(free.get("CPU", 0))
     if cpus > left:
         raise InputError(
@@ -269,7 +273,7 @@ def _check_cluster(cpus: int, address: str, total: Mapping[str, float], free: Ma
 
 
 def _init(**options: Any) -> Any:
-    """`ray.init` without its habit of taking over SIGTERM and `breakpoint()`: stopping is the worker's business."""
+    """Call `ray.init` without letting it take over SIGTERM and `breakpoint()`: the worker handles stopping."""
     import ray
 
     with restored("PYTHONBREAKPOINT"):
@@ -283,26 +287,29 @@ def _init(**options: Any) -> Any:
 
 
 def _store(temp_dir: Path) -> dict[str, Any]:
-    """The object store lives in shared memory, in a file where that is too small (containers often give 64 MB)."""
+    """Return the options of the object store.
+
+    It lives in shared memory, or in a file if that is too small (containers often give 64 MB).
+    """
     size = object_store_bytes(free_memory())
     roomy = _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free >= size
     return {"object_store_memory": size} | ({} if roomy else {"_plasma_directory": str(temp_dir)})
 
 
 def _authentication() -> dict[str, str]:
-    """Ray listens on every interface and runs whatever it is sent: only those who hold our token may send."""
+    """Require a token: Ray listens on every interface and runs whatever it is sent."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token()}
 
 
 @cache
 def _token() -> str:
-    """The user's own, else one per process, since Ray reads it once; never written down."""
+    """Return the user's token, else one per process, since Ray reads it once. It is never written to disk."""
     return os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32)
 
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Ray reads its environment when it is imported, which may be long ago: it is told to look again."""
+    """Set environment variables and make Ray read them: it read its environment on import, perhaps long ago."""
     from ray._raylet import Config  # type: ignore[attr-defined]
 
     with restored(*variables):

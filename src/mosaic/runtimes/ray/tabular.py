@@ -1,8 +1,8 @@
-"""Several learners on Ray, here or on a cluster: what one actor loses, another does again.
+"""Tabular training on Ray, on this machine or a cluster, that survives the loss of actors.
 
-The driver holds everything that counts: the table and every learner's progress as of the last merge. An actor is given
-both with its share of a round and answers with what changed, so that whatever becomes of it, a share is either whole
-in the books or not in them at all; done again, it comes out the same to the last bit.
+The driver holds the whole state: the table and every learner's progress as of the last merge. An actor is given both
+with its share of a round and returns the changes. Whatever becomes of an actor, a share is recorded either whole or not
+at all; repeated, its result is bit-identical.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.bookkeeping import Share, SpreadTraining
 from mosaic.runtimes.merging import Delta, apply, combine, delta
 
-_MOST_DEATHS = 3  # of one share: what kills every actor that takes it up is no accident
+_MOST_DEATHS = 3  # per share: if every actor that takes it dies, it is not an accident
 
 
 class Report(NamedTuple):
-    """What came of a share."""
+    """Result of a share."""
 
     change: Delta
     counts: NDArray[np.int64]
@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 
 class Learner:
-    """The actor: nothing in it outlives a round but its stream of chance, which its seed makes anew."""
+    """Ray actor that trains shares: its only state between rounds is its random stream, which its seed restores."""
 
     def __init__(self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent) -> None:
         self._training = open_training(_writable(twin), algorithm, options, seed, opponent)
@@ -51,7 +51,7 @@ class Learner:
 
 
 class RayTraining(SpreadTraining):
-    """On actors. `session` is entered here and left by `close`; without one, Ray must be up."""
+    """Training on Ray actors. `session` is entered here and left by `close`; without one, Ray must be running."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RayTraining(SpreadTraining):
         return self._actor_class.remote(twin, algorithm, options, self._seeds[number], self._table.opponent)
 
     def _round(self, work: Sequence[Share]) -> None:
-        """All shares from one base; the books change when the last one is done, and then at once."""
+        """Run all shares from one base and update the state at once when the last one is done."""
         import ray
 
         base = ray.put((self.values, self.visits))
@@ -100,7 +100,7 @@ class RayTraining(SpreadTraining):
         self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
 
     def _gather(self, base: Any, work: Sequence[Share]) -> list[Report]:
-        """In the order of the work: merging rounds, and the same run must round the same way every time."""
+        """Return reports in the order of the work: merging rounds, and the same run must always round the same way."""
         import ray
         from ray.exceptions import ObjectLostError, RayActorError
 
@@ -130,17 +130,17 @@ class RayTraining(SpreadTraining):
     def _replace(self, number: int) -> None:
         import ray
 
-        ray.kill(self._actors[number])  # it may be out of reach only, and would hold its CPU
+        ray.kill(self._actors[number])  # it may only be unreachable, and would hold its CPU
         self._actors[number] = self._start(number)
 
     def close(self) -> None:
         atexit.unregister(self.close)
-        self._actors = []  # actors end with their last handle, on a cluster that is not ours too
+        self._actors = []  # actors end with their last handle, also on an existing cluster
         self._stack.close()
 
 
 def _writable(twin: Twin) -> Twin:
-    """Ray hands out arrays that are read-only, for which numba would compile every loop once more."""
+    """Copy the arrays: Ray's are read-only, for which numba would compile every loop again."""
     own: dict[str, Any] = {
         name: np.array(part) for name, part in twin._asdict().items() if isinstance(part, np.ndarray)
     }
