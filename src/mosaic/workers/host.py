@@ -157,10 +157,6 @@ def _fd(name: str) -> int | None:
     return int(text)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 @contextmanager
 def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Iterator[None]:
     """A thread that copies; a mirror that fails costs an alert, never the run. Unknown names are refused at once."""
@@ -185,3 +181,7 @@ def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Ite
     finally:
         stop.set()
         thread.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
