@@ -1,1 +1,1 @@
-"""What a policy's network is, and how it is computed."""
+"""Policy networks: architectures, compiled and torch implementations, and weight files."""

@@ -1,4 +1,4 @@
-"""What happens between two dense layers, and its derivative.
+"""Activation functions and their derivatives, compiled.
 
 The loops must stay free of calls that LLVM cannot vectorise: libm's tanh and exp take ten times as long.
 """
@@ -14,12 +14,12 @@ NONE, TANH, RELU, SILU = -1, 0, 1, 2
 CODES = {"tanh": TANH, "relu": RELU, "silu": SILU}
 
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
-_FAR = np.float32(7.90531110763549805)  # beyond, float32 knows no tanh but ±1
+_FAR = np.float32(7.90531110763549805)  # beyond this, tanh is ±1 in float32
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True, inline="always")
 def fast_tanh(x: np.float32) -> np.float32:
-    """A rational function, within 4e-7 of tanh."""
+    """Approximate tanh to within 4e-7 by a rational function."""
     x = min(max(x, -_FAR), _FAR)
     square = x * x
     above = square * np.float32(-2.76076847742355e-16) + np.float32(2.00018790482477e-13)
@@ -41,10 +41,11 @@ def fast_sigmoid(x: np.float32) -> np.float32:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def add_bias(y: NDArray[np.float32], bias: NDArray[np.float32], activation: int, slopes: NDArray[np.float32]) -> None:
-    """y becomes activation(y + bias). Silu's derivative is not a function of its value: it is kept in `slopes`.
+    """Replace y by activation(y + bias), in place.
 
-    Other activations do not touch `slopes`; any matrix will do. All indices come from `range` alone: numba asks of any
-    other whether it is negative, and LLVM then gives up vectors.
+    Silu's derivative is not a function of its value, so it is stored in `slopes`. Other activations do not touch
+    `slopes`; any matrix will do. All indices come from `range` alone: numba checks any other index for being negative,
+    and LLVM then does not vectorise.
     """
     rows, width = y.shape
     if activation == TANH:

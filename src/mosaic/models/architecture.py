@@ -1,4 +1,4 @@
-"""What shape a policy's network has."""
+"""Network architectures as plain data."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Architecture:
     head: ActionHead
     hidden: tuple[int, ...] = (64, 64)
     activation: Activation = "tanh"
-    shared: bool = False  # one net gives actions and value
-    critic_observation: int = 0  # width of a centralised critic's row; 0: the critic reads what the policy reads
-    critic_hidden: tuple[int, ...] | None = None  # None: as `hidden`
-    parts: tuple[RowPart, ...] = ()  # where pictures lie in the row; the torch engine convolves them
+    shared: bool = False  # one net outputs both actions and value
+    critic_observation: int = 0  # width of a centralised critic's row; 0: the critic reads the policy's row
+    critic_hidden: tuple[int, ...] | None = None  # None: same as `hidden`
+    parts: tuple[RowPart, ...] = ()  # where images are in the row; the torch engine applies convolutions to them
     memory: Memory | None = None
     memory_size: int = 64
 
@@ -54,7 +54,7 @@ class Architecture:
 
     @property
     def plain(self) -> bool:
-        """Nothing but dense layers, so the fused engine can compute it."""
+        """Whether the network has dense layers only, so that the fused engine can compute it."""
         return self.memory is None and not any(part.picture for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""How many threads the matrix products of compiled code use.
+"""Thread count of the BLAS library that compiled code uses for matrix products.
 
 numba multiplies with scipy's OpenBLAS. Its threads wait by spinning: minibatches are too small to gain from them, and
-on a busy machine they cost many times the product. The environment variable OPENBLAS_NUM_THREADS does the same where it
-is set before scipy is imported; here it is never too late.
+on a busy machine they cost many times the product itself. The environment variable OPENBLAS_NUM_THREADS does the same
+if it is set before scipy is imported; the functions here work at any time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import scipy.linalg.cython_blas  # loads the very library that numba will find
+import scipy.linalg.cython_blas  # loads the same library that numba will find
 
 from mosaic.core.errors import MosaicError
 

@@ -1,7 +1,7 @@
-"""How a stack of dense layers is computed, and its gradient: BLAS products on views of flat vectors.
+"""Forward and backward passes of dense layers: BLAS products on views of flat vectors.
 
-A net is data, not code: it says where each layer lies in the weights and in the scratch, so one compiled function
-serves every depth and width.
+A net is data, not code: it holds the offset of each layer in the weights and in the scratch arrays, so one compiled
+function serves every depth and width.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _ZERO = np.float32(0)
 
 
 class Net(NamedTuple):
-    """Where the layers of one stack lie."""
+    """Offsets and widths of the layers of one stack."""
 
-    dims: NDArray[np.int64]  # widths: input, hidden ones, output
-    weights: NDArray[np.int64]  # of each layer: where its matrix [in, out] starts in the flat weights; its bias follows
-    columns: NDArray[np.int64]  # of each layer: scratch columns before its output
+    dims: NDArray[np.int64]  # widths: input, hidden layers, output
+    weights: NDArray[np.int64]  # per layer: offset of its matrix [in, out] in the flat weights; its bias follows
+    columns: NDArray[np.int64]  # per layer: scratch columns before its output
     activation: np.int64  # of the hidden layers
 
 
 class NetScratch(NamedTuple):
-    """What a net computes for a batch, layer after layer."""
+    """Intermediate results of a net for a batch, layer after layer."""
 
     outputs: NDArray[np.float32]
-    slopes: NDArray[np.float32]  # of silu's hidden layers
+    slopes: NDArray[np.float32]  # for the hidden layers, silu only
     deltas: NDArray[np.float32]  # d(loss) / d(output of a layer), activation included
 
 
@@ -41,7 +41,7 @@ def make_net_scratch(net: Net, rows: int) -> NetScratch:
 
 
 def no_net_scratch() -> NetScratch:
-    """For the value net of a model that has none of its own."""
+    """Return a placeholder for the value net of a model that has no separate one."""
     return NetScratch(np.zeros(1, np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32))
 
 
@@ -54,7 +54,7 @@ def matrix(flat: NDArray[np.float32], start: int, rows: int, columns: int) -> ND
 def forward(
     weights: NDArray[np.float32], net: Net, inputs: NDArray[np.float32], scratch: NetScratch
 ) -> NDArray[np.float32]:
-    """The last layer's output [rows, out], a view of the scratch."""
+    """Return the last layer's output [rows, out], a view of the scratch."""
     rows = inputs.shape[0]
     last = net.dims.shape[0] - 2
     x = inputs
@@ -73,7 +73,7 @@ def forward(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def last_delta(net: Net, rows: int, scratch: NetScratch) -> NDArray[np.float32]:
-    """Where `backward` expects d(loss) / d(output)."""
+    """Return the array in which `backward` expects d(loss) / d(output)."""
     last = net.dims.shape[0] - 2
     delta: NDArray[np.float32] = matrix(scratch.deltas, net.columns[last] * rows, rows, net.dims[last + 1])
     return delta
@@ -87,7 +87,7 @@ def backward(
     inputs: NDArray[np.float32],
     scratch: NetScratch,
 ) -> None:
-    """From `last_delta` to the gradient of all weights of this net. `forward` must have run on the same inputs."""
+    """Compute the gradient of all weights of this net from `last_delta`; `forward` must have run on the same inputs."""
     rows = inputs.shape[0]
     for layer in range(net.dims.shape[0] - 2, -1, -1):
         width_in, width_out, start = net.dims[layer], net.dims[layer + 1], net.weights[layer]

@@ -1,4 +1,4 @@
-"""What a learning algorithm asks of the thing that holds a policy's network."""
+"""Protocols of the engines that hold a policy's network, as learning algorithms use them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
 
 
-LOSSES = ("policy_loss", "value_loss", "entropy", "clip_fraction", "approx_kl")  # what every engine's report holds
+LOSSES = ("policy_loss", "value_loss", "entropy", "clip_fraction", "approx_kl")  # keys of every engine's report
 
 
 @dataclass(frozen=True, slots=True)
 class LearnSettings:
-    """How one collected batch is learned from; the names and the early stop are SB3's."""
+    """Hyperparameters for learning from one collected batch; the names and the early stop are SB3's."""
 
     n_epochs: int = 10
     batch_size: int = 256
@@ -31,14 +31,14 @@ class LearnSettings:
     ent_coef: float = 0.0
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5  # 0: gradients are not clipped
-    target_kl: float | None = None  # a minibatch that has moved 1.5 times this far ends the learning
+    target_kl: float | None = None  # learning stops at a minibatch whose KL divergence exceeds 1.5 times this
     normalize_advantage: bool = True
 
 
 class Experience(Protocol):
-    """Rows of decisions, flat over time and slots; `mask` has no rows where everything is legal.
+    """Rows of decisions, flattened over time and slots; `mask` has no rows where everything is legal.
 
-    Observations are packed where they hold pictures; only engines that can see pictures get such rows.
+    Observations that contain images are packed; only engines that support images get such rows.
     """
 
     @property
@@ -60,7 +60,10 @@ class Experience(Protocol):
 
 
 class Acts(Protocol):
-    """Decides for rows of observations. `slots` names the memory that a row owns, `first` marks a new episode."""
+    """Policy that decides for rows of observations.
+
+    `slots` holds the memory slot of each row, `first` marks the first step of an episode.
+    """
 
     @property
     def architecture(self) -> Architecture: ...
@@ -76,54 +79,54 @@ class Acts(Protocol):
         logp: Floats,
         val: Floats,
     ) -> None:
-        """Draws one decision for each row and writes it, its log-probability and the row's value."""
+        """Sample one decision for each row and write it, its log-probability and the row's value."""
         ...
 
     def greedy(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats) -> None:
-        """Writes the likeliest decision for each row."""
+        """Write the most probable decision for each row."""
         ...
 
     def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
-        """What each row is worth; memories stay as they are."""
+        """Return the value of each row; memories are not changed."""
         ...
 
 
 class Samples(Acts, Protocol):
-    """Draws decisions from a stream that can be restarted, at any temperature."""
+    """Policy that samples decisions from a reseedable random stream, at any temperature."""
 
     def seed_samples(self, seed: int) -> None: ...
 
     def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
-        """Draw one decision for each row; as `act`, without a critic."""
+        """Sample one decision for each row; like `act`, without a critic."""
         ...
 
 
 class Engine(Acts, Protocol):
-    """Acts and learns with one policy's weights."""
+    """Engine that acts and learns with one policy's weights."""
 
     def weights(self) -> Floats:
-        """A flat copy: the layout of `models.layout`, or the network's own tensors in their order."""
+        """Return a flat copy: in the layout of `models.layout`, or the network's own tensors in their order."""
         ...
 
     def load(self, flat: Floats) -> None: ...
 
     def begin_rollout(self) -> None:
-        """Remembers the memories with which the next batch begins."""
+        """Store the memory states with which the next batch begins."""
         ...
 
     def learn(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
     ) -> dict[str, float]:
-        """Learns from the rows listed in `idx` and says how it went: LOSSES, gradient_norm and minibatches.
+        """Learn from the rows listed in `idx` and return the report: LOSSES, gradient_norm and minibatches.
 
         Networks with memory replay whole sequences: `sequence[r]` is the memory slot that row r owned (−1: none), the
-        rows of one slot stand in time order, and `first[r]` says that an episode began there. Others look at neither.
+        rows of one slot are in time order, and `first[r]` marks the start of an episode. Other networks ignore both.
         """
         ...
 
 
 class Resumes(Protocol):
-    """Goes on where it was left: what else than weights a checkpoint must hold."""
+    """Engine that can resume training: the state besides weights that a checkpoint must hold."""
 
     def training_state(self) -> dict[str, Floats]: ...
 
@@ -131,7 +134,7 @@ class Resumes(Protocol):
 
 
 def check_size(flat: Floats, needed: int) -> None:
-    """Complains about flat weights that belong to another network."""
+    """Raise if flat weights belong to another network."""
     if flat.shape != (needed,):
         raise InputError(
             f"These weights hold {flat.size} numbers, the network needs {needed}: they belong to another architecture."

@@ -1,7 +1,7 @@
-"""How a plain network acts: compiled decisions for many rows at once.
+"""Compiled inference of dense networks for many rows at once.
 
 Rows may be wider than the network reads, masks and actions wider than its head: the first columns count. A mask without
-rows means that everything is legal. A critic row without columns means that the critic reads what the policy reads.
+rows means that everything is legal. A critic row without columns means that the critic reads the policy's row.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ CATEGORICAL, GAUSSIAN = 0, 1
 
 _ZERO, _HALF, _TWO = np.float32(0), np.float32(0.5), np.float32(2)
 _LOWEST = np.float32(-1e30)
-_FORBIDDEN = np.float32(-1e9)  # fastmath knows no infinity
+_FORBIDDEN = np.float32(-1e9)  # fastmath does not support infinity
 _LOG_ROOT_TWO_PI = np.float32(0.9189385332)
 _TWO_PI = np.float32(6.283185307)
 _TINY = np.float32(1e-9)
 
 
 class Head(NamedTuple):
-    """How outputs become actions."""
+    """Mapping from network outputs to actions."""
 
     kind: np.int64  # CATEGORICAL or GAUSSIAN
-    sizes: NDArray[np.int64]  # choices of each categorical part
-    width: np.int64  # outputs
-    parts: np.int64  # numbers of one action
-    log_std: np.int64  # where the log of the Gaussian's deviations starts in the flat weights
+    sizes: NDArray[np.int64]  # number of choices of each categorical part
+    width: np.int64  # number of outputs
+    parts: np.int64  # number of components of an action
+    log_std: np.int64  # offset of the Gaussian's log standard deviations in the flat weights
 
 
 class Model(NamedTuple):
-    """Where everything lies in one flat vector of weights."""
+    """Offsets of all tensors in one flat vector of weights."""
 
-    policy: Net  # where shared, its last output is the value
-    value: Net  # where shared, the policy net
+    policy: Net  # if shared, its last output is the value
+    value: Net  # if shared, the policy net
     head: Head
     shared: bool
 
 
 class Scratch(NamedTuple):
-    """Room for a batch; a thread needs its own."""
+    """Buffers for a batch; each thread needs its own."""
 
     inputs: NDArray[np.float32]
     critic_inputs: NDArray[np.float32]
@@ -89,7 +89,7 @@ def _integers(values: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def make_scratch(model: Model, rows: int) -> Scratch:
-    """For batches of up to `rows` rows."""
+    """Allocate buffers for batches of up to `rows` rows."""
     inputs = np.zeros(rows * int(model.policy.dims[0]), np.float32)
     critic_inputs = np.zeros(1 if model.shared else rows * int(model.value.dims[0]), np.float32)
     value = no_net_scratch() if model.shared else make_net_scratch(model.value, rows)
@@ -98,7 +98,7 @@ def make_scratch(model: Model, rows: int) -> Scratch:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def fitting(rows: NDArray[np.float32], width: int, room: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rows, cut to the width that a net reads."""
+    """Return the rows, cut to the width that a net reads."""
     if rows.shape[1] == width:
         return rows
     cut: NDArray[np.float32] = matrix(room, 0, rows.shape[0], width)
@@ -112,7 +112,7 @@ def fitting(rows: NDArray[np.float32], width: int, room: NDArray[np.float32]) ->
 def policy_outputs(
     weights: NDArray[np.float32], model: Model, obs: NDArray[np.float32], scratch: Scratch
 ) -> NDArray[np.float32]:
-    """Logits or means in the first `head.width` columns."""
+    """Return logits or means in the first `head.width` columns."""
     inputs = fitting(obs, model.policy.dims[0], scratch.inputs)
     out: NDArray[np.float32] = forward(weights, model.policy, inputs, scratch.policy)
     return out
@@ -126,7 +126,7 @@ def value_outputs(
     critic_obs: NDArray[np.float32],
     scratch: Scratch,
 ) -> NDArray[np.float32]:
-    """Values in the last column; of a net of its own."""
+    """Return values in the last column, computed by the separate value net."""
     seen = obs if critic_obs.shape[1] == 0 else critic_obs
     inputs = fitting(seen, model.value.dims[0], scratch.critic_inputs)
     out: NDArray[np.float32] = forward(weights, model.value, inputs, scratch.value)
@@ -141,7 +141,7 @@ def outputs(
     critic_obs: NDArray[np.float32],
     scratch: Scratch,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Logits or means in the first `head.width` columns, and values in the last column; the same array where shared."""
+    """Return logits or means in the first `head.width` columns, and values in the last; the same array if shared."""
     out = policy_outputs(weights, model, obs, scratch)
     if model.shared:
         return out, out
@@ -161,7 +161,7 @@ def act_rows(
     logp: NDArray[np.float32],
     val: NDArray[np.float32],
 ) -> None:
-    """Draws one decision for every row: action, its log-probability, the value of the state."""
+    """Sample one decision for every row: action, its log-probability, the value of the state."""
     out, values = outputs(weights, model, obs, critic_obs, scratch)
     column = values.shape[1] - 1
     for i in range(obs.shape[0]):
@@ -180,7 +180,7 @@ def sample_rows(
     act: NDArray[np.float32],
     logp: NDArray[np.float32],
 ) -> None:
-    """`act_rows` without values: a policy may act where its critic cannot see enough."""
+    """Sample like `act_rows`, without values: a policy may act where its critic's observation is not available."""
     sample(weights, model.head, policy_outputs(weights, model, obs, scratch), mask, rng, act, logp)
 
 
@@ -193,7 +193,7 @@ def greedy_rows(
     scratch: Scratch,
     act: NDArray[np.float32],
 ) -> None:
-    """The most probable action of every row; of equal ones the lowest."""
+    """Write the most probable action of every row; ties go to the lowest."""
     best_actions(model.head, policy_outputs(weights, model, obs, scratch), mask, act)
 
 
@@ -224,7 +224,7 @@ def probabilities(
     scratch: Scratch,
     shares: NDArray[np.float32],
 ) -> None:
-    """Of every choice of a categorical head, part after part, into shares [rows, head.width]."""
+    """Write the probability of every choice of a categorical head, part after part, into shares [rows, head.width]."""
     out = policy_outputs(weights, model, obs, scratch)
     head = model.head
     forbid(head, out, mask)
@@ -246,7 +246,7 @@ def probabilities(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def forbid(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8]) -> None:
-    """Writes over the logits of illegal choices; row i of the mask belongs to row i of the logits."""
+    """Overwrite the logits of illegal choices; row i of the mask belongs to row i of the logits."""
     if mask.shape[0] > 0:
         for i in range(out.shape[0]):
             for a in range(head.width):
@@ -264,7 +264,7 @@ def sample(
     act: NDArray[np.float32],
     logp: NDArray[np.float32],
 ) -> None:
-    """Draws actions from outputs; row i draws from stream i."""
+    """Sample actions from outputs; row i draws from stream i."""
     if head.kind == CATEGORICAL:
         forbid(head, out, mask)
         _sample_choices(head, out, rng, act, logp)

@@ -1,4 +1,4 @@
-"""Where each tensor of a plain network lies in its one flat vector of weights, and what stands there at first."""
+"""Layout and initial values of a dense network's flat weight vector."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HIDDEN_GAIN, _POLICY_GAIN, _VALUE_GAIN = math.sqrt(2), 0.01, 1.0
 
 
 class Tensor(NamedTuple):
-    """One named stretch of the flat weights."""
+    """A named range of the flat weights."""
 
     name: str
     start: int
@@ -29,12 +29,12 @@ class Tensor(NamedTuple):
         return self.start + math.prod(self.shape)
 
     def of(self, flat: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A view."""
+        """Return this tensor as a view of the flat weights."""
         return flat[self.start : self.end].reshape(self.shape)
 
 
 def tensors(architecture: Architecture) -> tuple[Tensor, ...]:
-    """policy.0.weight [in, out], policy.0.bias, …, value.0.weight, …, log_std, one after another without gaps."""
+    """Return policy.0.weight [in, out], policy.0.bias, …, value.0.weight, …, log_std, contiguous in this order."""
     if not architecture.plain:
         raise InputError(
             "Only a network of dense layers has this layout; pictures and memory belong to the torch engine."
@@ -52,12 +52,12 @@ def tensors(architecture: Architecture) -> tuple[Tensor, ...]:
 
 
 def policy_dims(architecture: Architecture) -> tuple[int, ...]:
-    """Widths from input to output; a shared net gives the value as one more output, the last."""
+    """Return the widths from input to output; a shared net has the value as one more output, the last."""
     return (architecture.observation, *architecture.hidden, architecture.head.width + int(architecture.shared))
 
 
 def value_dims(architecture: Architecture) -> tuple[int, ...]:
-    """Empty where shared."""
+    """Return the widths from input to output; empty if shared."""
     if architecture.shared:
         return ()
     return (architecture.critic_observation or architecture.observation, *architecture.critic_layers, 1)
@@ -68,7 +68,7 @@ def count_weights(architecture: Architecture) -> int:
 
 
 def initial_weights(architecture: Architecture, seed: int, log_std: float = 0.0) -> NDArray[np.float32]:
-    """Orthogonal matrices as PPO is usually begun: all actions nearly alike, biases 0."""
+    """Return the usual initial weights for PPO: orthogonal matrices, all actions nearly equally likely, biases 0."""
     random = np.random.default_rng(seed)
     places = tensors(architecture)
     flat = np.zeros(places[-1].end, np.float32)

@@ -1,6 +1,6 @@
-"""Packed observation rows: one byte for each number of a picture, four for any other number.
+"""Packed observation rows: one byte for each number of an image, four for any other number.
 
-Envs give pictures as bytes, and rows hold them as float32 between 0 and 1. A buffer of many rows keeps the bytes: a
+Envs give images as bytes, and rows hold them as float32 between 0 and 1. A buffer of many rows keeps the bytes: a
 quarter of the memory, and unpacking gives the same float32 numbers again, bit for bit.
 """
 
@@ -20,7 +20,7 @@ FLOAT_BYTES = 4
 
 
 class Stretch(NamedTuple):
-    """Columns of a row that are packed alike."""
+    """A range of columns that are packed alike."""
 
     start: int
     stop: int
@@ -41,7 +41,7 @@ class RowPacking:
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
+        """Number of columns of a row."""
         return self.stretches[-1].stop
 
     @property
@@ -54,7 +54,7 @@ class RowPacking:
         for start, stop, picture, at in self.stretches:
             columns = rows[:, start:stop]
             if picture:
-                # The product is next to a whole number; adding a half before the fraction is cut off rounds it.
+                # The product is close to a whole number; adding a half before truncation rounds it.
                 np.copyto(packed[:, at : at + stop - start], columns * BRIGHTEST + np.float32(0.5), casting="unsafe")
             else:
                 packed[:, at : at + FLOAT_BYTES * (stop - start)] = np.ascontiguousarray(columns).view(np.uint8)
@@ -71,12 +71,12 @@ class RowPacking:
         return rows
 
     def first(self, width: int) -> RowPacking:
-        """Return the layout of the first columns alone; they lie in the first bytes."""
+        """Return the layout of the first columns alone; they are in the first bytes."""
         kept = [stretch for stretch in self.stretches if stretch.start < width]
         return RowPacking((*kept[:-1], kept[-1]._replace(stop=min(kept[-1].stop, width))))
 
     def repeated(self, times: int) -> RowPacking:
-        """Return the layout of so many rows side by side."""
+        """Return the layout of this many rows side by side."""
         return _packing(np.tile(self._pictures(), times))
 
     def _pictures(self) -> NDArray[np.bool_]:
@@ -84,10 +84,10 @@ class RowPacking:
 
 
 def row_packing(codes: Sequence[RowCode]) -> RowPacking | None:
-    """Return the layout for rows of these codes; None where they hold no pictures.
+    """Return the layout for rows of these codes; None if they hold no images.
 
-    Where the codes differ, a column is a byte only if it is one for all of them. Narrower rows end in zeros, which a
-    byte keeps as well.
+    Where the codes differ, a column is packed as a byte only if it is a byte for all of them. Narrower rows end in
+    zeros, which a byte can hold as well.
     """
     pictures = np.ones(max(code.width for code in codes), bool)
     for code in codes:
@@ -107,7 +107,7 @@ def _packing(pictures: NDArray[np.bool_]) -> RowPacking:
 
 
 class PackedRows:
-    """A buffer of rows that is written and read as float32 and keeps packed bytes."""
+    """A buffer of rows that is written and read as float32 but stores packed bytes."""
 
     def __init__(self, packing: RowPacking, data: NDArray[np.uint8]) -> None:
         self.packing, self.data = packing, data
@@ -145,5 +145,5 @@ def zero_rows(rows: int, width: int, packing: RowPacking | None = None) -> Rows:
 
 
 def row_bytes(width: int, packing: RowPacking | None) -> int:
-    """Bytes of one row in such a buffer."""
+    """Return the size of one row in such a buffer."""
     return FLOAT_BYTES * width if packing is None else packing.size

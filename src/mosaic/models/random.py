@@ -1,4 +1,4 @@
-"""Where the fused engine's random numbers come from: one xorshift stream per row."""
+"""Random numbers for the fused engine: one xorshift stream per row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCALE = np.float32(2.0**-24)
 
 
 def random_streams(seed: int, rows: int) -> NDArray[np.uint64]:
-    """The states of `rows` unrelated streams; zero, which xorshift never leaves, is avoided."""
+    """Return the states of `rows` unrelated streams; zero, which xorshift never leaves, is avoided."""
     return np.maximum(np.random.SeedSequence(seed).generate_state(rows, np.uint64), np.uint64(1))
 
 
@@ -27,7 +27,7 @@ def next_bits(rng: NDArray[np.uint64], row: int) -> np.uint64:
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_uniform(rng: NDArray[np.uint64], row: int) -> np.float32:
-    """From [0, 1)."""
+    """Draw from [0, 1)."""
     return np.float32(next_bits(rng, row) >> np.uint64(40)) * _SCALE
 
 

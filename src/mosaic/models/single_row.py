@@ -1,7 +1,7 @@
-"""How one row is decided within microseconds when Python asks.
+"""Compiled decisions for a single row, within microseconds when called from Python.
 
 A compiled function pays about 0.2 µs per array it is called with, nested tuples included. Here the whole model is one
-array of integers, and the products are plain loops: for one row BLAS has nothing to win.
+array of integers, and the products are plain loops: for one row BLAS gains nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from mosaic.models.activations import NONE, RELU, SILU, TANH, fast_sigmoid, fast
 from mosaic.models.dense import matrix
 from mosaic.models.fused import GAUSSIAN, Model
 
-# Places in a plan; after FACTS: sizes of the parts, then (width in, width out, place in the weights) of every layer
+# Indices into a plan; after _FACTS: sizes of the parts, then (width in, width out, offset in the weights) of every
+# layer
 _KIND, _PARTS, _ACTIVATION, _LAYERS, _WIDEST, _FACTS = range(6)
 
 _ZERO = np.float32(0)
 
 
 def row_plan(model: Model) -> NDArray[np.int64]:
-    """The policy of a model as one array."""
+    """Return the policy of a model as one array."""
     dims, starts = model.policy.dims, model.policy.weights
     sizes = model.head.sizes if model.head.kind != GAUSSIAN else np.array([model.head.width])
     facts = np.array([model.head.kind, len(sizes), model.policy.activation, len(starts), dims.max()])
@@ -30,7 +31,7 @@ def row_plan(model: Model) -> NDArray[np.int64]:
 
 
 def row_room(model: Model) -> NDArray[np.float32]:
-    """Scratch for `decide_row`: two layers at a time."""
+    """Allocate scratch space for `decide_row`: two layers at a time."""
     return np.zeros(2 * int(model.policy.dims.max()), np.float32)
 
 
@@ -43,7 +44,7 @@ def decide_row(
     room: NDArray[np.float32],
     act: NDArray[np.float32],
 ) -> np.int64:
-    """The most probable action into act, of equal ones the lowest; returns the first part's choice (Gaussian: 0).
+    """Write the most probable action into act (ties: the lowest) and return the first part's choice (Gaussian: 0).
 
     `row` must have exactly the policy's width. An empty mask means that everything is legal.
     """
@@ -88,7 +89,7 @@ def _layer(
     y: NDArray[np.float32],
     activation: int,
 ) -> None:
-    """Indices come from `range` alone, see activations.add_bias."""
+    """Compute one layer; indices come from `range` alone, see activations.add_bias."""
     for j in range(y.shape[0]):
         y[j] = bias[j]
     for i in range(x.shape[0]):

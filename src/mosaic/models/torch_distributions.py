@@ -1,4 +1,4 @@
-"""What a network's outputs say about actions: drawing, judging and choosing them in torch."""
+"""Action distributions in torch: sampling, log-probabilities and the most probable action."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from mosaic.envs.vector.encoding import ActionHead
 
-MASKED = -1e9  # the logit of what is illegal; not −inf, whose products with zero are no numbers
+MASKED = -1e9  # logit of illegal choices; not −inf, whose product with zero is NaN
 _HALF_LOG_TWO_PI = 0.5 * log(2 * pi)
-_LEAST_DRAW = 1e-30  # an exponential draw of exactly 0 would choose even what is illegal
+_LEAST_DRAW = 1e-30  # an exponential draw of exactly 0 would select even an illegal choice
 
 
 class Judged(NamedTuple):
-    """What the network says about actions that were taken."""
+    """Log-probabilities and entropies for actions that were taken."""
 
     logp: Tensor
     entropy: Tensor
@@ -34,7 +34,7 @@ def masked(outputs: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def judge(head: ActionHead, outputs: Tensor, log_std: Tensor | None, mask: Tensor | None, act: Tensor) -> Judged:
-    """Log-probabilities of the actions, and entropies, one for each row."""
+    """Return log-probabilities of the actions, and entropies, one for each row."""
     if head.kind == "gaussian":
         assert log_std is not None
         logp = _gaussian_logp(outputs, log_std, act)
@@ -54,7 +54,7 @@ def draw(
     mask: Tensor | None,
     generator: torch.Generator | None = None,
 ) -> Drawn:
-    """One action for each row: the largest of logit plus Gumbel noise, without probabilities or the host."""
+    """Sample one action for each row: argmax of logit plus Gumbel noise, without probabilities or a host round trip."""
     if head.kind == "gaussian":
         assert log_std is not None
         noise = torch.empty_like(outputs).normal_(generator=generator)
@@ -71,7 +71,7 @@ def draw(
 
 
 def likeliest(head: ActionHead, outputs: Tensor, mask: Tensor | None) -> Tensor:
-    """The action [rows, parts] that each row makes likeliest."""
+    """Return the most probable action [rows, parts] of each row."""
     if head.kind == "gaussian":
         return outputs
     parts = _parts(head, masked(outputs, mask))

@@ -1,4 +1,4 @@
-"""The pieces that torch networks are made of."""
+"""Building blocks of torch networks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "silu": nn.functional.silu,
 }
-LARGE_PICTURE = 36  # pixels; the least that the strides of the Atari network can take
+LARGE_PICTURE = 36  # pixels; the smallest size that the strides of the Atari network allow
 _RELU_GAIN = sqrt(2.0)
 
 
 class Dense(nn.Module):
-    """x·W + b with W as [in, out], so that the flat layout is also ours."""
+    """Linear layer x·W + b with W as [in, out], the order of the flat layout."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Mlp(nn.ModuleList):
 
 
 class Picture(nn.Module):
-    """A picture of one row part as features: the Atari network for large ones, a smaller one for small ones."""
+    """Features of one image part of a row: the Atari network for large images, a smaller one for small images."""
 
     def __init__(self, part: RowPart) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Picture(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Rows with pictures in them → features: each picture through its own network, the other numbers as they are."""
+    """Encoder of rows with images: each image through its own network, the other numbers unchanged."""
 
     def __init__(self, parts: tuple[RowPart, ...]) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Encoder(nn.Module):
         flat = [range(part.start, part.start + part.size) for part in parts if not part.picture]
         columns = torch.tensor([column for stretch in flat for column in stretch], dtype=torch.int64)
         self.columns: Tensor
-        self.register_buffer("columns", columns, persistent=False)  # follows the device, but is no weight
+        self.register_buffer("columns", columns, persistent=False)  # moves with the device, but is not a weight
         self.features = sum(picture.features for picture in pictures) + len(columns)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class Encoder(nn.Module):
 
 
 class Memory(nn.Module):
-    """An LSTM or GRU that is stepped through time and forgets where an episode begins. Its state is one row a slot."""
+    """An LSTM or GRU that is stepped through time and reset where an episode begins; its state is one row per slot."""
 
     def __init__(self, inputs: int, size: int, kind: MemoryKind) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Memory(nn.Module):
         self.state_size = 2 * size if kind == "lstm" else size
 
     def forward(self, x: Tensor, state: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """x [L, N, inputs], state [N, state_size], first [L, N] → features [L, N, size] and the last state."""
+        """Map x [L, N, inputs], state [N, state_size], first [L, N] to features [L, N, size] and the last state."""
         features = []
         for seen, keep in zip(x, 1.0 - first, strict=True):
             state = self._step(seen, state * keep[:, None])
@@ -132,7 +132,7 @@ class Memory(nn.Module):
 
 
 def start_orthogonal(module: nn.Module, generator: torch.Generator) -> None:
-    """Orthogonal matrices and zero biases, as PPO likes them; memories keep the length of what they pass on."""
+    """Initialise with orthogonal matrices and zero biases, as usual for PPO; memory cells use gain 1."""
     for name, parameter in module.named_parameters():
         with torch.no_grad():
             if parameter.dim() < 2:

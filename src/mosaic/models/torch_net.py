@@ -1,4 +1,4 @@
-"""Networks in torch: from an architecture, or a user's own module."""
+"""Networks in torch: built from an architecture, or a user's own module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.models.torch_modules import Encoder, Memory, Mlp, start_orthogonal
 
 
 class Answer(NamedTuple):
-    """What a network says about rows: logits or means [..., width], and what each row is worth [...]."""
+    """Output of a network for rows: logits or means [..., width], and the value of each row [...]."""
 
     outputs: Tensor
     value: Tensor
@@ -34,12 +34,12 @@ class Recurrent(Protocol):
     def state_size(self) -> int: ...
 
     def unroll(self, obs: Tensor, critic_obs: Tensor, state: Tensor, first: Tensor) -> tuple[Answer, Tensor]:
-        """Rows [L, N, …] after the states [N, state_size], which begin anew where `first` [L, N] is 1."""
+        """Process rows [L, N, …] from the states [N, state_size] on, which are reset where `first` [L, N] is 1."""
         ...
 
 
 class TorchNet(nn.Module):
-    """An architecture in torch: pictures → features → memory → the dense layers that the fused engine has too."""
+    """An architecture in torch: images → features → memory → the same dense layers as in the fused engine."""
 
     def __init__(self, architecture: Architecture, seed: int, log_std: float = 0.0) -> None:
         super().__init__()
@@ -93,18 +93,18 @@ class TorchNet(nn.Module):
 
 
 def make_network(architecture: Architecture, seed: int, log_std: float = 0.0, module: str | None = None) -> nn.Module:
-    """The network of an architecture, or the one that `python:MODULE:FACTORY` makes for it."""
+    """Return the network of an architecture, or the one that `python:MODULE:FACTORY` makes for it."""
     if module is None:
         return TorchNet(architecture, seed, log_std)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # the user's layers draw their first weights from the global stream
+        torch.manual_seed(seed)  # the user's layers draw their initial weights from the global stream
         made = load_code(module)(architecture)
     _check(module, made, architecture)
     return cast(nn.Module, made)
 
 
 def _check(reference: str, made: Any, architecture: Architecture) -> None:
-    """A complaint that names the broken promise, before the first rollout runs into it."""
+    """Raise an error that names the violated requirement, before the first rollout fails on it."""
     if not isinstance(made, nn.Module):
         raise InputError(
             f"'{reference}' made a {type(made).__name__}. A network's factory takes the architecture and returns a "
@@ -134,12 +134,12 @@ def _check(reference: str, made: Any, architecture: Architecture) -> None:
 
 
 def state_size(network: nn.Module) -> int:
-    """How many numbers the network remembers for each slot; 0 for one without memory."""
+    """Return how many numbers the network remembers for each slot; 0 for one without memory."""
     return int(network.state_size) if isinstance(network, Recurrent) else 0
 
 
 def scale_of(network: nn.Module) -> Tensor | None:
-    """The log standard deviations of a Gaussian head."""
+    """Return the log standard deviations of a Gaussian head."""
     scale = getattr(network, "log_std", None)
     return scale if isinstance(scale, Tensor) else None
 
@@ -149,7 +149,7 @@ def dense_names(architecture: Architecture) -> tuple[str, ...]:
 
 
 def tensor_names(network: nn.Module, architecture: Architecture) -> tuple[str, ...]:
-    """In which order the network's tensors stand in its flat weights."""
+    """Return the network's tensor names in the order of its flat weights."""
     if isinstance(network, TorchNet) and architecture.plain:
         return dense_names(architecture)
     return tuple(network.state_dict())
@@ -161,7 +161,7 @@ def flat_weights(network: nn.Module, names: tuple[str, ...]) -> NDArray[np.float
 
 
 def load_flat(network: nn.Module, flat: NDArray[np.float32], names: tuple[str, ...]) -> None:
-    """Writes flat weights into the named tensors of the network."""
+    """Write flat weights into the named tensors of the network."""
     state = network.state_dict()
     check_size(flat, sum(state[name].numel() for name in names))
     with torch.no_grad():

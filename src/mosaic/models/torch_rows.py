@@ -10,12 +10,12 @@ from mosaic.models.packed_rows import PackedRows, RowPacking
 
 
 class PackedTensor:
-    """Rows that become float32 when they are indexed: bytes travel to the device, and few rows at a time are large."""
+    """Rows that become float32 when indexed: the device holds bytes, and only a few rows at a time are unpacked."""
 
     def __init__(self, rows: PackedRows, device: torch.device) -> None:
         self._packing: RowPacking = rows.packing
         self._data = torch.from_numpy(rows.data).to(device)
-        # A divisor on the device is divided by; a plain number would be multiplied by its rounded inverse on CUDA.
+        # Divide by a tensor on the device: on CUDA, a plain number would be multiplied by its rounded inverse.
         self._brightest = torch.tensor(float(BRIGHTEST), device=device)
 
     def __getitem__(self, index: Tensor) -> Tensor:

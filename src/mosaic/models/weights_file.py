@@ -1,4 +1,4 @@
-"""Files of network weights: safetensors, with the architecture in the metadata."""
+"""Network weight files: safetensors, with the architecture in the metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, Tensor, count_weights, tensors
 
 FORMAT = "mosaic-network-1"
-WHOLE = "weights"  # of a network that is not plain, or a user's own: one tensor, in the order of its engine
+WHOLE = "weights"  # for a network that is not plain, or a user's own: one tensor, in the order of its engine
 EXTRA = "extra."
 
 
@@ -28,7 +28,7 @@ class NotFiniteError(MosaicError):
 class SavedNetwork(NamedTuple):
     architecture: Architecture
     flat: NDArray[np.float32]
-    extra: dict[str, NDArray[Any]]  # what belongs to the weights: an observation scaler, the optimiser
+    extra: dict[str, NDArray[Any]]  # arrays that belong to the weights: an observation scaler, the optimiser state
 
 
 def save_weights(
@@ -39,9 +39,9 @@ def save_weights(
     *,
     own_network: bool = False,
 ) -> None:
-    """Whole or not at all: written beside the place, then moved there.
+    """Write the file atomically: to a temporary file in the same folder, then renamed.
 
-    `own_network`: a user's network, of whose tensors the architecture knows nothing.
+    `own_network`: a user's network, whose tensors the architecture does not describe.
     """
     from safetensors.numpy import save_file
 
@@ -67,11 +67,11 @@ def save_policy_network(
     action_sizes: Sequence[int] | None = None,
     log_std: ArrayLike | None = None,
 ) -> None:
-    """Save dense layers as a file that plays as a policy, for example as the checkpoint of a program of one's own.
+    """Save dense layers as a file that plays as a policy, for example as the checkpoint of your own program.
 
     Each layer is (weight [inputs, outputs], bias [outputs]); torch's Linear holds its weight transposed. The activation
-    follows all layers but the last, whose outputs are the logits of a Discrete action. `action_sizes` are the choices
-    of each part of a MultiDiscrete action. `log_std` makes the outputs the means of a Box action.
+    follows all layers but the last, whose outputs are the logits of a Discrete action. `action_sizes` are the numbers
+    of choices of each part of a MultiDiscrete action. `log_std` makes the outputs the means of a Box action.
     """
     weights = [(np.asarray(weight, np.float32), np.asarray(bias, np.float32)) for weight, bias in layers]
     _check_layers(weights)
@@ -110,7 +110,7 @@ def _check_layers(layers: Sequence[tuple[NDArray[np.float32], NDArray[np.float32
 
 
 def check_finite(weights: NDArray[Any], what: str) -> None:
-    """Raise for weights that are not numbers: a policy that has them plays nonsense without a word."""
+    """Raise if weights are not finite: a policy with such weights silently plays nonsense."""
     if weights.dtype.kind == "f" and not np.isfinite(weights).all():
         count = int(weights.size - np.isfinite(weights).sum())
         raise NotFiniteError(
