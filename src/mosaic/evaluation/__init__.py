@@ -1,1 +1,1 @@
-"""How good policies are: evaluations, tournaments, ratings and how sure we can be."""
+"""Evaluations, tournaments and ratings of policies, with confidence intervals."""

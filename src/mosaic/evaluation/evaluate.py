@@ -1,4 +1,4 @@
-"""How good a mapping of policies to agents is in an env."""
+"""Evaluation of a mapping from agents to policies in an env."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one agent (whose policies are joined by " | ") or of one policy."""
+    """Results of one agent (its policies joined by " | ") or of one policy."""
 
     policy: str
     agents: tuple[AgentID, ...]
-    episodes: int  # in which it took part
+    episodes: int  # those in which it took part
     returns: Estimate
-    wins: int | None  # None where nobody wins
+    wins: int | None  # None where the env has no winner
     draws: int | None
     losses: int | None
 
@@ -57,13 +57,19 @@ class Summary:
 
 
 def by_agent(results: Sequence[EpisodeResult], first: Iterable[AgentID] = ()) -> dict[AgentID, Summary]:
-    """`first`: agents in the order in which they shall stand; those that nobody could name ahead follow."""
+    """Summarise results per agent.
+
+    `first` gives the order of the agents; agents that are not known ahead follow.
+    """
     agents = dict.fromkeys([*first, *(agent for result in results for agent in result.returns)])
     return {agent: _summary(results, [{agent} & result.returns.keys() for result in results]) for agent in agents}
 
 
 def by_policy(results: Sequence[EpisodeResult]) -> dict[PolicyID, Summary]:
-    """A policy's agents of one episode are not independent: their mean is one value of its return."""
+    """Summarise results per policy.
+
+    A policy's agents within one episode are not independent: their mean is one value of its return.
+    """
     policies = dict.fromkeys(policy for result in results for policy in result.policies.values())
     return {policy: _summary(results, [_agents_of(policy, result) for result in results]) for policy in policies}
 
@@ -73,7 +79,7 @@ def _agents_of(policy: PolicyID, result: EpisodeResult) -> set[AgentID]:
 
 
 def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -> Summary:
-    """Of the chosen agents of each episode."""
+    """Summarise the chosen agents of each episode."""
     lived = [(result, agents) for result, agents in zip(results, chosen, strict=True) if agents]
     pairs = [(result, agent) for result, agents in lived for agent in result.returns if agent in agents]
     counts = Counter(result.outcomes[agent] for result, agent in pairs if result.outcomes is not None)
@@ -105,12 +111,12 @@ class Evaluation:
     seed: int
     max_steps: int
     num_workers: int
-    reproducible: bool  # asked again with the same seed, everything but the times is the same
+    reproducible: bool  # the same seed gives the same results, except for the times
     agents: Mapping[AgentID, Summary]
     policies: Mapping[PolicyID, Summary]
     episode_results: tuple[EpisodeResult, ...]
-    notes: tuple[str, ...]  # what a reader of the results should know: a policy plays in another env than it learned in
-    wall_time_s: float  # making envs and starting processes included
+    notes: tuple[str, ...]  # for readers of the results, such as a policy playing in an env it was not trained in
+    wall_time_s: float  # including making envs and starting processes
 
     @property
     def env_steps(self) -> int:
@@ -122,7 +128,7 @@ class Evaluation:
 
     @property
     def env_steps_per_s(self) -> float:
-        """From the first episode's start to the last one's end, all processes together."""
+        """Steps per second from the start of the first episode to the end of the last, over all processes."""
         start_s = min(result.span_s[0] for result in self.episode_results)
         end_s = max(result.span_s[1] for result in self.episode_results)
         return self.env_steps / max(end_s - start_s, 1e-9)
@@ -133,12 +139,12 @@ class Evaluation:
 
     @property
     def distinct_games(self) -> int:
-        """Where neither env nor policies are stochastic, n episodes are one game played n times."""
+        """Number of different games; with deterministic env and policies, n episodes are one game played n times."""
         return len({result.distinct for result in self.episode_results})
 
     @property
     def cut(self) -> int:
-        """How many episodes were stopped at max_steps."""
+        """Number of episodes stopped at max_steps."""
         return sum(result.cut for result in self.episode_results)
 
     def to_json(self) -> dict[str, Any]:
@@ -180,13 +186,14 @@ def evaluate(
     camera: FilmCamera | None = None,
     screen: Screen | None = None,
 ) -> Evaluation:
-    """Plays every episode on a seed of its own; neither processes nor their order change the result.
+    """Play every episode with its own seed; the number and order of processes do not change the result.
 
     `env` is an id, an env object, or a class or function that makes one. `mapping` gives agents (or patterns) policies:
     references, the path of a saved table, or a TabularLearner.
-    `max_steps` (None: 10,000) cuts episodes that have no end. `record_dir` keeps every episode, to be replayed.
-    `on_episode` is told of each result as it arrives, in any order. `camera` films the first ones. `screen`
-    shows them live, one at a time, as often as it wants.
+
+    `max_steps` (None: 10,000) cuts episodes that never end. `record_dir` keeps every episode for replay. `on_episode`
+    is called with each result as it arrives, in any order. `camera` films the first episodes. `screen` shows them live,
+    one at a time, as often as it asks for frames.
     """
     began = monotonic()
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
@@ -232,7 +239,7 @@ def evaluate(
 def _with_saved_learners(
     mapping: AgentMapping | Mapping[str, Any] | Sequence[str], folder: Path
 ) -> tuple[AgentMapping, dict[PolicyID, str]]:
-    """Return a mapping of references, for which learners are saved in `folder`, and what to call those in results."""
+    """Save learners in `folder`; return a mapping of references and the display names of the saved learners."""
     if not isinstance(mapping, Mapping):
         return as_mapping(mapping), {}
     references, names = dict[str, PolicyID](), dict[PolicyID, str]()
@@ -257,7 +264,7 @@ def _renamed(result: EpisodeResult, names: Mapping[PolicyID, str]) -> EpisodeRes
 
 
 def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -> AgentMapping:
-    """From {"player_0": "random"}, ["player_0=random"] or a mapping as it is."""
+    """Build a mapping from {"player_0": "random"} or ["player_0=random"]; return a mapping object unchanged."""
     if isinstance(mapping, Mapping):
         return PolicyMapping.of(mapping)
     if isinstance(mapping, str):
@@ -268,7 +275,7 @@ def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -
 
 
 def _check(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
-    """Raise for what is misspelled or does not fit, before any process is started; return what is worth a note."""
+    """Raise for misspelled or unsuitable policies before any process is started; return notes for the user."""
     mapping.check(spec.possible_agents)
     for agent in spec.possible_agents:
         is_reproducible(mapping.seat(agent, 0).policy)

@@ -1,4 +1,4 @@
-"""What one episode of an evaluation came to."""
+"""Result of one episode of an evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mosaic.envs.env import EnvFacts
 
 
 class GameDigest(NamedTuple):
-    """Equal for equal games: the same beginning, the same actions."""
+    """Digest of a game; equal for games with the same start and the same actions."""
 
     first_turn: int
     actions: int
@@ -23,27 +23,30 @@ class GameDigest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeResult:
-    """Small enough to be sent between processes by the thousand: actions and rewards stay where they were played."""
+    """Summary of an episode.
 
-    index: int  # its place in the evaluation, whenever it was played
+    Small enough to send thousands of them between processes: actions and rewards stay in the process that played them.
+    """
+
+    index: int  # position in the evaluation, independent of when it was played
     seed: int
     length: int  # in env steps
     agent_steps: int
     returns: Mapping[AgentID, float]
-    policies: Mapping[AgentID, PolicyID]  # who acted for whom
-    outcomes: Mapping[AgentID, Outcome] | None  # None where nobody wins
+    policies: Mapping[AgentID, PolicyID]  # the policy that acted for each agent
+    outcomes: Mapping[AgentID, Outcome] | None  # None where the env has no winner
     cut: bool  # stopped at max_steps
     game: GameDigest
-    span_s: tuple[float, float] = field(compare=False)  # from when to when, on the machine's monotonic clock
+    span_s: tuple[float, float] = field(compare=False)  # start and end on the machine's monotonic clock
 
     @property
     def distinct(self) -> tuple[GameDigest, tuple[float, ...]]:
-        """Equal for games that are the same in beginning, actions and returns: the second says nothing new."""
+        """Key that is equal for games with the same start, actions and returns; such a game adds no information."""
         return self.game, tuple(self.returns.values())
 
     @property
     def winner(self) -> AgentID | None:
-        """Who won alone."""
+        """The only winner, if there is one."""
         winners = [agent for agent, outcome in (self.outcomes or {}).items() if outcome == "win"]
         return winners[0] if winners else None
 
@@ -76,5 +79,5 @@ def sum_up(
 
 
 def finite(value: float) -> float | None:
-    """JSON has no NaN and no infinity."""
+    """Return None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""How games are shared out among processes."""
+"""Distribution of games over processes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class WorkerError(MosaicError):
-    """A process that played games failed in a way that only its own process can name."""
+    """Failure of a worker process whose exception cannot be sent to the parent."""
 
 
 def portable(error: Exception) -> Exception:
-    """The error itself, or a stand-in where it would not survive the journey.
+    """Return the error, or a substitute where it cannot be pickled.
 
-    Errors that we cannot explain take the traceback of their own process along as a note.
+    Unexpected errors carry the traceback of their own process as a note.
     """
     if not isinstance(error, MosaicError):
         lines = "".join(traceback.format_exception(error))
@@ -50,13 +50,13 @@ def portable(error: Exception) -> Exception:
 def _survives(error: Exception) -> bool:
     try:
         copy = pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - foreign classes may fail in any way here; all that matters is that they did
+    except Exception:  # noqa: BLE001 - third-party classes may fail in any way here; only that they did matters
         return False
     return type(copy) is type(error) and str(copy) == str(error)
 
 
 Share: TypeAlias = Sequence[Game]
-_SHARES_PER_PROCESS = 8  # several, because games differ in length
+_SHARES_PER_PROCESS = 8  # several per process, because games differ in length
 _LARGEST_SHARE = 64
 _END_WITHIN_S = 5.0
 
@@ -64,7 +64,7 @@ _END_WITHIN_S = 5.0
 def play_in_processes(
     plan: Plan, games: Sequence[Game], num_workers: int, screen: Screen | None = None
 ) -> Generator[EpisodeResult, None, None]:
-    """The results as they arrive, in any order. The first error of any process ends all of them."""
+    """Yield results as they arrive, in any order; the first error in any process stops all of them."""
     shares = _shares(games, num_workers)
     with _started(plan, min(num_workers, len(shares)), screen) as crew:
         owed = {connection: _hand_out(connection, shares) for connection in crew}
@@ -85,9 +85,9 @@ def _shares(games: Sequence[Game], num_workers: int) -> deque[Share]:
 
 
 def _hand_out(connection: Connection, shares: deque[Share]) -> int:
-    """How many games this process now owes us; an empty share sends it home."""
+    """Send the next share to a process and return the number of games in it; an empty share tells it to exit."""
     share: Share = shares.popleft() if shares else ()
-    with suppress(ConnectionError):  # it is dead: _receive says so, with its exit code
+    with suppress(ConnectionError):  # the process is dead: _receive reports it with its exit code
         connection.send(share)
     return len(share)
 
@@ -107,7 +107,7 @@ def _receive(connection: Connection, process: BaseProcess) -> EpisodeResult:
 
 
 def _see_off(connection: Connection) -> None:
-    """Waits for a process that was sent home; closing its env or its controllers may still fail."""
+    """Wait for a process that was told to exit; closing its env or controllers may still fail."""
     try:
         message: Exception = connection.recv()
     except (EOFError, ConnectionError):
@@ -117,7 +117,7 @@ def _see_off(connection: Connection) -> None:
 
 @contextmanager
 def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
-    """Processes that are gone when the block is left: on their own if all is done, ended by force otherwise."""
+    """Start processes and stop them on exit: they finish normally if all work is done, and are killed otherwise."""
     crew: dict[Connection, ChildProcess] = {}
     try:
         for number in range(count):
@@ -150,14 +150,14 @@ def _work(plan: Plan, connection: Connection, screen: Screen | None) -> None:
             while share := _next_share(connection):
                 for game in share:
                     _send(connection, table.play(game))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent must raise it
+    except Exception as error:  # noqa: BLE001 - any error must be raised by the parent
         _send(connection, portable(error))
 
 
 def _send(connection: Connection, message: EpisodeResult | Exception) -> None:
     try:
         connection.send(message)
-    except ConnectionError:  # nobody listens any more; errors of the env's own connections are another matter
+    except ConnectionError:  # the parent is gone; errors of the env's own connections are a different case
         os._exit(1)
 
 
@@ -181,7 +181,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
 
 
-DEFAULT_MAX_STEPS = 10_000  # some envs have no end of their own: random play in CliffWalking
+DEFAULT_MAX_STEPS = 10_000  # some envs never end on their own, such as random play in CliffWalking
 
 
 def play_games(
@@ -192,31 +192,32 @@ def play_games(
     camera: FilmCamera | None = None,
     screen: Screen | None = None,
 ) -> Generator[EpisodeResult, None, None]:
-    """Results as they arrive. `env` is the one that was made to look at it; it is played on or closed.
+    """Play games and yield results as they arrive.
 
-    What a camera films is played here, in order, before the rest goes to other processes. A screen goes along with the
-    first of those: it shows one game at a time.
+    `env` is the one that was made to inspect its spec; it is used for playing or closed. Games that a camera films are
+    played in this process, in order, before the rest goes to other processes. A screen is passed to the first of those:
+    it shows one game at a time.
     """
     several = num_workers > 1 and len(games) > 1
     if several:
         _check_can_travel(plan, screen)
     filmed = {game.index for game in games if camera is not None and camera.wants(game.index)}
     here = [game for game in games if game.index in filmed or not several]
-    with Table(plan, env, screen) as table:  # closed before others begin: some envs exist once only, a port, a window
+    with Table(plan, env, screen) as table:  # closed before others start: some envs exist only once (a port, a window)
         for game in here:
             yield table.play(game, camera if game.index in filmed else None)
     if several:
         if screen is not None:
-            screen.close()  # here; another process writes from now on
+            screen.close()  # in this process; another process writes from now on
         yield from play_in_processes(plan, [game for game in games if game.index not in filmed], num_workers, screen)
 
 
 def distinct_seeds(count: int, seed: int, *names: str | int) -> list[int]:
-    """The seeds of the named streams 0, 1, 2, …: all different, and the first ones the same for every count."""
+    """Return distinct seeds of the named streams 0, 1, 2, …; a larger count only appends seeds."""
     seeds: dict[int, None] = {}
     for index in range(count):
         child, again = child_seed(seed, *names, index), 0
-        while child in seeds:  # 1 % of the evaluations with 6,500 episodes would have a twin
+        while child in seeds:  # 1 % of the evaluations with 6,500 episodes would have a duplicate
             again += 1
             child = child_seed(seed, *names, index, again)
         seeds[child] = None

@@ -1,4 +1,4 @@
-"""Which games a tournament consists of, and what one of them came to."""
+"""Schedule of a tournament's games, and the result of one game."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
 
 class Match(NamedTuple):
-    """One of the games of a pair, counted from 0; `first` has the first seat."""
+    """One of a pair's games, counted from 0; `first` plays as the env's first agent."""
 
     first: PolicyID
     second: PolicyID
@@ -27,7 +27,7 @@ class Match(NamedTuple):
 class MatchResult:
     match: Match
     seed: int
-    score: float  # of the first: 1, ½ or 0
+    score: float  # of the first policy: 1, ½ or 0
     length: int  # in env steps
     cut: bool
     game: GameDigest
@@ -44,7 +44,7 @@ class MatchResult:
 
     @classmethod
     def from_json(cls, data: Any) -> MatchResult:
-        """Raises KeyError, TypeError, ValueError or OverflowError where the data is something else."""
+        """Parse a result; raise KeyError, TypeError, ValueError or OverflowError for malformed data."""
         score = float(data["score"])
         if score not in SCORES.values():
             raise ValueError(f"a score is 1, 0.5 or 0, not {score}")
@@ -54,7 +54,10 @@ class MatchResult:
 
 
 def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[Match, int]:
-    """Every ordered pair plays `games` games; the seed of each depends on the pair, not on who else takes part."""
+    """Return the seed of every game, with `games` games per ordered pair.
+
+    A game's seed depends on its pair, not on the other participants.
+    """
     return {
         Match(first, second, number): child
         for first, second in permutations(policies, 2)

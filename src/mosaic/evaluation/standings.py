@@ -1,4 +1,4 @@
-"""What a tournament found: who beat whom, and who is best."""
+"""Tournament results: scores of pairs and ratings of policies."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mosaic.core.ids import EnvID, PolicyID
 from mosaic.evaluation.schedule import SCORES, MatchResult
 from mosaic.evaluation.statistics import Estimate, estimate_score
 
-Score: TypeAlias = tuple[PolicyID, PolicyID, float]  # first, second, and what the first got: 1, ½ or 0
+Score: TypeAlias = tuple[PolicyID, PolicyID, float]  # first, second, and the score of the first: 1, ½ or 0
 
 CENTRE = 1500.0
 _MOST_PASSES = 20
-_MOST_UPDATES = 20_000  # under a second
+_MOST_UPDATES = 20_000  # takes under a second
 
 
 class Rating(NamedTuple):
-    """On Elo's scale: 100 points more mean an expected score of 64 %, 200 points 76 %, 400 points 91 %.
+    """Rating on the Elo scale: 100 points more mean an expected score of 64 %, 200 points 76 %, 400 points 91 %.
 
-    Only differences within one list mean anything: the mean of the list is 1500. `sd` is one standard deviation of
-    what the games leave open; policies that always win have no true rating, and theirs grows with every game.
+    Only differences within one list are meaningful: the mean of the list is 1500. `sd` is one standard deviation of the
+    uncertainty left by the games; policies that always win have no true rating, and theirs grows with every game.
     """
 
     value: float
@@ -32,10 +32,10 @@ class Rating(NamedTuple):
 
 
 def rate(scores: Iterable[Score]) -> dict[PolicyID, Rating]:
-    """Ratings by OpenSkill's Plackett-Luce model, a function of which games were played and not of when.
+    """Rate policies with OpenSkill's Plackett-Luce model, independently of the order of the games.
 
-    The model looks at one game after another and would depend on their order. So the games are sorted, shuffled
-    several times from a fixed seed, and the ratings of all orders are averaged; with very many games one order will do.
+    The model processes games one by one and would depend on their order. So the games are sorted, shuffled several
+    times from a fixed seed, and the ratings of all orders are averaged; with very many games one order is enough.
     """
     from openskill.models import PlackettLuce
 
@@ -73,7 +73,7 @@ class Tally:
     wins: int
     draws: int
     losses: int
-    distinct_games: int  # a game played again says nothing new
+    distinct_games: int  # a repeated game adds no information
 
     @classmethod
     def of(cls, scores: Collection[float], distinct_games: int) -> Tally:
@@ -107,26 +107,29 @@ class Tournament:
     env: EnvID
     options: Mapping[str, Any]
     seed: int
-    games: int  # of each ordered pair
+    games: int  # per ordered pair
     policies: tuple[PolicyID, ...]
     reproducible: bool
-    results: tuple[MatchResult, ...]  # in the order of the schedule, whenever they were played
-    notes: tuple[str, ...] = ()  # what a reader of the results should know
+    results: tuple[MatchResult, ...]  # in the order of the schedule, independent of when they were played
+    notes: tuple[str, ...] = ()  # for readers of the results
 
     def ratings(self) -> dict[PolicyID, Rating]:
-        """Best first. Each pair counts with as many games as it has distinct ones, in the proportion of all."""
+        """Return ratings, best first.
+
+        Each pair counts with as many games as it has distinct ones, in the proportion of all.
+        """
         found = rate(
             (first, second, score) for (first, second), results in self._pairs() for score in _independent(results)
         )
         return dict(sorted(found.items(), key=lambda item: (-item[1].value, item[0])))
 
     def pair(self, first: PolicyID, second: PolicyID) -> Tally:
-        """From the side of the first, who has the first seat."""
+        """Return the tally of games in which `first` was the env's first agent, from its side."""
         chosen = [result for result in self.results if result.match[:2] == (first, second)]
         return Tally.of([result.score for result in chosen], _distinct(chosen))
 
     def policy(self, policy: PolicyID) -> Tally:
-        """Of one policy in both seats."""
+        """Return the tally of one policy over all its games."""
         firsts = [result.score for result in self.results if result.match.first == policy]
         seconds = [1 - result.score for result in self.results if result.match.second == policy]
         pairs = [results for pair, results in self._pairs() if policy in pair]
@@ -162,7 +165,7 @@ class Tournament:
 
 
 def _distinct(results: Collection[MatchResult]) -> int:
-    """Count different games: where neither env nor policies are stochastic, a pair plays one game again and again."""
+    """Count different games: where neither env nor policies are stochastic, a pair repeats the same game."""
     return len({(result.game, result.score) for result in results})
 
 

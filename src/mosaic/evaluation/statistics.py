@@ -12,11 +12,11 @@ import numpy as np
 from mosaic.core.bootstrap import CONFIDENCE, Floats, bounds, resampled_places
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-_MOST_RESAMPLED = 5_000  # values; above it the normal approximation has the same interval in a fraction of the time
+_MOST_RESAMPLED = 5_000  # values; above it the normal approximation gives the same interval in a fraction of the time
 
 
 class Estimate(NamedTuple):
-    """A statistic and the interval that holds the true one in 95 of 100 evaluations; None where there is none."""
+    """Statistic and its 95 % confidence interval; None where it is undefined."""
 
     mean: float | None
     low: float | None
@@ -31,12 +31,12 @@ NOTHING = Estimate(None, None, None)
 
 
 def finite_mean(values: Sequence[float]) -> float | None:
-    """The mean, whatever the order of the values; None where there is none."""
+    """Return the mean, independent of the order of the values; None where there are no values or one is not finite."""
     n = len(values)
     if not n or not all(map(math.isfinite, values)):
         return None
     mean = math.fsum(value / n for value in values)  # divided first: the sum of huge returns would overflow
-    return min(max(mean, min(values)), max(values))  # rounding must not leave the hull
+    return min(max(mean, min(values)), max(values))  # rounding must not leave the range of the values
 
 
 def estimate_mean(values: Sequence[float], distinct: int | None = None) -> Estimate:
@@ -63,14 +63,16 @@ def estimate_mean(values: Sequence[float], distinct: int | None = None) -> Estim
         means = np.concatenate([scaled[places].mean(axis=-1) for places in resampled_places(len(scaled), size)])
         low, high = map(float, bounds(means, size))
     low, high = max(low, least / scale) * scale, min(high, most / scale) * scale
-    return Estimate(mean, min(max(low, least), mean), max(min(high, most), mean))  # rounding must not leave the hull
+    return Estimate(mean, min(max(low, least), mean), max(min(high, most), mean))  # rounding must not leave the range
 
 
 def estimate_score(wins: int, draws: int, losses: int, distinct: int | None = None) -> Estimate:
-    """The mean score of games (win 1, draw ½, loss 0) with Wilson's interval.
+    """Estimate the mean score of games (win 1, draw ½, loss 0) with Wilson's interval.
 
     Unlike mean ± deviation it never leaves [0, 1] and has a width after ten wins in a row. Draws make scores vary less
-    than the win-or-lose games that Wilson assumes, never more, so with draws it is on the safe side (a little wide).
+    than the win-or-lose games that Wilson assumes, never more, so with draws the interval is conservative (a little
+    wide).
+
     `distinct` is the number of different games among them, as for `estimate_mean`.
     """
     played = wins + draws + losses

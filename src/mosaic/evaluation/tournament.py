@@ -1,4 +1,4 @@
-"""How every policy plays every other, in both seats."""
+"""Round-robin tournaments, and the file that stores their games."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ FORMAT, VERSION = "mosaic.tournament", 1
 
 
 class MatchStore:
-    """A file of JSON lines: what is played, then one line per finished game. Only the last line may be torn."""
+    """File of JSON lines: the conditions, then one line per finished game; only the last line may be incomplete."""
 
     def __init__(self, file: IO[bytes], finished: Mapping[Match, MatchResult]) -> None:
         self.finished = finished
         self._file = file
 
     def add(self, result: MatchResult) -> None:
-        self._file.write(_line(result.to_json()))  # unbuffered: it is in the system's hands before the next game
+        self._file.write(_line(result.to_json()))  # unbuffered: handed to the operating system before the next game
 
 
 @contextmanager
 def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[Match, int]) -> Iterator[MatchStore]:
-    """The store of the tournament with exactly these conditions and games, made if it is not there."""
+    """Open or create the store of the tournament with exactly these conditions and games."""
     with _file(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +53,7 @@ def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[Match, int]
         file.seek(0)
         data = file.read()
         header = _line({"format": FORMAT, "version": VERSION, **conditions})
-        if header.startswith(data):  # new, or torn within its first line
+        if header.startswith(data):  # new, or cut off within its first line
             file.truncate(0)
             file.write(header)
             yield MatchStore(file, {})
@@ -92,14 +92,14 @@ def _check_header(path: Path, line: bytes, ours: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path, data: bytes, seeds: Mapping[Match, int]) -> tuple[dict[Match, MatchResult], int]:
-    """The finished games, and how many bytes of the data are whole lines."""
+    """Return the finished games and the number of bytes that form complete lines."""
     finished: dict[Match, MatchResult] = {}
     lines = data.splitlines(keepends=True)
     whole = len(lines[0])
     for number, line in enumerate(lines[1:], start=2):
         values = _parsed(line)
         if values is None and number == len(lines) and not line.endswith(b"\n"):
-            break  # torn: its game is played again
+            break  # incomplete: its game is played again
         try:
             result = MatchResult.from_json(values)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -112,7 +112,7 @@ def _read(path: Path, data: bytes, seeds: Mapping[Match, int]) -> tuple[dict[Mat
 
 
 def _parsed(line: bytes) -> Any:
-    """None where the line is not JSON."""
+    """Parse a line; return None where it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -133,11 +133,13 @@ def tournament(
     on_game: Callable[[MatchResult], None] | None = None,
     screen: Screen | None = None,
 ) -> Tournament:
-    """A round robin of a game for two, with `games` games per ordered pair: the first of a pair has the first seat.
+    """Play a round robin of a two-player game, with `games` games per ordered pair.
 
-    `store` keeps every finished game; asked again with the same store, the tournament goes on where it was stopped.
-    `record_dir` keeps every game that is played, under its place in the schedule. `on_game` is told of every game
-    once, of those already in the store first. `screen` shows games live, one at a time, as often as it wants.
+    The first policy of a pair plays as the env's first agent. `store` keeps every finished game; called again with the
+    same store, an interrupted tournament resumes.
+
+    `record_dir` keeps every game that is played, named by its index in the schedule. `on_game` is called once per game,
+    first for those already in the store. `screen` shows games live, one at a time, as often as it asks for frames.
     """
     tell = on_game or (lambda result: None)
     max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps

@@ -1,4 +1,4 @@
-"""How the games of an evaluation are played, one after another, in this process."""
+"""Player of an evaluation's games, one after another, in this process."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all games of an evaluation share; it is sent to every process that plays some of them."""
+    """Settings shared by all games of an evaluation; sent to every process that plays some of them."""
 
     environment: EnvironmentConfig
     mappings: tuple[AgentMapping, ...]
-    seed: int  # of the controllers; every game has its own besides
+    seed: int  # of the controllers; every game has its own seed as well
     max_steps: int
     time_limit_s: float | None
     record_dir: Path | None = None
@@ -40,11 +40,11 @@ class Game:
 
     index: int
     seed: int
-    mapping: int = 0  # which of the plan's
+    mapping: int = 0  # index into the plan's mappings
 
 
 class Table:
-    """One env, at which the controllers change with the mapping."""
+    """One env with the controllers of the current mapping."""
 
     def __init__(self, plan: Plan, env: Env | None = None, screen: Screen | None = None) -> None:
         self._plan, self._screen = plan, screen
@@ -60,7 +60,7 @@ class Table:
         span_s = began, monotonic()
         if plan.record_dir is not None:
             save_episode(plan.record_dir / f"{game.index:06d}.json", episode)
-        everybody = dict.fromkeys([*episode.policies, *episode.returns])  # also those born later
+        everybody = dict.fromkeys([*episode.policies, *episode.returns])  # including agents that appeared later
         policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
@@ -87,7 +87,7 @@ class Table:
         self.close()
 
     def _seated(self, mapping: int) -> LocalEnvRunner:
-        """The controllers of this mapping; those of the one before are closed, for they may be whole processes."""
+        """Return the runner of this mapping; close the controllers of the previous one, which may own processes."""
         if self._runner is None or mapping != self._mapping:
             if self._runner is not None:
                 self._runner.cast.close()
