@@ -1,1 +1,1 @@
-"""How controllers and envs become episodes."""
+"""Runners that play episodes of an env with controllers."""

@@ -1,4 +1,4 @@
-"""Who sits where: the controllers of an episode, made when first needed, swapped while it runs."""
+"""Controllers of an episode, created on first use and replaceable while it runs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mosaic.policies.registry import load_policy, parse_policy
 
 @dataclass(slots=True)
 class Player:
-    """A controller in its seat."""
+    """Controller and the agents it acts for."""
 
     seat: Seat
     controller: PolicyController
     limit_s: float | None
-    agents: set[AgentID] = field(default_factory=set)  # for whom it acts in this episode
+    agents: set[AgentID] = field(default_factory=set)  # for which it acts in this episode
     begun: bool = False
 
 
 class Cast:
-    """The live mapping of agents to controllers. Agents of one seat share one controller."""
+    """Current mapping of agents to controllers; agents of one group share a controller."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Cast:
         time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
         controllers: dict[PolicyID, PolicyController] | None = None,
     ) -> None:
-        """`controllers`: objects to use for these policy names instead of looking the names up."""
+        """Use the objects in `controllers` for these policy names instead of looking the names up."""
         mapping.check(spec.possible_agents)
         self._spec, self._mapping, self._seed, self.time_limit_s = spec, mapping, seed, time_limit_s
         self._given = controllers or {}
@@ -49,7 +49,7 @@ class Cast:
         self.players: Lookup[AgentID, Player] = Lookup(self._player)
 
     def begin(self, seed: int, episode: int, agents: Iterable[AgentID]) -> None:
-        """A new episode: everybody is back where the mapping says."""
+        """Start an episode with the policies of the mapping; swaps are undone."""
         self._seed_of_episode, self._episode, self._known = seed, episode, tuple(agents)
         self.players.clear()
         self._swapped.clear()
@@ -60,7 +60,7 @@ class Cast:
             self.players[agent]
 
     def swap(self, agent: AgentID, policy: PolicyID) -> None:
-        """From now on this policy acts for the agent alone."""
+        """Let this policy act for this agent alone from now on."""
         if self._spec.possible_agents and agent not in self._spec.possible_agents:
             raise unknown("agent", agent, self._spec.possible_agents)
         seat = Seat(agent, policy)
@@ -96,7 +96,7 @@ class Cast:
         return self._swapped.get(agent) or self._mapping.seat(agent, self._episode)
 
     def _ready(self, seat: Seat) -> Player:
-        """The player of this seat, its controller made if this is the first time."""
+        """Return the player of this slot, creating its controller on first use."""
         if seat not in self._players:
             if seat.policy in self._given:
                 controller, waits = self._given[seat.policy], False

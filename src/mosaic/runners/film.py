@@ -1,4 +1,4 @@
-"""How episodes are filmed: what is in the picture, what is written below it, how fast it runs."""
+"""Camera that films episodes: frame, caption and frame rate."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mosaic.runners.video import Film, check_film
 from mosaic.telemetry.pictures.captions import rows_of, with_strip
 from mosaic.telemetry.pictures.labels import Label
 
-LAST_PICTURE_S = 1.0  # an end that is gone at once is not seen
+LAST_PICTURE_S = 1.0  # without a pause the end could not be seen
 _FPS, _FPS_OF_TURNS = 30.0, 2.0
 
 
 class FilmCamera:
-    """Films the first `episodes` that it is shown, one after another in one file."""
+    """Camera that films the first `episodes` episodes, one after another, into one file."""
 
     def __init__(self, path: Path, *, episodes: int = 1, fps: float | None = None) -> None:
         check_film(path)
@@ -36,17 +36,20 @@ class FilmCamera:
         self._open = ExitStack()
 
     def wants(self, episode: int) -> bool:
-        """Episodes count from 0."""
+        """Return whether this episode, counted from 0, is filmed."""
         return episode < self.episodes
 
     def shoot(self, env: Env, step: int, turn: Turn, policies: Mapping[AgentID, PolicyID], episode: int = 0) -> None:
-        """The env as it is now. Step 0, the Turn after reset, begins an episode; `cut` ends it."""
+        """Film the env in its current state.
+
+        Step 0, the Turn after reset, starts an episode; `cut` ends it.
+        """
         picture = env.render()
         if picture is None:
             raise InputError(f"{env.spec.env_id} has no pictures, so there can be no video of it.")
         if step == 0:
             self._returns, self._policies = dict.fromkeys(env.possible_agents or turn.rewards, 0.0), {}
-        self._policies |= policies  # also of those that have ended by now
+        self._policies |= policies  # including those of agents that have ended
         for agent, reward in turn.rewards.items():
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
         title = f"{env.spec.env_id} · step {step}" + (f" · episode {episode + 1}" if self.episodes > 1 else "")
@@ -57,7 +60,7 @@ class FilmCamera:
         self._film.add(with_strip(picture, title, labels, self._rows))
 
     def cut(self) -> None:
-        """An episode is over."""
+        """End the episode: hold its last frame."""
         if self._film is not None:
             self._film.hold(LAST_PICTURE_S)
 
@@ -71,7 +74,7 @@ class FilmCamera:
 
 
 def frame_rate(env: Env) -> float:
-    """Pictures a second at which the env is meant to be seen: its own word, else two a second for games of turns."""
+    """Return the env's own `render_fps` in its metadata, else two frames a second for turn-based games, else 30."""
     raw: Any = env
     while raw is not None:
         metadata = getattr(raw, "metadata", None)

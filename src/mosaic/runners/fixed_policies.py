@@ -1,4 +1,4 @@
-"""Controllers for the agents that do not learn, inside a vector of envs."""
+"""Controllers for the agents that do not learn, within a vector env."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mosaic.policies.registry import load_policy
 
 
 class ControllerOthers:
-    """Every env has controllers of its own, made when it plays for the first time.
+    """Controllers of the fixed policies, separate for every env and created when it first plays.
 
-    `policies` play in every env, `by_env` in the envs of these numbers besides.
+    `policies` play in every env, `by_env` additionally in the envs with these numbers.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ def make_others(
     seed: int,
     by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
 ) -> ControllerOthers:
-    """For other processes: a configuration travels there, the description of an env need not."""
+    """Build the controllers in another process, to which a configuration can be sent and an EnvSpec need not be."""
     env = make_env(environment)
     try:
         return ControllerOthers(env.spec, policies, seed, by_env)

@@ -1,4 +1,4 @@
-"""How episodes that belong to no run are shown to whoever looks, from whichever process."""
+"""Screen for episodes that do not belong to a run, readable from any process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.frames.paths import bell_rang
 
-if TYPE_CHECKING:  # it brings numba along
+if TYPE_CHECKING:  # importing it loads numba
     from mosaic.telemetry.frames.writer import FrameWriter
 
 LISTEN_EVERY_S = 0.2
@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 
 class LiveScreen:
-    """A frame ring for a folder, made when somebody rings there; until then a step costs a look at the clock.
+    """Frame ring in a folder, created when a viewer asks for it; until then a step only costs a clock reading.
 
-    It can be sent to another process, which then writes in the place of the one that made it.
+    It can be sent to another process, which then writes instead of the one that made it.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = monotonic) -> None:
@@ -34,7 +34,7 @@ class LiveScreen:
         return self._is_open() and self._writer is not None and self._writer.wanted()
 
     def is_watched(self) -> bool:
-        """Whether somebody looked within the last two seconds, new picture or not."""
+        """Return whether a viewer was active within the last two seconds, with or without a new frame."""
         return self._is_open() and self._writer is not None and self._writer.wish() is not None
 
     def show(self, shot: Shot) -> None:
@@ -44,11 +44,11 @@ class LiveScreen:
             developed = develop([shot])
             if developed is not None:
                 self._writer.publish(developed.rgb, **developed.facts)
-        except Exception as error:  # noqa: BLE001 — whatever a stranger's render() raises
+        except Exception as error:  # noqa: BLE001 — a third-party render() may raise anything
             self._give_up(f"drawing raised {type(error).__name__}: {error}")
 
     def close(self, finished: bool = True) -> None:
-        """Viewers learn that no more pictures come, or that they break off."""
+        """Tell viewers that no more frames will come, or that they were interrupted."""
         writer, self._writer, self._off = self._writer, None, True
         if writer is not None:
             writer.close(finished)
@@ -85,6 +85,6 @@ class LiveScreen:
             self._give_up(str(error))
 
     def _give_up(self, why: str) -> None:
-        """Without pictures everything goes on; the viewer sees it, and whoever plays is told."""
+        """Stop showing frames and log why; the episodes continue."""
         _log.warning("No more pictures: %s", why)
         self.close(finished=False)

@@ -1,4 +1,4 @@
-"""How an env and a mapping become episodes, in this process."""
+"""Runner that plays episodes of one env in this process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from mosaic.runners.versions import versions
 
 
 class TimeLimitError(MosaicError):
-    """An answer took longer than its time limit."""
+    """Action request that exceeded its time limit."""
 
 
 class Watch:
-    """Measures every answer, and breaks one that hangs.
+    """Timer that measures every action request and interrupts one that hangs.
 
-    A timer looks a few times per limit whether the answer under way is overdue and raises in the main thread, so the
-    loop pays for two readings of the clock only. In other threads, and while C code never returns to the interpreter,
-    an overrun can be seen only afterwards.
+    A timer checks a few times per limit whether the current request is overdue and raises in the main thread, so the
+    loop only pays for two clock readings. In other threads, and while C code does not return to the interpreter, an
+    overrun is only detected afterwards.
     """
 
     def __init__(self, shortest_limit_s: float | None) -> None:
@@ -56,7 +56,7 @@ class Watch:
             self._earlier = None
 
     def ask(self, limit_s: float | None) -> None:
-        """An answer is asked for now."""
+        """Mark the start of a request."""
         self._limit_s = limit_s
         self._asked_at = perf_counter()
 
@@ -68,24 +68,24 @@ class Watch:
 
     def _look(self, signum: int, frame: FrameType | None) -> None:
         limit_s = self._limit_s
-        # half a tick of grace: an engine's own deadline at the same limit knows more about what went wrong
+        # half a tick of grace: an engine's own deadline at the same limit gives a better error message
         if limit_s is not None and perf_counter() - self._asked_at > limit_s + (self._tick_s or 0.0) / 2:
             self._limit_s = None
             raise TimeLimitError(f"did not answer within its time limit of {limit_s:g} s")
 
 
 class ControllerError(MosaicError):
-    """A controller failed. Nothing is played in its place."""
+    """Failure of a controller; no other policy plays in its place."""
 
 
 class IllegalActionError(ControllerError):
-    """A controller answered with something it may not do."""
+    """Action from a controller that is illegal."""
 
     exit_code = 2
 
 
 class LocalEnvRunner:
-    """Plays episodes of one env. Agents of one policy are asked together."""
+    """Runner for episodes of one env; agents that share a policy are queried together."""
 
     def __init__(
         self,
@@ -97,18 +97,18 @@ class LocalEnvRunner:
         controllers: dict[PolicyID, PolicyController] | None = None,
         screen: Screen | None = None,
     ) -> None:
-        """`screen` is shown the env after every step, as far as it wants; who made it closes it."""
+        """Create the runner; `screen` is shown the env after every step if it asks for it; its owner closes it."""
         self.env, self._screen = env, screen
         self._environment = env.spec.facts.config.model_dump(mode="json")
         if isinstance(mapping, Mapping):
             mapping = PolicyMapping.of(mapping)
         self.cast = Cast(env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers)
         self._objections = Lookup(lambda agent: objection(env.action_spaces[agent]), env.possible_agents)
-        self.record = Episode({}, 0, {})  # of the episode that is played now, or was last
-        self._everybody: Player | None = None  # the one who acts for all, asked with the whole Turn
+        self.record = Episode({}, 0, {})  # the current or most recent episode
+        self._everybody: Player | None = None  # the player that acts for all agents and is queried with the whole Turn
 
     def run(self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False) -> Episode:
-        """One whole episode. `episode` counts them for mappings that change from one to the next."""
+        """Play one whole episode; `episode` is its number, for mappings that change from one to the next."""
         for _ in self.turns(seed, episode=episode, max_steps=max_steps, digests=digests):
             pass
         return self.record
@@ -116,7 +116,7 @@ class LocalEnvRunner:
     def turns(
         self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False
     ) -> Iterator[Turn]:
-        """One episode, Turn by Turn, for a screen that draws in between; `record` grows with it."""
+        """Play one episode and yield every Turn, so that a caller can draw in between; `record` grows with it."""
         env, cast, screen = self.env, self.cast, self._screen
         turn = env.reset(seed)
         if not env.possible_agents:
@@ -153,24 +153,24 @@ class LocalEnvRunner:
                     if screen is not None and screen.wanted():
                         screen.show(self.shot(turn, episode))
                     yield turn
-        finally:  # also when it was cut, failed, or its screen was closed
+        finally:  # also when it was cut, failed, or the generator was closed
             for agent in [agent for agent in cast.players if agent not in record.ends]:
                 cast.forget(agent)
 
     def shot(self, turn: Turn, episode: int) -> Shot:
-        """The env after this Turn, to be drawn before the next step."""
+        """Return the env after this Turn, to be drawn before the next step."""
         returns = self.record.returns
         reward = turn.rewards.get(next(iter(returns), ""), 0.0)
         return Shot(self.env.render, 0, self.record.env_steps, episode, reward, returns)
 
     def set_policy_for_agent(self, agent: AgentID, policy: PolicyID) -> None:
-        """From the next step on, another policy acts for the agent; the record says so."""
+        """Let another policy act for the agent from the next step on; the record notes the change."""
         self.cast.swap(agent, policy)
         self.record.changes.append(PolicyChange(self.record.env_steps, agent, policy))
         self._find_everybody()
 
     def close(self) -> None:
-        """Ends the controllers (engine processes too) and the env."""
+        """Close the controllers (including engine processes) and the env."""
         self.cast.close()
         self.env.close()
 
@@ -183,12 +183,12 @@ class LocalEnvRunner:
     def _note_ends(self, turn: Turn) -> None:
         record, cast = self.record, self.cast
         for agent in turn.final_observations:
-            record.policies.setdefault(agent, cast.policy_of(agent))  # one that was born later
+            record.policies.setdefault(agent, cast.policy_of(agent))  # an agent that appeared later
             record.ends[agent] = (record.env_steps, _end(turn, agent))
             cast.forget(agent)
 
     def _find_everybody(self) -> None:
-        players = [self.cast.players[agent] for agent in self.env.possible_agents]  # a swapped one is looked up anew
+        players = [self.cast.players[agent] for agent in self.env.possible_agents]  # swapped players: looked up again
         self._everybody = players[0] if players and all(player is players[0] for player in players) else None
 
     def _ask(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
@@ -239,7 +239,7 @@ def play_episode(
     controllers: dict[PolicyID, PolicyController] | None = None,
     screen: Screen | None = None,
 ) -> Episode:
-    """One recorded episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`."""
+    """Play and record one episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`."""
     runner = LocalEnvRunner(env, mapping, seed=seed, controllers=controllers, screen=screen)
     try:
         return runner.run(seed, max_steps=max_steps, digests=True)

@@ -1,4 +1,4 @@
-"""How an episode is written to a file and read again, exactly."""
+"""Lossless JSON files of recorded episodes, and their replay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8,
 
 
 class _EpisodeFile(BaseModel):
-    """The file as it stands on disk; actions are encoded."""
+    """Contents of the file; actions are encoded."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +66,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
 
 
 def episode_from_json(data: Any) -> Episode:
-    """Raises FormatError with the first thing that is wrong."""
+    """Parse an episode; raise FormatError with the first problem."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FormatError(f"it is not an episode of Mosaic's (its 'format' is not '{FORMAT}')")
     if data.get("version") != VERSION:
@@ -96,7 +96,7 @@ def episode_from_json(data: Any) -> Episode:
 
 
 def environment_of(episode: Episode) -> EnvironmentConfig:
-    """The env that the episode was played in."""
+    """Return the configuration of the env in which the episode was played."""
     try:
         return EnvironmentConfig.model_validate(dict(episode.environment))
     except ValidationError as error:
@@ -104,7 +104,7 @@ def environment_of(episode: Episode) -> EnvironmentConfig:
 
 
 def save_episode(path: Path, episode: Episode) -> None:
-    """Whole or not at all: written beside its place, then renamed."""
+    """Write the file atomically: to a temporary file in the same folder, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -133,7 +133,7 @@ def load_episode(path: Path) -> Episode:
 
 
 def encode(action: Any) -> Any:
-    """An action as JSON that says its type wherever JSON alone would lose it."""
+    """Encode an action as JSON, with its type wherever JSON alone would lose it."""
     if isinstance(action, np.ndarray):
         return {"dtype": str(action.dtype), "array": action.tolist()}
     if isinstance(action, np.generic):
@@ -146,7 +146,7 @@ def encode(action: Any) -> Any:
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
-    """Only plain numbers: other types carry a size of their own, and a few bytes could ask for gigabytes."""
+    """Return the dtype of a plain number; others carry their own size, and a few bytes could ask for gigabytes."""
     if name not in _DTYPES:
         raise FormatError(f"an action is of the type {name!r}; actions are of {', '.join(_DTYPES)}")
     found: np.dtype[Any] = np.dtype(name)
@@ -168,14 +168,14 @@ def decode(data: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first Turn that is not the recorded one: 0 is the one after reset, n the one after n steps."""
+    """First Turn that differs from the recorded one: 0 is the one after reset, n the one after n steps."""
 
     step: int
     what: str
 
 
 def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | None = None) -> Difference | None:
-    """Play the recorded actions again; stops at the first difference. `on_turn` sees every Turn with its number."""
+    """Replay the recorded actions until the first difference; `on_turn` receives every Turn with its number."""
     if not episode.digests:
         raise FormatError("The episode was recorded without digests, so a replay could not be compared.")
     turn = env.reset(episode.seed)
@@ -195,7 +195,7 @@ def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | No
 
 
 def _step(env: Env, turn: Turn, actions: Mapping[AgentID, Action], step: int) -> Turn:
-    """Take a recorded step; a file may hold actions that this env does not have."""
+    """Take a recorded step; raise FormatError for actions that this env does not have."""
     for agent, action in actions.items():
         problem = objection(env.action_spaces[agent])(action, turn.action_masks.get(agent))
         if problem:

@@ -1,4 +1,4 @@
-"""Where pictures of an env go while it is played, and what belongs to each of them."""
+"""Interface for showing frames of an env while it is played."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ Draw: TypeAlias = Callable[[], NDArray[np.uint8] | None]
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One env at one moment: how to draw it, and what belongs to the picture."""
+    """One env at one moment: a function that draws it, and the frame's metadata."""
 
     draw: Draw
     env: int
     env_steps: int
     episode: int
-    reward: float  # of the last step, of the first agent
+    reward: float  # of the first agent in the last step
     returns: Mapping[str, float]  # of the episode so far, per agent
-    occasion: str = ""  # what this is, where it is not what viewers expect, such as an evaluation in a training
+    occasion: str = ""  # label where the frame is not what viewers expect, such as an evaluation during training
 
 
 class Screen(Protocol):
-    """Asked between any two steps, by one thread at a time; who is told yes shows."""
+    """Receiver of frames, polled between steps by one thread at a time; after `wanted` is true, `show` is called."""
 
     def wanted(self) -> bool: ...
 
     def show(self, shot: Shot) -> None:
-        """Draws. What goes wrong with it ends the pictures and nothing else."""
+        """Draw the frame; an error here stops the frames and nothing else."""
         ...
 
     def close(self) -> None: ...
 
 
 class Developed(NamedTuple):
-    """As a frame ring takes it."""
+    """Frame as a frame ring takes it."""
 
     rgb: NDArray[np.uint8]
     facts: Mapping[str, Any]
 
 
 def develop(shots: Sequence[Shot]) -> Developed | None:
-    """One picture of them all, with the numbers of the first. None where none of them has a picture."""
+    """Combine the shots into one frame, with the numbers of the first; return None where none of them can be drawn."""
     from mosaic.telemetry.frames.layout import AGENT_BYTES
     from mosaic.telemetry.pictures.labels import Label, return_labels, to_line
     from mosaic.telemetry.pictures.resize import as_rgb, tiled

@@ -1,4 +1,4 @@
-"""Which versions of what made an episode."""
+"""Versions of the packages that produced an episode."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def versions() -> Mapping[str, str]:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
-            continue  # an optional package that is not here made nothing
+            continue  # an optional package that is not installed played no part
     return MappingProxyType(found)

@@ -1,4 +1,4 @@
-"""How pictures become an mp4 or GIF file, one by one: only the newest is in memory."""
+"""Writer of mp4 and GIF files; only the newest frame is held in memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.telemetry.pictures.resize import Picture, as_rgb, fitted
 
 INSTALL = "pip install 'mosaic-rl[video]'"
-_GIF_FASTEST = 50  # pictures a second: browsers slow down what claims more
+_GIF_FASTEST = 50  # frames a second: browsers slow down files that claim more
 _MP4 = ("-c:v", "libx264", "-preset", "veryfast", "-crf", "18", "-pix_fmt", "yuv420p", "-movflags", "+faststart")
 _ONE_PALETTE_EACH = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
-_GIF = ("-filter_complex", _ONE_PALETTE_EACH, "-loop", "0")  # a palette for all would need all pictures at once
+_GIF = ("-filter_complex", _ONE_PALETTE_EACH, "-loop", "0")  # a common palette would need all frames at once
 
 
 class Film:
-    """A file that appears whole when it is closed, and not at all if something fails before.
+    """Video file that appears complete on close, and not at all after an earlier failure.
 
-    The first picture sets the size; others are fitted into it.
+    The first frame sets the size; others are fitted into it.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -46,12 +46,12 @@ class Film:
         self._send(times)
 
     def hold(self, seconds: float) -> None:
-        """Shows the last picture for longer."""
+        """Repeat the last frame for this long."""
         if self._ffmpeg is not None:
             self._send(max(1, round(seconds * self.fps)))
 
     def close(self) -> None:
-        """Waits until the file is written."""
+        """Finish the file and wait until it is written."""
         if self._ffmpeg is None:
             self._said.close()
             return
@@ -67,7 +67,7 @@ class Film:
         self._said.close()
 
     def abandon(self) -> None:
-        """Leaves no file."""
+        """Stop ffmpeg and remove the unfinished file."""
         if self._ffmpeg is not None:
             self._ffmpeg.kill()
             self._ffmpeg.communicate()
@@ -88,9 +88,9 @@ class Film:
 
     def _begin(self, first: Picture) -> None:
         program = ffmpeg_program()
-        # H.264 halves the resolution of colours: sides are even
+        # H.264 halves the resolution of colours, so sides must be even
         self._height, self._width = (side + side % 2 for side in first.shape[:2])
-        name = f".{self.path.stem}-{secrets.token_hex(4)}{self.path.suffix.lower()}"  # its end tells ffmpeg the format
+        name = f".{self.path.stem}-{secrets.token_hex(4)}{self.path.suffix.lower()}"  # ffmpeg reads the format from it
         self._unfinished = self.path.with_name(name)
         size = f"{self._width}x{self._height}"
         source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", f"{self.fps:g}", "-i", "-", "-an")
@@ -100,7 +100,7 @@ class Film:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
-            start_new_session=True,  # Ctrl-C is ours: we end it
+            start_new_session=True,  # Ctrl-C goes to this process only, which ends ffmpeg
         )
 
     def _send(self, times: int) -> None:
@@ -115,7 +115,7 @@ class Film:
     def _failed(self) -> MosaicError:
         assert self._ffmpeg is not None
         assert self._ffmpeg.stdin is not None
-        with suppress(BrokenPipeError):  # what it did not take is lost with it
+        with suppress(BrokenPipeError):  # unsent data is lost with the process
             self._ffmpeg.stdin.close()
         self._ffmpeg.wait()
         self._said.seek(0)
@@ -127,7 +127,7 @@ class Film:
 
 
 def check_film(path: Path) -> None:
-    """What can be wrong with a video is said before anything is played."""
+    """Raise for a path or setup that cannot give a video, before anything is played."""
     if path.suffix.lower() not in (".mp4", ".gif"):
         raise InputError(f"'{path}' is no video that Mosaic makes: .mp4 and .gif are. Type: {path.with_suffix('.mp4')}")
     if path.is_dir():
