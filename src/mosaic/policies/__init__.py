@@ -1,1 +1,1 @@
-"""Who acts for the agents."""
+"""Policies that act for agents."""

@@ -1,4 +1,4 @@
-"""What acts for agents, and what a kind of policy is."""
+"""Protocols of policy controllers and the description of a kind of policy."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ DEFAULT_TIME_LIMIT_S = 60.0
 
 
 class PolicyController(Protocol):
-    """Acts for agents. It sees its own agents only and answers for each one in `turn.observations`."""
+    """Policy acting for agents; it sees only its own agents and returns an action for each in `turn.observations`."""
 
-    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None: ...  # an episode starts; all earlier is forgotten
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None: ...  # an episode starts; earlier state is dropped
 
     def act(self, turn: Turn) -> Mapping[AgentID, Action]: ...
 
-    def close(self) -> None: ...  # twice is fine
+    def close(self) -> None: ...  # may be called twice
 
 
 @runtime_checkable
 class Remembers(Protocol):
-    """Keeps state from step to step; an agent's part of it ends when the agent ends or somebody else takes over."""
+    """Controller with state across steps; an agent's state is dropped when it ends or another policy takes over."""
 
     def forget(self, agent: AgentID) -> None: ...
 
 
 class Explanation(NamedTuple):
-    """What a policy thinks of a position; None where it has no opinion."""
+    """A policy's view of a position; None where it has none."""
 
     probabilities: NDArray[np.float64] | None  # over the discrete actions
     value: float | None  # expected return of the agent
@@ -43,17 +43,17 @@ class Explanation(NamedTuple):
 
 @runtime_checkable
 class Explains(Protocol):
-    """Can say what it would do and why; asking changes nothing."""
+    """Controller that can report action probabilities and values; doing so has no side effects."""
 
     def explain(self, turn: Turn) -> Mapping[AgentID, Explanation]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Drawing of actions from what a trained policy gives, instead of its best action.
+    """Sampling of actions from a trained policy, instead of its best action.
 
-    A policy network is drawn from by its probabilities. A policy of action values (a table, DQN) explores as in
-    training; with a temperature its values are the logits of a softmax.
+    A policy network is sampled by its probabilities. A policy of action values (a table, DQN) explores as in training;
+    with a temperature its values are the logits of a softmax.
     """
 
     temperature: float | None = None  # None: as trained; below 1 nearer to the best action, above 1 nearer to uniform
@@ -61,18 +61,18 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """For whom a controller is wanted."""
+    """Request for a controller."""
 
     reference: PolicyID
     spec: EnvSpec
-    agents: tuple[AgentID, ...]  # who shares it, as far as known ahead
+    agents: tuple[AgentID, ...]  # agents that share it, as far as known ahead
     seed: int = 0
-    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S  # for one answer; processes are cut off at it
+    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S  # for one action; processes are killed after it
     sampling: Sampling | None = None  # of a trained policy; None: its best action
 
 
 def default_sampling(spec: EnvSpec, *, stochastic: bool) -> Sampling | None:
-    """Return how a policy acts where nothing was asked: a policy network draws where the best play is random."""
+    """Return the default sampling: a policy network samples where optimal play is random."""
     return Sampling() if stochastic and spec.facts.mixed else None
 
 
@@ -94,15 +94,15 @@ def no_notes(options: Any, request: PolicyRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """A plug-in of the group `mosaic.policies`: everything that `NAME:…` may mean."""
+    """Plug-in of the group `mosaic.policies`: everything that `NAME:…` may mean."""
 
     usage: str  # stockfish[:elo=1500]
     help: str  # one line for lists
     make: Callable[[Any, PolicyRequest], PolicyController]  # first argument: an instance of `options`
     options: type[Options] = Options
-    first: str | None = None  # the option that may stand without its name: uci:PATH
+    first: str | None = None  # the option that may be given without its name: uci:PATH
     reproducible: Callable[[Any], bool] = always  # the same seed plays the same game
     waits: bool = False  # for a person: no time limit
-    missing: Callable[[], str | None] = nothing_missing  # the exact line to type where something is not installed
-    notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, beside the results
-    code_folder: Callable[[Any], str] = no_code_folder  # where modules that the policy or its env names may lie
+    missing: Callable[[], str | None] = nothing_missing  # the exact command to type where something is not installed
+    notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, shown with the results
+    code_folder: Callable[[Any], str] = no_code_folder  # where modules named by the policy or its env may be found

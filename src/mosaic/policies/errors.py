@@ -1,4 +1,4 @@
-"""How a policy fails while it plays."""
+"""Errors of policies while they play."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from mosaic.core.errors import MosaicError
 
 
 class PolicyError(MosaicError):
-    """A policy could not answer."""
+    """Failure of a policy to return an action."""
 
 
 class PolicyTimeoutError(PolicyError):
-    """A policy did not answer in time and was cut off."""
+    """Policy that exceeded its time limit and was stopped."""

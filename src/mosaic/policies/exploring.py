@@ -13,7 +13,7 @@ from mosaic.policies.random import RandomPolicyController
 
 
 class EpsilonGreedyController:
-    """Plays a random legal action with probability `epsilon`, else what `policy` plays."""
+    """Controller that plays a random legal action with probability `epsilon`, else the action of `policy`."""
 
     def __init__(self, policy: PolicyController, spec: EnvSpec, epsilon: float) -> None:
         self._policy, self._epsilon = policy, epsilon
@@ -26,12 +26,12 @@ class EpsilonGreedyController:
         self._policy.begin(agents, seed)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        actions = dict(self._policy.act(turn))  # always asked, since it may have memory
+        actions = dict(self._policy.act(turn))  # always queried, since it may have memory
         exploring = tuple(agent for agent in turn.observations if self._random.random() < self._epsilon)
         return actions | self._uniform.act(turn.only(exploring)) if exploring else actions
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
-        """Return what the policy without exploration says."""
+        """Return the explanation of the policy without exploration."""
         if not isinstance(self._policy, Explains):
             return dict.fromkeys(turn.observations, Explanation(None, None))
         return dict(self._policy.explain(turn))

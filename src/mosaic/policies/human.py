@@ -21,7 +21,7 @@ from mosaic.policies.controller import PolicyController, PolicyKind, PolicyReque
 
 
 class HumanPolicyController:
-    """Asks on the terminal until the action is legal."""
+    """Controller that prompts on the terminal until the action is legal."""
 
     def __init__(self, spec: EnvSpec, read: Callable[[str], str] = input, write: Callable[[str], Any] = print) -> None:
         self._spec, self._read, self._write = spec, read, write
@@ -52,7 +52,7 @@ class HumanPolicyController:
 
 
 def choices(space: Space[Any], mask: Mask | None) -> str:
-    """What may be typed, in a few words."""
+    """Describe briefly what may be typed."""
     if isinstance(space, spaces.Discrete):
         low = int(space.start)
         return legal_text(mask, low) if mask is not None else f"{low} to {low + int(space.n) - 1}"
@@ -62,7 +62,7 @@ def choices(space: Space[Any], mask: Mask | None) -> str:
 
 
 def parse_action(space: Space[Any], text: str) -> Action:
-    """The action that a person typed: one integer, or numbers separated by blanks or commas."""
+    """Parse a typed action: one integer, or numbers separated by blanks or commas."""
     words = text.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):
         if len(words) != 1 or not words[0].lstrip("-").isdecimal():

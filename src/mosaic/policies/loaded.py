@@ -1,4 +1,4 @@
-"""A policy for use from Python: one call makes it, one call asks it for an action."""
+"""Policy for use from Python: load it with one call, get an action with another."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class LoadedPolicy:
-    """A PolicyController that also answers single observations: `policy.predict(observation)`."""
+    """PolicyController that also takes single observations: `policy.predict(observation)`."""
 
     def __init__(self, controller: PolicyController, agents: tuple[AgentID, ...], seed: int) -> None:
         self.controller, self.agents = controller, agents
         self._seed, self._begun = seed, False
 
     def predict(self, observation: Observation, mask: Mask | None = None, *, agent: AgentID | None = None) -> Action:
-        """Return the action for what one agent sees, as the env shows it.
+        """Return the action for one agent's observation, as the env returns it.
 
-        A mask that the env puts beside the observation is found there. The first call begins an episode; call `reset`
-        before each further one, since a policy may remember or draw.
+        A mask that the env puts next to the observation is found there. The first call starts an episode; call `reset`
+        before each further one, since a policy may have memory or draw random numbers.
         """
         name = self._agent(agent)
         if not self._begun:
@@ -43,7 +43,7 @@ class LoadedPolicy:
         return self.controller.act(Turn({name: seen}, masks, {}, {}, {}, {}, {}))[name]
 
     def reset(self, seed: int | None = None) -> None:
-        """Begin an episode; the seed decides what a policy draws."""
+        """Start an episode; the seed determines the policy's random draws."""
         self.begin(self.agents, self._seed if seed is None else seed)
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
@@ -89,9 +89,9 @@ def load_policy(
     seed: int = 0,
     time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
 ) -> LoadedPolicy:
-    """Load a policy that may act for these agents (all, if not said) of an env, for example `run:latest`.
+    """Load a policy that may act for these agents (default: all) of an env, for example `run:latest`.
 
-    `env` is an id, a configuration, an env object (a Gymnasium one too), a class that makes one, or a spec.
+    `env` is an id, a configuration, an env object (Gymnasium's too), a class that makes one, or a spec.
     """
     add_code_of(PolicyMapping((("*", reference),)))
     spec = _spec(env)
@@ -108,7 +108,7 @@ def _spec(env: Any) -> EnvSpec:
     if isinstance(getattr(env, "spec", None), EnvSpec) and not isinstance(env, type):
         spec: EnvSpec = env.spec
         return spec
-    if not isinstance(env, type) and hasattr(env, "reset"):  # the caller's own object: it is left open
+    if not isinstance(env, type) and hasattr(env, "reset"):  # the caller's own object stays open
         return make_env(env).spec
     with closing(make_env(env)) as made:
         return made.spec

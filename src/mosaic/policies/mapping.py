@@ -1,4 +1,4 @@
-"""Which policy answers for which agent."""
+"""Mapping from agents to policies."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from mosaic.core.user_code import PREFIX, load_code
 
 
 class MappingError(InputError):
-    """A mapping and an env's agents do not fit."""
+    """Mapping that does not fit an env's agents."""
 
 
 class Seat(NamedTuple):
-    """The place of one controller: all agents that are given the same seat share it."""
+    """Key of one controller: all agents that get the same key share it."""
 
-    group: str  # the rule that gave it: `red_*`
+    group: str  # the rule that matched: `red_*`
     policy: PolicyID
 
 
 class AgentMapping(Protocol):
-    """Says for every agent, also one born later, where it sits in an episode."""
+    """Mapping that gives every agent, including ones that appear later, its controller key in an episode."""
 
     def seat(self, agent: AgentID, episode: int) -> Seat: ...
 
@@ -33,7 +33,7 @@ class AgentMapping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyMapping:
-    """Rules (agent pattern, policy); the first that fits wins. Agents of one rule share one controller.
+    """Rules (agent pattern, policy); the first match wins, and agents of one rule share a controller.
 
     A pattern is a name, `red_*`, or several of them separated by commas: `archer_0,knight_*`.
     """
@@ -42,7 +42,7 @@ class PolicyMapping:
 
     @classmethod
     def of(cls, rules: Mapping[str, PolicyID] | Iterable[str]) -> PolicyMapping:
-        """From {"player_0": "random"} or ["player_0=random", "red_*=minimax"]."""
+        """Build a mapping from {"player_0": "random"} or ["player_0=random", "red_*=minimax"]."""
         pairs = rules.items() if isinstance(rules, Mapping) else map(_parse_rule, rules)
         return cls(tuple(pairs))
 
@@ -53,7 +53,10 @@ class PolicyMapping:
         raise MappingError(f"No policy for agent '{agent}'. Add --agent {agent}=POLICY or --agent '*=POLICY'.")
 
     def check(self, agents: Collection[AgentID]) -> None:
-        """Every agent has a policy and every rule fits an agent; skipped for envs that name no agents ahead."""
+        """Check that every agent has a policy and every rule matches an agent.
+
+        Nothing is checked for envs that do not name their agents ahead.
+        """
         for pattern in [part for group, _ in self.rules for part in group.split(",")] if agents else ():
             if not any(_fits(agent, pattern) for agent in agents):
                 near = nearest(pattern, agents)
@@ -65,7 +68,7 @@ class PolicyMapping:
 
 @dataclass(frozen=True, slots=True)
 class FunctionMapping:
-    """`function(agent_id, episode) -> policy`, asked at the start of every episode."""
+    """Mapping by `function(agent_id, episode) -> policy`, called at the start of every episode."""
 
     reference: str
     function: Callable[[AgentID, int], PolicyID]
@@ -84,7 +87,7 @@ class FunctionMapping:
 
 
 def parse_mapping(texts: Iterable[str]) -> AgentMapping:
-    """What `--agent` says: rules AGENT=POLICY, or one python:module:function."""
+    """Parse the values of `--agent`: rules AGENT=POLICY, or one python:module:function."""
     texts = list(texts)
     functions = [text for text in texts if text.startswith(PREFIX) and "=" not in text]
     if not functions:

@@ -1,4 +1,4 @@
-"""A yardstick for simple_spread: every agent goes to the landmark that is its own in the shortest assignment."""
+"""Baseline for simple_spread: every agent moves to its landmark in the shortest assignment."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from mosaic.envs.family import split_version
 from mosaic.policies.controller import PolicyKind, PolicyRequest
 
 ENV = "mpe/simple_spread"
-_PUSHES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]]) * 0.5  # what each action adds to the velocity
-_STEP, _KEPT = 0.1, 0.75  # of a velocity: moved within a step, kept after it
-_AHEAD = _STEP * (1 + _KEPT)  # two steps that a push already moves: looking further brakes too early
+_PUSHES = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]]) * 0.5  # velocity added by each action
+_STEP, _KEPT = 0.1, 0.75  # fractions of a velocity: moved within a step, kept after it
+_AHEAD = _STEP * (1 + _KEPT)  # two steps already moved by a push: looking further brakes too early
 
 
 class NearestLandmarkController:
-    """Reads an agent's own observation only; all agents see the same places and so find the same assignment."""
+    """Controller that reads only an agent's own observation.
+
+    All agents see the same places and so find the same assignment.
+    """
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         pass
@@ -34,14 +37,14 @@ class NearestLandmarkController:
 
 
 def choose_push(observation: NDArray[np.float32]) -> int:
-    """The action after which the agent drifts nearest to its landmark."""
+    """Return the action after which the agent drifts nearest to its landmark."""
     velocity = observation[:2].astype(np.float64)
     carried = _STEP * velocity + _AHEAD * (_KEPT * velocity + _PUSHES)
     return int(np.square(own_landmark(observation) - carried).sum(axis=1).argmin())
 
 
 def own_landmark(observation: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The way to the landmark that is the agent's own where the sum of all squared ways is least."""
+    """Return the vector to the agent's landmark in the assignment with the least sum of squared distances."""
     from scipy.optimize import linear_sum_assignment
 
     count = len(observation) // 6

@@ -1,4 +1,4 @@
-"""A network of dense layers as a policy."""
+"""Policy from a network of dense layers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mosaic.models.random import random_streams
 from mosaic.models.single_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
-FARTHEST = np.float32(10)  # where scaled observations are cut off, in training as here
+FARTHEST = np.float32(10)  # clipping range of scaled observations, the same in training
 
 _EVERYTHING = np.zeros(0, np.uint8)
 
 
 class Scaler(NamedTuple):
-    """Observations are shown to the network as (row - shift) * scale, within ±FARTHEST."""
+    """Observation scaling: the network sees (row - shift) * scale, clipped to ±FARTHEST."""
 
     shift: NDArray[np.float32]
     scale: NDArray[np.float32]
@@ -39,17 +39,17 @@ class Scaler(NamedTuple):
 
 
 class _Seat(NamedTuple):
-    """How one agent's observations and actions are put into numbers."""
+    """Encoding of one agent's observations and actions."""
 
     width: int
     write: Callable[[Observation, NDArray[np.float32]], None]
     action: Callable[[NDArray[np.float32]], Action]
-    row: NDArray[np.float32]  # as wide as the network reads; zero where this agent shows less
+    row: NDArray[np.float32]  # as wide as the network's input; zero where this agent has less
     shown: NDArray[np.float32]  # the part of the row that this agent fills
 
 
 class NetworkPolicyController:
-    """Plays the most probable legal action (of equal ones the lowest), or draws one where `sample` is set."""
+    """Controller that plays the most probable legal action (the lowest on ties), or samples one if `sample` is set."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class NetworkPolicyController:
             probabilities(self._weights, self._model, obs, mask, self._scratch, found)
             shares = list(found.astype(np.float64))
         values: Sequence[float | None] = [None] * count
-        if not self._architecture.critic_observation:  # a centralised critic needs what the others see
+        if not self._architecture.critic_observation:  # a centralised critic needs the other agents' observations
             val = np.zeros(count, np.float32)
             value_rows(self._weights, self._model, obs, np.zeros((count, 0), np.float32), self._scratch, val)
             values = val.tolist()
@@ -124,7 +124,7 @@ class NetworkPolicyController:
         pass
 
     def _decide(self, seat: _Seat, observation: Observation, mask: Mask | None) -> Action:
-        """Far fewer microseconds than a batch of one."""
+        """Choose one action, many microseconds faster than a batch of one."""
         seat.write(observation, seat.shown)
         if self._scaler is not None:
             seat.row[seat.width :] = 0
@@ -134,7 +134,7 @@ class NetworkPolicyController:
         return seat.action(self._act)
 
     def _lay_out(self, turn: Turn) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Rows and masks of all who act now."""
+        """Return rows and masks of all agents that act now."""
         self._make_room(len(turn.observations))
         obs = self._obs[: len(turn.observations)]
         for row, (agent, observation) in zip(obs, turn.observations.items(), strict=True):
@@ -150,7 +150,7 @@ class NetworkPolicyController:
         return obs, mask
 
     def _checked(self, mask: Mask, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The mask in `out`; compiled code would read past the end of a shorter one."""
+        """Copy the mask into `out` after checking its size; compiled code would read past the end of a shorter one."""
         if mask.size != out.size:
             raise InputError(
                 f"The mask speaks of {mask.size} actions, but this network was made for {out.size}: "
@@ -162,7 +162,7 @@ class NetworkPolicyController:
     def _make_room(self, rows: int) -> None:
         if rows > len(self._obs):
             streams = random_streams(self._seed, rows)
-            streams[: len(self._streams)] = self._streams  # drawn from already
+            streams[: len(self._streams)] = self._streams  # keep the streams that were already drawn from
             self._streams = streams
             self._obs = np.zeros((rows, self._architecture.observation), np.float32)
             self._scratch = make_scratch(self._model, rows)
@@ -185,7 +185,7 @@ def apply_temperature(architecture: Architecture, flat: NDArray[np.float32], tem
     if architecture.head.kind == "gaussian":
         places[LOG_STD].of(flat)[:] += np.float32(np.log(temperature))
         return
-    last, width = len(architecture.hidden), architecture.head.width  # of a shared net the value comes after the logits
+    last, width = len(architecture.hidden), architecture.head.width  # in a shared net the value comes after the logits
     places[f"{POLICY}{last}.weight"].of(flat)[:, :width] /= np.float32(temperature)
     places[f"{POLICY}{last}.bias"].of(flat)[:width] /= np.float32(temperature)
 

@@ -1,4 +1,4 @@
-"""A user's own function or factory as a policy: `python:module:name`."""
+"""Policy from a user's function or factory: `python:module:name`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PythonOptions(Options):
 
 
 class FunctionPolicyController:
-    """`function(observation, mask) -> action`, asked once per agent; the mask is None where everything is legal."""
+    """Controller for `function(observation, mask) -> action`, called once per agent; no mask means all is legal."""
 
     def __init__(self, function: Callable[[Observation, Mask | None], Action]) -> None:
         self._function = function
@@ -40,7 +40,7 @@ class FunctionPolicyController:
 
 
 class OnePerAgent:
-    """A controller of its own for each agent, made when the agent is first seen."""
+    """Separate controllers for each agent, created when the agent is first seen."""
 
     def __init__(self, make: Callable[[AgentID], PolicyController]) -> None:
         self._controllers: Lookup[AgentID, PolicyController] = Lookup(make)
@@ -103,7 +103,7 @@ def _controller(factory: Callable[..., Any], request: PolicyRequest, agent: Agen
 
 
 def _needed(code: Any, reference: str) -> int:
-    """How many arguments a call must bring."""
+    """Return the number of required positional arguments."""
     if not callable(code):
         raise InputError(f"'{reference}' is a {type(code).__name__}, not a function f(observation, mask) -> action.")
     parameters: Mapping[str, inspect.Parameter] = inspect.signature(code).parameters

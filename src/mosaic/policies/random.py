@@ -1,4 +1,4 @@
-"""Uniform legal play."""
+"""Policy that plays uniformly random legal actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.policies.controller import PolicyKind, PolicyRequest
 
 
 class RandomPolicyController:
-    """Draws from its own seed; the env's own spaces are never sampled, because agents share them."""
+    """Controller that draws from its own seed; the env's spaces are never sampled, because agents share them."""
 
     def __init__(self, spec: EnvSpec) -> None:
         self._random = Random(0)  # 0.4 µs a draw; numpy's Generator takes 2 to 8

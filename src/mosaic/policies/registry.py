@@ -1,4 +1,4 @@
-"""How a policy reference becomes a controller."""
+"""Lookup of policy references and creation of their controllers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mosaic.policies.mapping import AgentMapping, PolicyMapping, Seat
 
 
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
-    """The kind and its checked options; nothing is started yet."""
+    """Return the kind and its checked options; nothing is started yet."""
     name, text = split_reference(reference)
     if is_table_file(reference):
-        # Named by its path, not by a word that an entry point could have; learners are below this package.
+        # Named by its path, not by an entry point's name; learners are a layer below this package.
         table: PolicyKind = import_module("mosaic.learners.tabular.policy").kind
         return table, parse_options(reference, reference, table.options, table.first)
     kind: PolicyKind = load_plugin("mosaic.policies", name)
@@ -26,7 +26,7 @@ def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
 
 
 def is_table_file(reference: PolicyID) -> bool:
-    """Whether this is the path of a saved table, such as `maze.safetensors`."""
+    """Return whether this is the path of a saved table, such as `maze.safetensors`."""
     path = reference.partition(",")[0]
     return path.endswith(".safetensors") and split_reference(path)[0] not in plugins("mosaic.policies")
 
@@ -37,20 +37,20 @@ def is_reproducible(reference: PolicyID) -> bool:
 
 
 def add_code_of(mapping: AgentMapping) -> None:
-    """Look for modules also where the runs were started whose policies the mapping names."""
+    """Add the folders in which the runs named by the mapping were started to the module search."""
     for _, reference in mapping.rules if isinstance(mapping, PolicyMapping) else ():
         kind, options = parse_policy(reference)
         add_code_folder(kind.code_folder(options))
 
 
 def policy_notes(reference: PolicyID, spec: EnvSpec, agents: tuple[AgentID, ...] | None = None) -> tuple[str, ...]:
-    """What a user should know of this policy in this env; raises InputError where it cannot play."""
+    """Return notes for the user on this policy in this env; raise InputError where it cannot play."""
     kind, options = parse_policy(reference)
     return kind.notes(options, PolicyRequest(reference, spec, spec.possible_agents if agents is None else agents))
 
 
 def mapping_notes(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
-    """The notes on all policies of the first episode."""
+    """Return the notes on all policies of the first episode."""
     sharing: dict[Seat, tuple[AgentID, ...]] = {}
     for agent in spec.possible_agents:
         seat = mapping.seat(agent, 0)
@@ -67,7 +67,7 @@ def load_policy(
     seed: int = 0,
     time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
 ) -> PolicyController:
-    """A controller that may act for these agents (all, if not said) of this env."""
+    """Create a controller that may act for these agents (default: all) of this env."""
     kind, options = parse_policy(reference)
     agents = spec.possible_agents if agents is None else agents
     return kind.make(options, PolicyRequest(reference, spec, agents, seed, time_limit_s))

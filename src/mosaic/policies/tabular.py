@@ -1,4 +1,4 @@
-"""A table of action values as a policy."""
+"""Policy from a table of action values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mosaic.policies.controller import Explanation
 
 
 class TabularPolicyController:
-    """Plays the best legal action of the state that an observation is; equally good ones by its own seed.
+    """Controller that plays the best legal action of the observed state; ties are broken by its own seed.
 
-    With `epsilon` that share of actions is drawn uniformly from the legal ones. With `temperature` actions are drawn
-    by the softmax of their values.
+    With `epsilon`, this fraction of actions is drawn uniformly from the legal ones. With `temperature`, actions are
+    drawn by the softmax of their values.
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class TabularPolicyController:
         epsilon: float = 0.0,
         temperature: float | None = None,
     ) -> None:
-        """`state_of` and `action_of` translate between the env's spaces and the table's rows and columns.
+        """Create the controller of a table.
 
-        `legal_of` turns a mask into a flag for each column, where actions have several parts.
+        `state_of` and `action_of` translate between the env's spaces and the table's rows and columns. `legal_of` turns
+        a mask into a flag for each column, where actions have several parts.
         """
         self._legal_of = legal_of
         self._values, self._state_of, self._action_of = values, state_of, action_of
@@ -52,7 +53,7 @@ class TabularPolicyController:
         }
 
     def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, NDArray[Any]]]:
-        """Yield each agent with the values of its actions; those of illegal ones are -inf."""
+        """Yield each agent with the values of its actions; illegal ones are -inf."""
         for agent, observation in turn.observations.items():
             row = self._values[self._state_of(observation)]
             mask = turn.action_masks.get(agent)

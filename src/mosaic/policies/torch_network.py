@@ -1,4 +1,4 @@
-"""Any network that an engine can compute, as a policy: pictures, memory, a user's own."""
+"""Policy from any network that an engine can compute: images, memory, a user's own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mosaic.policies.network import Scaler
 
 
 class EnginePolicyController:
-    """Plays the likeliest legal action, or draws one where a temperature is given.
+    """Controller that plays the most probable legal action, or samples one if a temperature is given.
 
-    Every agent has a memory of its own, which ends with its episode.
+    Every agent has its own memory, which ends with its episode.
     """
 
     def __init__(

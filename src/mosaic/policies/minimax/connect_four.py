@@ -1,4 +1,4 @@
-"""What a connect four position is worth, and which columns are best."""
+"""Values of connect four positions and their best columns."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ _BITS = np.array([[1 << PITCH * column + row for column in range(COLUMNS)] for r
 
 @cache
 def _table() -> Table:
-    """One for the whole process: what it holds is true of the position whoever asks, so sharing changes no answer."""
+    """Return the table of the whole process; its entries hold for a position in any search, so it can be shared."""
     return new_table()
 
 
 def read_board(observation: NDArray[Any]) -> Board:
-    """The board as PettingZoo shows it to the player to move."""
+    """Read the observation that PettingZoo gives the player to move."""
     mine, theirs = (int(_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
     return Board(mine, theirs)
 
 
 def landings(board: Board) -> dict[int, int]:
-    """Open column → the cell where a stone lands."""
+    """Return the landing cell of each open column."""
     reach = int(landing_cells(np.uint64(board.mine | board.theirs)))
     cells = ((column, reach & int(COLUMN) << PITCH * column) for column in range(COLUMNS))
     return {column: cell for column, cell in cells if cell}
 
 
 def drop(board: Board, column: int) -> Board:
-    """The board after a move, seen by the other player."""
+    """Return the board after a move, seen by the other player."""
     return Board(board.theirs, board.mine | landings(board)[column])
 
 
 def value(board: Board, depth: int | None = None) -> int:
-    """For the player to move: 1, 0 or -1; lines that go on after `depth` plies are worth 0."""
+    """Return 1, 0 or -1 for the player to move; unfinished games after `depth` plies are worth 0."""
     if has_four(np.uint64(board.theirs)):
         return -1
     if board.mine | board.theirs == BOARD:
@@ -77,10 +77,10 @@ def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
 
 
 def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
-    """The best of the legal columns (all that are open, if not said) and what they are worth.
+    """Return the best of the legal columns (default: all open ones) and their value.
 
-    Among equally good columns one that wins at once comes first, and a lost position is defended against a loss in
-    one as far as the depth sees it.
+    Among equally good columns one that wins at once comes first, and a lost position is defended against a loss in one
+    move as far as the depth sees it.
     """
     cells = landings(board)
     columns = tuple(sorted(cells if legal is None else legal))
@@ -92,7 +92,7 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     horizon = CELLS if depth is None else min(ply + depth, CELLS)
 
     def worth(goal: int, candidates: tuple[int, ...]) -> tuple[int, ...]:
-        """Those that bring at least the goal: the opponent cannot keep the mover below it."""
+        """Return the columns worth at least the goal: the opponent cannot keep the mover below it."""
         return tuple(column for column in candidates if not _reaches(after[column], ply + 1, 1 - goal, horizon))
 
     second_moves = ply % 2 == 1
@@ -106,13 +106,13 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
 
 
 def _wins_in_one(board: Board) -> int:
-    """The cells within reach that complete four for the player to move."""
+    """Return the reachable cells that complete four for the player to move."""
     mine, mask = np.uint64(board.mine), np.uint64(board.mine | board.theirs)
     return int(winning_cells(mine, mask) & landing_cells(mask))
 
 
 def _reaches(board: Board, ply: int, goal: int, horizon: int) -> bool:
-    """Is the board worth at least the goal (1 or 0) for the player to move?"""
+    """Return whether the board is worth at least the goal (1 or 0) for the player to move."""
     if ply < horizon and _wins_in_one(board):
         return True
     mask = board.mine | board.theirs

@@ -26,7 +26,7 @@ _UP, _ACROSS, _RISING, _FALLING = np.uint64(1), np.uint64(PITCH), np.uint64(PITC
 
 
 def landing_cells(mask: Bits) -> Bits:
-    """The lowest empty cell of every open column."""
+    """Return the lowest empty cell of every open column."""
     return (mask + BOTTOM) & BOARD
 
 
@@ -39,7 +39,7 @@ def has_four(stones: Bits) -> Bits:
 
 
 def winning_cells(stones: Bits, mask: Bits) -> Bits:
-    """The empty cells, within reach or not, that would complete four for the owner of the stones."""
+    """Return the empty cells, reachable or not, that would complete four for the owner of the stones."""
     cells = (stones << _UP) & (stones << _TWO) & (stones << _THREE)
     for step in (_ACROSS, _RISING, _FALLING):
         above = (stones << step) & (stones << (step * _TWO))

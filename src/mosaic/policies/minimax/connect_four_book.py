@@ -1,6 +1,6 @@
-"""What every connect four opening is worth: results of our own search, kept in a small file.
+"""Opening book for connect four: values from our own search, kept in a small file.
 
-The file holds no positions: they are enumerated in a fixed order, mirror images taken as one. Only the values of those
+The file holds no positions: they are enumerated in a fixed order, with mirror images merged. Only the values of those
 with BOOK_PLY stones and no win in one are stored, five to a byte; the others follow from them.
 """
 
@@ -30,7 +30,7 @@ _PLACES = 3 ** np.arange(5, dtype=np.uint8)  # of the digits in a byte: 3⁵ < 2
 
 
 class Openings(NamedTuple):
-    """All positions with the same number of stones that may go on, by ascending key."""
+    """All unfinished positions with the same number of stones, by ascending key."""
 
     keys: NDArray[np.uint64]
     mine: NDArray[np.uint64]
@@ -38,18 +38,18 @@ class Openings(NamedTuple):
 
     @property
     def won(self) -> NDArray[np.bool_]:
-        """Where the mover wins at once."""
+        """Mask of the positions in which the mover wins at once."""
         won: NDArray[np.bool_] = winning_cells(self.mine, self.mask) & landing_cells(self.mask) != 0
         return won
 
 
 def key_of(mine: Bits, mask: Bits) -> Bits:
-    """A number that a position shares with its mirror image alone."""
+    """Return a number that only a position and its mirror image share."""
     return np.minimum(mine + mask, mirrored(mine) + mirrored(mask))
 
 
 def openings(ply: int) -> list[Openings]:
-    """For every number of stones from none to this one."""
+    """Return the openings for every number of stones from 0 to `ply`."""
     empty = np.zeros(1, np.uint64)
     levels = [Openings(empty, empty, empty)]
     for _ in range(ply):
@@ -60,14 +60,14 @@ def openings(ply: int) -> list[Openings]:
 
 
 def book_value(mine: int, mask: int) -> int:
-    """For the mover of a position with at most BOOK_PLY stones that may go on."""
+    """Return the value, for the mover, of an unfinished position with at most BOOK_PLY stones."""
     keys, values = _book()[mask.bit_count()]
     return int(values[np.searchsorted(keys, key_of(np.uint64(mine), np.uint64(mask)))])
 
 
 @cache
 def _book() -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
-    """Keys and values for every number of stones."""
+    """Return keys and values for every number of stones."""
     *earlier, last = openings(BOOK_PLY)
     values = np.ones(len(last.keys), np.int8)
     values[~last.won] = unpack(files(__package__).joinpath(FILE_NAME).read_bytes(), int(np.count_nonzero(~last.won)))
@@ -82,7 +82,7 @@ def _book() -> list[tuple[NDArray[np.uint64], NDArray[np.int8]]]:
 
 
 def _replies(level: Openings) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]]:
-    """Column by column: where the move was made from, and the position after it, unless it ended the game."""
+    """Yield, per column, the indices of the positions moved from and the positions after moves that do not win."""
     wins = winning_cells(level.mine, level.mask)
     for column in range(COLUMNS):
         move = landing_cells(level.mask) & (COLUMN << np.uint64(PITCH * column))
@@ -91,7 +91,7 @@ def _replies(level: Openings) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uin
 
 
 def pack(values: NDArray[np.int8]) -> bytes:
-    """Values -1, 0, 1 as digits to the base of 3."""
+    """Pack values -1, 0, 1 as base-3 digits."""
     digits = np.pad(values + 1, (0, -len(values) % len(_PLACES))).astype(np.uint8)
     return bytes((digits.reshape(-1, len(_PLACES)) * _PLACES).sum(axis=1, dtype=np.uint8))
 

@@ -1,6 +1,6 @@
-"""Connect four by a search to a fixed depth that counts open lines where it stops: a stronger, but not exact, player.
+"""Fixed-depth connect four search that counts open lines at its leaves: a stronger, but not exact, player.
 
-A line of four cells that only one side has stones in is worth 1, 4 or 16 to it for one, two or three stones.
+A line of four cells in which only one side has stones is worth 1, 4 or 16 to it for one, two or three stones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _stones(bits: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def open_lines(mine: int, theirs: int) -> Any:
-    """What the lines are worth to the owner of `mine`."""
+    """Return the value of the lines to the owner of `mine`."""
     worth = 0
     for line in _LINES:
         own, other = mine & line, theirs & line
@@ -66,13 +66,13 @@ def _four(stones: int) -> bool:
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _landing(taken: int, column: int) -> Any:
-    """The cell where a stone falls to; 0 where the column is full."""
+    """Return the cell where a stone lands; 0 where the column is full."""
     return (taken + (np.int64(1) << (PITCH * column))) & (_COLUMN_CELLS << (PITCH * column))
 
 
 @njit("int64(int64, int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
 def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> Any:
-    """For the mover; the other has not won. An earlier win is worth more."""
+    """Return the value for the mover, given that the other side has not won; an earlier win is worth more."""
     taken = mine | theirs
     if taken == _FULL:
         return 0
@@ -95,7 +95,7 @@ def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> Any:
 
 
 def judge_lines(board: Board, legal: Iterable[int] | None, depth: int) -> Verdict:
-    """All columns that are equally good at this depth."""
+    """Return all columns that are equally good at this depth."""
     cells = landings(board)
     worths = {}
     for column in sorted(cells if legal is None else legal):

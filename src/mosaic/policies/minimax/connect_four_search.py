@@ -1,4 +1,4 @@
-"""Whether the mover of a connect four position can force a win or a draw: the compiled search."""
+"""Compiled search for a forced win or draw of the mover in connect four."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Table = NDArray[np.uint64]  # one entry: horizon, position, and what is known of
 Scratch = NDArray[np.uint64]  # the ordered moves of every ply
 
 TABLE_ENTRIES = (1 << 23) - 15  # a prime just below 64 MB
-_TABLED_PLIES = 9  # nearer to the horizon it is quicker to search again than to miss the cache
-_PEEKED_PLIES = 13  # nearer to the horizon it is quicker to search the moves than to look all of them up first
+_TABLED_PLIES = 9  # nearer to the horizon, searching again is faster than a cache miss
+_PEEKED_PLIES = 13  # nearer to the horizon, searching the moves is faster than looking all of them up first
 _MIRRORED_UNTIL = 14  # later, few positions meet their mirror image
 
 _WINS, _DOES_NOT_WIN, _DOES_NOT_LOSE, _LOSES = uint64(1), uint64(2), uint64(4), uint64(8)
 _KNOWLEDGE_BITS, _KNOWLEDGE = uint64(4), uint64(15)
 _POSITION_BITS, _POSITION = uint64(POSITION_BITS), uint64((1 << POSITION_BITS) - 1)
-_ROWS_OF_FIRST = BOTTOM * uint64(0b0010101)  # where the first player ends up if the second always plays on top
+_ROWS_OF_FIRST = BOTTOM * uint64(0b0010101)  # cells the first player gets if the second always plays on top
 _ODD_HEIGHTS = BOTTOM * uint64(0b0101010)
 _NONE, _ONE = uint64(0), uint64(1)
 
-# How many fours run through a cell: breaks ties between moves that make equally many threats.
+# Number of fours through a cell: breaks ties between moves that make equally many threats.
 _LINES = np.array(
     [
         [3, 4, 5, 5, 4, 3, 0],
@@ -51,7 +51,7 @@ def _compiled(function: Function) -> Function:
 
 
 def new_table(entries: int = TABLE_ENTRIES) -> Table:
-    """May be shared by threads: an entry is written whole and names its position."""
+    """Create a table; threads may share it, since an entry is written whole and names its position."""
     return np.zeros(entries, np.uint64)
 
 
@@ -75,10 +75,10 @@ def _count(bits: Bits) -> Bits:
 
 @_compiled
 def _holds_on_top(first: Bits, mask: Bits) -> bool:
-    """The second player, who has just moved, need not lose: answering every stone on top of it is enough.
+    """Return whether the second player, who has just moved, can avoid losing by replying on top of every stone.
 
-    Where two columns have odd heights, a stone in one of them is answered in the other once, so the first player
-    gets either of the two cells.
+    Where two columns have odd heights, a stone in one of them is answered in the other once, so the first player gets
+    either of the two cells.
     """
     odd = (mask + BOTTOM) & _ODD_HEIGHTS
     stones = first | (_ROWS_OF_FIRST & ~mask)
@@ -112,9 +112,9 @@ def _learn(table: Table, key: Bits, fact: Bits) -> None:
 
 @_compiled
 def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table: Table, scratch: Scratch) -> bool:
-    """Can the mover, who has no win in one, force a win (`to_win`), or else at least a draw?
+    """Return whether the mover, who has no win in one, can force a win (`to_win`), or else at least a draw.
 
-    Ply counts the stones; games that go on at the horizon are drawn.
+    Ply counts the stones; games unfinished at the horizon are drawn.
     """
     if ply + 1 >= horizon:
         return not to_win
@@ -126,7 +126,7 @@ def reaches(mine: Bits, mask: Bits, ply: int, to_win: bool, horizon: int, table:
         return False
     if forced:
         possible = forced
-    possible &= ~(threats >> _ONE)  # a stone below a threat hands them the win
+    possible &= ~(threats >> _ONE)  # a stone below a threat gives the opponent the win
     if not possible:
         return False
     if ply + 2 == horizon:

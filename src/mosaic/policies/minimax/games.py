@@ -1,4 +1,4 @@
-"""Which games minimax knows, and how it recognises them."""
+"""Games that minimax can play, found by env id."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mosaic.envs.family import split_version
 
 class Verdict(NamedTuple):
     value: int  # for the mover: 1 won, 0 drawn or undecided, -1 lost
-    moves: tuple[int, ...]  # all that are equally good, in ascending order
+    moves: tuple[int, ...]  # all equally good ones, in ascending order
 
 
-# Env without its version → the module that judges its positions; imported when asked for, because connect four
-# brings numba with it.
+# Env id without its version → the module that evaluates its positions; imported on demand, because connect four imports
+# numba.
 GAMES = {
     "classic/tictactoe": "mosaic.policies.minimax.tictactoe",
     "mosaic/tictactoe": "mosaic.policies.minimax.tictactoe",
@@ -29,7 +29,7 @@ GAMES = {
 
 
 class Game(Protocol):
-    """What a module in the table offers."""
+    """Interface of a module in GAMES."""
 
     ACTIONS: int
     SHAPE: tuple[int, ...]  # of an observation
@@ -40,7 +40,7 @@ class Game(Protocol):
 
 
 def find_game(spec: EnvSpec) -> Game:
-    """The game of this env, or an error that says which envs would do."""
+    """Return the game of this env; raise an error that lists the supported envs otherwise."""
     name, _ = split_version(spec.env_id)
     if name not in GAMES:
         raise InputError(f"minimax cannot play {spec.env_id}. It knows: {', '.join(sorted(GAMES))} (any version).")

@@ -1,4 +1,4 @@
-"""Play that no opponent can beat, or that looks a fixed number of plies ahead."""
+"""Minimax policy, exact or with a fixed search depth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MinimaxOptions(Options):
 
 
 class MinimaxPolicyController:
-    """Draws among equally good moves from its own seed, so that two of them do not repeat one game."""
+    """Controller that draws among equally good moves from its own seed, so that two of them do not repeat one game."""
 
     def __init__(self, spec: EnvSpec, depth: int | None, leaf: Literal["zero", "lines"] = "zero") -> None:
         self._game = find_game(spec)

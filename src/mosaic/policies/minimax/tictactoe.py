@@ -1,4 +1,4 @@
-"""What a tic-tac-toe position is worth, and which cells are best."""
+"""Values of tic-tac-toe positions and their best cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EMPTY = Board(0, 0)
 
 
 def read_board(observation: NDArray[Any]) -> Board:
-    """The board as PettingZoo shows it to the player to move."""
+    """Read the observation that PettingZoo gives the player to move."""
     cells = observation.reshape(CELLS, 2).tolist()
     mine = sum(1 << cell for cell, (stone, _) in enumerate(cells) if stone)
     theirs = sum(1 << cell for cell, (_, stone) in enumerate(cells) if stone)
@@ -42,7 +42,7 @@ def moves(board: Board) -> list[int]:
 
 
 def place(board: Board, cell: int) -> Board:
-    """The board after a move, seen by the other player."""
+    """Return the board after a move, seen by the other player."""
     return Board(board.theirs, board.mine | 1 << cell)
 
 
@@ -51,7 +51,7 @@ def is_over(board: Board) -> bool:
 
 
 def value(board: Board, depth: int | None = None) -> int:
-    """For the player to move: 1, 0 or -1; lines that go on after `depth` plies are worth 0."""
+    """Return 1, 0 or -1 for the player to move; unfinished games after `depth` plies are worth 0."""
     empty = len(moves(board))
     return _value(board, empty if depth is None else min(depth, empty))
 
@@ -61,7 +61,7 @@ def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
 
 
 def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
-    """The best of the legal cells (all that are empty, if not said) and what they are worth; nothing else counts."""
+    """Return the best of the legal cells (default: all empty ones) and their value; no other criterion is used."""
     left = None if depth is None else depth - 1
     values = {cell: -value(place(board, cell), left) for cell in (moves(board) if legal is None else legal)}
     best = max(values.values())
@@ -69,7 +69,7 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
 
 
 def solve() -> dict[Board, int]:
-    """The exact value of every position that play can reach, finished ones too."""
+    """Return the exact value of every reachable position, including finished ones."""
     values: dict[Board, int] = {}
     waiting = [EMPTY]
     while waiting:

@@ -1,4 +1,4 @@
-"""Chess engines that speak UCI, as policies."""
+"""Policies from chess engines that use the UCI protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chess engine in an agent's place."""
+"""Controller that plays with a chess engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHESS = re.compile(r"classic/chess(_v\d+)?")
 
 
 class UciPolicyController:
-    """Its process lives from `begin` until the last of its agents ends, `close`, or the first failure."""
+    """Controller whose engine process runs from `begin` until its last agent ends, `close`, or the first failure."""
 
     def __init__(self, program: Path, options: EngineOptions, request: PolicyRequest) -> None:
         self._program = program
@@ -33,7 +33,7 @@ class UciPolicyController:
         return None if self._engine is None else self._engine.pid
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
-        self._end()  # a fresh process remembers nothing
+        self._end()  # a fresh process has no memory of earlier games
         self._agents = set(agents)
         self._engine = self._start()
 
@@ -54,7 +54,7 @@ class UciPolicyController:
 
     def _act(self, agent: AgentID, turn: Turn) -> int:
         fen = self._position(agent, turn)
-        self._agents.add(agent)  # it may come back after somebody else had its place
+        self._agents.add(agent)  # it may return after another policy acted for it
         if self._engine is None:
             self._engine = self._start()
         move = self._engine.best_move(fen, self._time_limit_s)
@@ -85,7 +85,7 @@ class UciPolicyController:
 
 
 def check_request(options: EngineOptions, request: PolicyRequest) -> None:
-    """Whether an engine with these options can play there at all."""
+    """Raise an error where an engine with these options cannot play in this env."""
     if not _CHESS.fullmatch(request.spec.env_id):
         raise InputError(f"'{request.reference}' plays classic/chess_v6 only, not {request.spec.env_id}.")
     limit_s = request.time_limit_s

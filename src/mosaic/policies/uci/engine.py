@@ -1,4 +1,4 @@
-"""A conversation with a chess engine: one process, one game."""
+"""UCI client for a chess engine: one process, one game."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mosaic.policies.uci.options import EngineOptions, go_command
 
 _OPTION = re.compile(r"option\s+name\s+(?P<name>.+?)\s+type\s+(?P<kind>\w+)(?P<rest>.*)")
 _BOUNDS = re.compile(r".*\bmin\s+(?P<low>-?\d+).*\bmax\s+(?P<high>-?\d+)")
-_HASH_MB = 16  # many engines may run side by side, and short searches fill no more
+_HASH_MB = 16  # many engines may run in parallel, and short searches fill no more
 
 
 class Offer(NamedTuple):
-    """An option that an engine has; bounds only where it is a whole number."""
+    """Option that an engine has; bounds only for integers."""
 
     name: str
     low: int | None = None
@@ -34,7 +34,7 @@ class Offer(NamedTuple):
 
 
 def parse_offer(line: str) -> Offer | None:
-    """`option name UCI_Elo type spin default 1350 min 1350 max 2850`; None for any other line."""
+    """Parse `option name UCI_Elo type spin default 1350 min 1350 max 2850`; return None for any other line."""
     match = _OPTION.fullmatch(line)
     if match is None:
         return None
@@ -43,7 +43,7 @@ def parse_offer(line: str) -> Offer | None:
 
 
 def parse_best_move(line: str) -> str | None:
-    """`bestmove e2e4 ponder e7e5` → `e2e4`; None for any other line."""
+    """Parse `bestmove e2e4 ponder e7e5` to `e2e4`; return None for any other line."""
     match line.split():
         case ["bestmove", move, *_]:
             return move
@@ -52,7 +52,7 @@ def parse_best_move(line: str) -> str | None:
 
 
 def settings(options: EngineOptions, offers: Mapping[str, Offer], reference: str) -> list[str]:
-    """The `setoption` lines; an error where the engine cannot do what is asked of it."""
+    """Return the `setoption` lines; raise an error where the engine does not support an option."""
     wanted: dict[str, int | str] = {
         name: value for name, value in (("Threads", 1), ("Hash", _HASH_MB)) if _takes(offers.get(name), value)
     }
@@ -82,7 +82,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When waiting ends; never, where the limit is None."""
+    """End of a wait; never, where the limit is None."""
 
     limit_s: float | None
     started_s: float
@@ -97,7 +97,7 @@ class Deadline:
 
 
 class LineProcess:
-    """Whoever makes one calls `end`; losing the last reference to it ends the process too."""
+    """Process that talks in lines; call `end` when done (losing the last reference also ends it)."""
 
     def __init__(self, program: Path) -> None:
         self.program = program
@@ -131,11 +131,11 @@ class LineProcess:
         return text
 
     def end(self) -> None:
-        """Kills it with all that it started; twice is fine."""
+        """Kill the process and all that it started; may be called twice."""
         self._finish()
 
     def failure(self, what: str) -> PolicyError:
-        """An error that says what the program did and what it wrote last."""
+        """Return an error that says what the program did and its last output."""
         return PolicyError(f"{self.program} {what} {self._last_output()}")
 
     def _read_more(self, deadline: Deadline) -> None:
@@ -171,7 +171,7 @@ def _start(program: Path) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            process_group=0,  # Ctrl-C is for us, not for it; and what it starts can be ended with it
+            process_group=0,  # Ctrl-C goes to this process only; and the engine's children can be killed with it
         )
     except OSError as error:
         raise InputError(f"{program} cannot be run as a program: {error.strerror}.") from error
@@ -179,24 +179,24 @@ def _start(program: Path) -> subprocess.Popen[bytes]:
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() != owner:
-        return  # a forked copy of us; the process is not its own
-    with suppress(ProcessLookupError, PermissionError):  # what some systems say of a group whose members are all dead
-        os.killpg(process.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+        return  # in a forked child, which does not own the process
+    with suppress(ProcessLookupError, PermissionError):  # raised by some systems for a group whose members are all dead
+        os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the pid is still valid
     process.wait()
     _pipe(process.stdin).close()
     _pipe(process.stdout).close()
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # asked for in _start
+    assert stream is not None  # requested in _start
     return stream
 
 
-START_LIMIT_S = 60.0  # starting is no answer, so the limit for answers does not bind it; large engines load networks
+START_LIMIT_S = 60.0  # starting is not bound by the time limit for actions; large engines load networks
 
 
 class UciEngine:
-    """Started and ready for a game when made; whoever makes one calls `end`."""
+    """Chess engine, started and ready for a game on construction; call `end` when done."""
 
     def __init__(self, program: Path, options: EngineOptions, reference: str) -> None:
         self._go = go_command(options)
@@ -221,7 +221,7 @@ class UciEngine:
             pass
 
     def best_move(self, fen: str, limit_s: float | None) -> str:
-        """The engine's own text, unchecked."""
+        """Return the engine's move as text, unchecked."""
         self._process.send(f"position fen {fen}")
         self._process.send(self._go)
         deadline = Deadline.after(limit_s)

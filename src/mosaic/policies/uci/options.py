@@ -1,4 +1,4 @@
-"""What may be said about a chess engine: how long it thinks and how strong it plays."""
+"""Options of chess engines: search limits and playing strength."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class UciOptions(EngineOptions):
 
 
 def is_reproducible(options: EngineOptions) -> bool:
-    """An engine plays weaker by chance, and what a clock allows differs from time to time."""
+    """Return whether the same seed gives the same game: limited strength is random, and time limits vary in effect."""
     return options.elo is None and options.skill is None and options.time_s is None
 
 
 def go_command(options: EngineOptions) -> str:
-    """`go depth 10`: the limits in the engine's words."""
+    """Return the UCI command for the limits, such as `go depth 10`."""
     limits = {
         "depth": options.depth,
         "nodes": options.nodes,

@@ -1,4 +1,4 @@
-"""Where an engine's program lies."""
+"""Search for an engine's program."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from mosaic.core.errors import InputError, MissingExtraError
 
 INSTALL_STOCKFISH = "apt install stockfish"
-FURTHER_FOLDERS = ("/usr/games", "/usr/local/bin")  # Debian's games are not on everybody's PATH
+FURTHER_FOLDERS = ("/usr/games", "/usr/local/bin")  # Debian's games folder is not on every PATH
 _PLACES = f"on the PATH, in {' or in '.join(FURTHER_FOLDERS)}"
 
 
 def find_program(name: str) -> Path | None:
-    """A program by name: on the PATH, then in the further folders. A path stands for itself."""
+    """Find a program by name on the PATH, then in the further folders; a path is used as given."""
     path = os.path.expanduser(name)
     found = shutil.which(path) or shutil.which(path, path=os.pathsep.join(FURTHER_FOLDERS))
     return None if found is None else Path(found)
