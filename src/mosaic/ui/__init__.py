@@ -1,1 +1,1 @@
-"""Screens: readers of what the packages above make."""
+"""User interfaces: the command line and the web app, readers of what the packages above produce."""

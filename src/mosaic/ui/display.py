@@ -1,4 +1,4 @@
-"""Whether this machine can show something beside the terminal, and a page in the user's browser."""
+"""Display detection, and opening a page in the user's browser."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def has_display() -> bool:
 
 
 def open_browser(address: str) -> bool:
-    """False where there is none. A browser in the terminal does not count: it cannot show a board.
+    """Open a page and return whether that worked; a browser in the terminal does not count, as it cannot show a board.
 
-    The address may hold a token, and the list of processes shows a browser's arguments to every user: so the browser
-    is given a file that only this user can read, and that leads on to the address.
+    The address may hold a token, and the process list shows a browser's arguments to every user: so the browser is
+    given a file that only this user can read, and that redirects to the address.
     """
     return has_display() and webbrowser.open(_doorway(address).as_uri())
 
 
 def _doorway(address: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable for its owner alone
+    folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable only by its owner
     path = folder / "open.html"
     target = html.escape(address, quote=True)
     path.write_text(

@@ -1,4 +1,4 @@
-"""What is installed on this machine, what is missing, and what to type."""
+"""Checks of this machine: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Finding(NamedTuple):
     install: str | None = None
 
 
-_EXTRAS = {  # extra → the modules it brings, each with its distribution
+_EXTRAS = {  # extra → the modules it installs, each with its distribution
     "torch": {"torch": "torch"},
     "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
     "rllib": {"ray": "ray"},
@@ -53,7 +53,7 @@ def examine() -> list[Finding]:
 
 
 def extra_of(module: str) -> str | None:
-    """The extra that brings this module."""
+    """Return the extra that installs this module."""
     return next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
 
 
@@ -84,7 +84,7 @@ def _extras() -> list[Finding]:
 def _versioned(distribution: str) -> str:
     try:
         return f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:  # the module came in some other way than by pip
+    except PackageNotFoundError:  # the module was not installed by pip
         return distribution
 
 

@@ -1,4 +1,4 @@
-"""The pages in a window of their own, which is a process of its own: a tool kit for windows wants the main thread."""
+"""Window for the pages, in its own process, as window toolkits need the main thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE_S = 5.0
 
 
 def require_window() -> None:
-    """Said before anything is started."""
+    """Raise InputError if no window can open, before anything is started."""
     if find_spec("webview") is None:
         raise InputError(f"A window needs pywebview: pip install 'mosaic-rl[window]'. {INSTEAD}")
     if not has_display():
@@ -28,7 +28,7 @@ def require_window() -> None:
 
 
 class Window:
-    """Ends the server when it is closed, and is closed when the server ends."""
+    """Window that ends the server when it is closed, and is closed when the server ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -56,7 +56,7 @@ class Window:
             raise MosaicError(f"No window can open here: {_last_line(self._said)} {INSTEAD}")
 
     def _wait(self, process: subprocess.Popen[str], listening: Listening) -> None:
-        self._said = process.communicate(listening.link("/"))[1]  # the token is in it: not for the command line
+        self._said = process.communicate(listening.link("/"))[1]  # the link holds the token, so it is not an argument
         listening.end()
 
 

@@ -1,4 +1,4 @@
-"""Which commands there are. Their work is imported when they are called, so that --help stays quick."""
+"""The Typer app and its commands; each imports its work when it is called, so that --help stays quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs, and games that are none, are: in this machine's store, or with a server."""
+"""Local and remote backends for runs and live sessions: this machine's store, or a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PlacedRun(Protocol):
-    """One run, wherever it is."""
+    """A run, local or on a server."""
 
     id: str
 
@@ -48,7 +48,7 @@ class PlacedRun(Protocol):
 
 
 class PlacedShow(Protocol):
-    """What is played now and is no run, wherever that is."""
+    """A live session that is not a run (a game, match or evaluation), local or on a server."""
 
     id: str
 
@@ -82,7 +82,7 @@ class _Here:
         from mosaic.store.store import Store
         from mosaic.ui.cli.output import note
 
-        index = Store().index  # a list needs no trainer, which takes longer to import than the list to make
+        index = Store().index  # listing does not need a trainer, whose import takes longer than the list
         rows = [row_of(summary) for summary in index.list()]
         for text in index.notes:
             note(text)

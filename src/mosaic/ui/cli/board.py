@@ -1,4 +1,4 @@
-"""How an env looks on a plain terminal: board games as text, everything else as coloured half blocks."""
+"""Text rendering of environments: board games as text, everything else as coloured half blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.ui.cli.pictures import HalfBlocks
 
 
 def draw(env: Env) -> None:
-    """Print what the env shows now."""
+    """Print the env's current board or picture."""
     name = split_version(env.spec.facts.config.env_id)[0]
     raw: Any = env
     while hasattr(raw, "env"):
@@ -31,7 +31,7 @@ def draw(env: Env) -> None:
 
 
 def _tictactoe(raw: Any) -> Text:
-    """Free cells show the number to type; the env numbers them down the columns."""
+    """Return the board with the number to type in each free cell; the env numbers cells down the columns."""
     cells = [" XO"[value] for value in raw.board.squares]
     shown = [cell if cell != " " else str(index) for index, cell in enumerate(cells)]
     rows = [" " + " │ ".join(shown[column * 3 + row] for column in range(3)) for row in range(3)]
@@ -62,7 +62,10 @@ _BOARDS = {"tictactoe": _tictactoe, "connect_four": _connect_four, "chess": _che
 
 
 def describe_step(spec: EnvSpec, before: Turn, episode: Episode, step: int) -> str:
-    """`step 3: player_0 (stockfish) plays e2e4`; `before` is the Turn that was answered, `step` counts from 1."""
+    """Return a line such as `step 3: player_0 (stockfish) plays e2e4`.
+
+    `before` is the Turn that was acted on; `step` counts from 1.
+    """
     parts = []
     for agent, action in episode.actions[step - 1].items():
         names = {number: name for name, number in action_names(spec, before, agent).items()}

@@ -1,4 +1,4 @@
-"""A curve in braille dots: two by four points in a character cell."""
+"""Line charts in braille characters, two by four points per cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # column, row from
 
 
 def chart(xs: Sequence[float], ys: Sequence[float | None], width: int, height: int) -> list[str]:
-    """Lines of text with the scale at the left and below; gaps where y is unknown."""
+    """Return lines of text with the scale at the left and below; there are gaps where y is unknown."""
     points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None and math.isfinite(y)]
     if not points:
         return ["(nothing to draw yet)"]

@@ -1,4 +1,4 @@
-"""What a run has learned about each cell of its grid."""
+"""Values that a tabular run has learned for the cells of its grid world."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GridValues:
 
 
 def read_run(reference: str) -> GridValues:
-    """From the run's latest checkpoint."""
+    """Read the values from the run's latest checkpoint."""
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.mdp.gridworld import grid_layout
     from mosaic.learners.tabular.grid_picture import read_cells

@@ -22,15 +22,15 @@ _COLUMNS = ("x", "mean", "iqm", "low", "high")
 class Group(NamedTuple):
     """Runs of one env that differ in nothing but their seed."""
 
-    name: str  # its id
+    name: str  # the group's id
     env: str
     runs: list[PlacedRun]
     scores: list[float]  # of the runs that reported one
-    config: Mapping[str, Any]  # of its first run
+    config: Mapping[str, Any]  # of the group's first run
 
     @property
     def label(self) -> str:
-        """Return the --name that it was trained with; its id where it has none."""
+        """Return the --name that the group was trained with, or its id where it has none."""
         name = str(self.config.get("name") or "")
         return (_without_number(name) if len(self.runs) > 1 else name) or self.name
 
@@ -71,18 +71,18 @@ def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
 
 
 def _groups_named(name: str, groups: dict[str, list[RunRow]]) -> list[str]:
-    """Return the ids of groups whose runs are called NAME-1, NAME-2, …"""
+    """Return the ids of groups whose runs are named NAME-1, NAME-2, and so on."""
     return [group for group, rows in groups.items() if all(_without_number(row.name) == name for row in rows)]
 
 
 def _without_number(name: str) -> str:
-    """Return NAME of NAME-1, as the runs of a seed group are called; "" for other names."""
+    """Return NAME for NAME-1, the form in which runs of a seed group are named; "" for other names."""
     start, _, number = name.rpartition("-")
     return start if number.isdigit() else ""
 
 
 def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
-    """Put runs together that share env, settings and seed group; `groups` holds the seed group of each, or ""."""
+    """Group runs that share env, settings and seed group; `groups` holds the seed group of each run, or ""."""
 
     found: dict[tuple[str, str], Group] = {}
     for run, shown, group in zip(runs, details, groups, strict=True):
@@ -92,7 +92,7 @@ def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups
         score = (shown.last_metric or {}).get(METRIC)
         if score is not None:
             put.scores.append(float(score))
-    names = [group.name for group in found.values()]  # the id of a search names all of its trials
+    names = [group.name for group in found.values()]  # a search id is shared by all of its trials
     return [
         each if each.name and names.count(each.name) == 1 else each._replace(name=each.runs[0].id)
         for each in found.values()
@@ -133,7 +133,7 @@ def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, li
 
 
 def group_labels(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return what each group is called on the screen, by id: its label if no other one has the same."""
+    """Return the display name of each group, by id: its label if no other group has the same."""
     labels = [each["label"] for each in groups]
     return {
         each["group"]: each["label"] if labels.count(each["label"]) == 1 else f"{each['label']} ({each['group']})"
@@ -185,12 +185,12 @@ def _number(value: float) -> float | None:
     return float(value) if value == value else None
 
 
-_OWN = {"run_id", "name"}  # always differ and mean nothing
+_OWN = {"run_id", "name"}  # always different, and not a setting
 _NOT_COMPARED = {*_OWN, "seed", "tags"}
 
 
 def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Dotted setting → its value in each configuration, for those that are not the same in all."""
+    """Return each dotted setting that is not the same in all configurations, with its value in each."""
     flat = [dict(_flatten(config)) for config in configs]
     keys = dict.fromkeys(key for one in flat for key in one if key not in _OWN)
     found = {key: [one.get(key) for one in flat] for key in keys}
@@ -198,7 +198,7 @@ def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def settings_key(config: Mapping[str, Any]) -> str:
-    """Return a text that is equal for runs that differ in seed, name and tags alone: their scores can be pooled."""
+    """Return a text that is equal for runs that differ only in seed, name and tags: their scores can be pooled."""
     return json.dumps({key: value for key, value in config.items() if key not in _NOT_COMPARED}, sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Printing and following the log of a run's worker, on this machine or with a server."""
+"""Log output of a run's worker, printed and followed, on this machine or from a server."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mosaic.store.logs import Stream
 from mosaic.store.state import ENDED
 from mosaic.ui.cli.backend import PlacedRun
 
-_BYTES = 500_000  # of one request
+_BYTES = 500_000  # per request
 _LOOK_EVERY_S = 0.5
 
 
 def print_log(run: PlacedRun, streams: Sequence[Stream], tail: int | None, *, follow: bool) -> None:
-    """Print each stream; with `follow`, what comes later too, until the run has ended."""
+    """Print each stream; with `follow`, also what is written later, until the run has ended."""
     positions = {stream: 0 if tail is None else _print_tail(run, stream, tail) for stream in streams}
     while True:
-        ended = not follow or run.show().state in ENDED  # first: what was written before the end is printed
+        ended = not follow or run.show().state in ENDED  # read first, so that all output before the end is printed
         for stream in streams:
             positions[stream] = _print_from(run, stream, positions[stream])
         sys.stdout.flush()
@@ -28,7 +28,7 @@ def print_log(run: PlacedRun, streams: Sequence[Stream], tail: int | None, *, fo
 
 
 def _print_from(run: PlacedRun, stream: Stream, position: int) -> int:
-    """Print what stands after the position; return the position after it."""
+    """Print the log from this position on; return the position after it."""
     while True:
         part = run.log(position, _BYTES, stream)
         print(part.text, end="")
@@ -43,7 +43,7 @@ def _print_tail(run: PlacedRun, stream: Stream, lines: int) -> int:
     text, start, end = part.text, part.start, part.end
     while text.count("\n") <= lines and start > 0:
         earlier = run.log(max(0, start - _BYTES), min(_BYTES, start), stream)
-        if earlier.end <= earlier.start or earlier.end > start:  # the rest was dropped meanwhile
+        if earlier.end <= earlier.start or earlier.end > start:  # the rest has been dropped in the meantime
             break
         text, start = earlier.text + text, earlier.start
     print("".join(text.splitlines(keepends=True)[-lines:]) if lines else "", end="")

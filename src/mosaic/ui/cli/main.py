@@ -1,4 +1,4 @@
-"""Where the command `mosaic` begins and how it ends: exit codes, errors, Ctrl-C."""
+"""Entry point of the `mosaic` command: exit codes, errors, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.exits import exits_refused
 from mosaic.ui.cli.app import app
 
-# Typer brings its own copy of click: the class is taken from what Typer shows of it.
+# Typer bundles its own copy of click: the class is taken from what Typer exposes.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
@@ -24,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = [word for word in words if word != "--debug"]
     as_json = "--json" in words
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open for the life of the process
     if sys.stdout is None:
-        # The next file that is opened would take its number, and what is printed would go into that file.
+        # The next file opened would get its descriptor, and printed output would go into that file.
         sys.exit(_complain("Standard output is closed. Send it somewhere else: mosaic … > /dev/null", 1, as_json))
     if sys.stderr.isatty() and not as_json:
         timer.on_first = _mention_compiling
@@ -65,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _reader_has_gone(error: MosaicError) -> bool:
-    """Say whether Click or Rich wanted to exit because nothing reads our output, as in `mosaic envs | head`."""
+    """Return whether Click or Rich tried to exit because nothing reads our output, as in `mosaic envs | head`."""
     ended = error.__cause__
     return isinstance(ended, SystemExit) and isinstance(ended.__context__, BrokenPipeError)
 
 
 def _leave_quietly() -> int:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard what is still buffered
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share, each written once."""
+"""Arguments and options that several commands share, each defined once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ServerOption: TypeAlias = Annotated[
 
 
 def environment(env: str, settings: list[str]) -> EnvironmentConfig:
-    """The env that was asked for, with its `--set environment.…` settings."""
+    """Return the requested env with its `--set environment.…` settings."""
     from mosaic.config.loading import parse_run_config
     from mosaic.core.errors import InputError
 
@@ -71,7 +71,7 @@ def environment(env: str, settings: list[str]) -> EnvironmentConfig:
 
 
 def give_trust(trust: bool, server: str | None = None) -> None:
-    """`--trust`, for this process and those it starts."""
+    """Apply `--trust` to this process and those it starts."""
     if trust:
         import os
 

@@ -1,4 +1,4 @@
-"""How results, errors and progress look on the terminal."""
+"""Results, errors and progress on the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def complain(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Something worth knowing that is no result."""
+    """Print information that is not a result."""
     err.print(Text(text, style="dim"), soft_wrap=True)
 
 
@@ -41,9 +41,9 @@ def print_json(document: Any) -> None:
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), whole: int = 2
 ) -> None:
-    """Print a table; `numbers` names the columns that are set flush right.
+    """Print a table; `numbers` names the columns that are right-aligned.
 
-    They, the first `whole` columns and numbers anywhere are never broken or cut: where a terminal is too narrow for
+    These, the first `whole` columns and numbers anywhere are never broken or cut: where a terminal is too narrow for
     that, each row becomes a block of lines.
     """
     texts = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
@@ -62,13 +62,13 @@ def print_table(
     for cells in texts:
         table.add_row(*cells)
     wanted = out.measure(table, options=out.options.update(max_width=1000)).maximum
-    if wanted > out.width:  # room for words before room between them
+    if wanted > out.width:  # save space between columns before wrapping words
         table.pad_edge, table.collapse_padding = False, True
     out.print(table)
 
 
 def _least_width(cell: Text, unbroken: bool) -> int:
-    """Columns that a cell needs: all of its longest line, or its longest number where words may be wrapped."""
+    """Return the columns a cell needs: all of its longest line, or its longest number where words may be wrapped."""
     parts = cell.plain.splitlines() if unbroken else _NUMBER.findall(cell.plain)
     return max(map(cell_len, parts), default=0)
 
@@ -93,9 +93,9 @@ class Tick(Protocol):
 
 @contextmanager
 def progress(what: str, total: int, *, hint: str = "", shown: bool = True) -> Iterator[Tick]:
-    """A bar on stderr, with a hint behind it, gone when the work is done; the yielded function counts one.
+    """Show a progress bar with a hint on stderr until the work is done; call the yielded function once per step.
 
-    Where stderr is not a terminal, a plain line every few seconds takes its place.
+    Where stderr is not a terminal, a plain line is printed every few seconds instead.
     """
     if not shown:
         yield lambda *_: None
@@ -110,7 +110,7 @@ def progress(what: str, total: int, *, hint: str = "", shown: bool = True) -> It
 
 
 class Pace:
-    """Says when the next of a series of lines is due."""
+    """Timer for a series of lines, at most one per interval."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._every_s, self._clock = every_s, clock
@@ -137,7 +137,7 @@ def _ticked_lines(what: str, total: int) -> Tick:
 
 
 def short(number: float) -> str:
-    """`20.0 M`, `12.3 k`, `700`: three digits are enough in a table."""
+    """Return a number as `20.0 M`, `12.3 k` or `700`: three digits are enough in a table."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.1f} {letter}"
@@ -145,7 +145,7 @@ def short(number: float) -> str:
 
 
 def interval(mean: float | None, bounds: Sequence[float | None] | None, digits: int = 3) -> str:
-    """`-12.3 [-14.0, -10.6]`, or the mean alone where one sample gives no interval."""
+    """Return `-12.3 [-14.0, -10.6]`, or the mean alone where one sample gives no interval."""
     if mean is None:
         return "–"
     if not bounds or bounds[0] is None or bounds[1] is None:

@@ -1,4 +1,4 @@
-"""How a picture looks on a terminal: cells of two pixels, in as many colours as the terminal has."""
+"""Pictures on a terminal: cells of two pixels, in as many colours as the terminal has."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mosaic.telemetry.pictures.resize import Picture, as_rgb
 _Styles: TypeAlias = Callable[[int, int], Style]
 
 _UPPER = "▀"
-_SHADES = " .:-=+*#%@"  # dark to bright, in letters that every terminal has
+_SHADES = " .:-=+*#%@"  # dark to bright, in characters that every terminal has
 _LIGHT = np.array([0.299, 0.587, 0.114])
-_STEPS = np.array([0, 95, 135, 175, 215, 255])  # of the colour cube of 256-colour terminals
+_STEPS = np.array([0, 95, 135, 175, 215, 255])  # levels of the colour cube of 256-colour terminals
 _CUBE, _GREYS = 16, 232
 
 
 class HalfBlocks:
-    """For rich consoles: true colours, 256 or 16 of them, or shades made of letters where there are none."""
+    """Rich renderable of a picture: true colours, 256 or 16 of them, or shades made of letters where there are none."""
 
     def __init__(self, picture: Picture, most_columns: int | None = None, most_rows: int | None = None) -> None:
         self._picture = as_rgb(picture)
@@ -57,7 +57,7 @@ class HalfBlocks:
 
 
 def cells(height: int, width: int, most_columns: int, most_rows: int | None) -> tuple[int, int]:
-    """Rows and columns of cells, twice as high as wide, for a picture of these proportions; at least one each."""
+    """Return rows and columns of cells, twice as high as wide, for a picture of this shape; at least one each."""
     columns = max(1, most_columns)
     rows = columns * height / width / 2
     if most_rows is not None and rows > most_rows:
@@ -67,7 +67,7 @@ def cells(height: int, width: int, most_columns: int, most_rows: int | None) -> 
 
 
 def to_256(pixels: Picture) -> NDArray[np.int64]:
-    """The nearest colours of the cube or of the grey ramp, by their numbers."""
+    """Return the numbers of the nearest colours of the cube or of the grey ramp."""
     rgb = pixels.astype(np.int64)
     cube = np.searchsorted((_STEPS[1:] + _STEPS[:-1]) / 2, rgb, side="right")
     ramp = np.clip(np.rint((rgb.mean(axis=-1) - 8) / 10), 0, 23).astype(np.int64)
@@ -94,7 +94,7 @@ def _in_letters(pixels: Picture) -> Iterator[Segment]:
 
 
 def _in_colours(numbers: NDArray[np.int64], style: _Styles) -> Iterator[Segment]:
-    """Neighbours that look the same share one segment: flat pictures cost the terminal little."""
+    """Yield segments; equal neighbours share one, so that flat pictures cost the terminal little."""
     for upper, lower in zip(numbers[::2], numbers[1::2], strict=True):
         changes = np.flatnonzero((np.diff(upper) != 0) | (np.diff(lower) != 0)) + 1
         starts = [0, *changes.tolist()]
@@ -115,7 +115,7 @@ def _colours_of_256(upper: int, lower: int) -> Style:
 
 @lru_cache(maxsize=1 << 14)
 def _colours_of_16(upper: int, lower: int) -> Style:
-    """Styles of their own: rich keeps in a style what it looked like on the first terminal."""
+    """Return a style not used for other terminals: rich caches in a style how it looked on the first terminal."""
     upper_colour, lower_colour = (Color.from_ansi(number).downgrade(ColorSystem.STANDARD) for number in (upper, lower))
     return Style.from_color(upper_colour, lower_colour)
 
@@ -131,13 +131,13 @@ WORDS: dict[LaneState, str] = {
     "finished": "finished: no more pictures will come",
     "writer died": "the process that drew has died",
 }
-_plain = Console(color_system=None)  # wrapping text needs one
+_plain = Console(color_system=None)  # needed to wrap text
 _STYLES: dict[LaneState, str] = {"live": "green", "stalled": "yellow", "writer died": "red"}
 
 
 class PicturePane:
     def __init__(self, pictures: Pictures, frame: Frame | None = None) -> None:
-        """`frame`: one that was taken before."""
+        """Show `pictures`, starting with `frame`, if one was taken before."""
         self._pictures, self._frame = pictures, frame
         self._complaint = ""
 
@@ -146,7 +146,7 @@ class PicturePane:
         return self._frame is not None
 
     def look(self) -> None:
-        """Takes what is new. What goes wrong is shown where the picture would be: the curve beside it goes on."""
+        """Take the newest frame; an error is shown in place of the picture, and the curve beside it continues."""
         try:
             self._frame = self._pictures.newest() or self._frame
         except MosaicError as error:
@@ -163,6 +163,6 @@ class PicturePane:
 
 
 def _facts(frame: Frame) -> Text:
-    """`env 0 · episode 3 · step 1,200 · red_0 1.5 · red_1 -2`"""
+    """Return a line such as `env 0 · episode 3 · step 1,200 · red_0 1.5 · red_1 -2`."""
     parts = [f"env {frame.env}", f"episode {frame.episode:,}", f"step {frame.step:,}"]
     return Text(" · ".join([*parts, *(f"{name} {value}".strip() for name, value in from_line(frame.agent, frame.ret))]))

@@ -1,4 +1,4 @@
-"""One picture of what is trained or played, as a PNG file."""
+"""Recording of runs and games: a single picture as a PNG file, videos, and live viewing."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _LOOK_EVERY_S = 0.02
 
 
 def check_file(path: Path) -> None:
-    """What is wrong with the name is said before anybody waits."""
+    """Raise InputError for a bad file name before any waiting."""
     if path.suffix.lower() != ".png":
         raise InputError(f"'{path}' is no PNG file. Type: --picture {path.with_suffix('.png')}")
 
 
 def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = PATIENCE_S) -> Frame:
-    """The first picture drawn from now on; where none comes, the last one that is there."""
+    """Return the first picture drawn from now on; where none comes, the last one there is."""
     asked, deadline_s = time(), monotonic() + patience_s
     last: Frame | None = None
     pause = threading.Event()
     while True:
         frame = pictures.newest()
-        # the first may have been drawn for somebody else, long ago; a second one is new, whatever a server's clock says
+        # The first may be old, drawn for another viewer; a second one is new, whatever a server's clock says.
         if frame is not None and (last is not None or frame.wall_time >= asked):
             return frame
         last = frame or last
@@ -70,7 +70,7 @@ def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> Film
 
 @contextmanager
 def watchable(kind: str, env: str, policies: Mapping[str, str]) -> Iterator[LiveScreen | None]:
-    """None, after saying why, where others cannot be let in: that is no reason not to play."""
+    """Let others watch; yield None, after printing why, where that fails, since the game can be played regardless."""
     from mosaic.store.errors import StorageError
     from mosaic.store.live_sessions import live_screen
     from mosaic.ui.cli.output import note
@@ -89,5 +89,5 @@ def how_to_watch(screen: LiveScreen | None) -> str:
 
 
 def by_pattern(rules: Sequence[str]) -> dict[str, str]:
-    """`--agent` as it was typed; what is wrong with it is said elsewhere."""
+    """Return `--agent` rules as typed; they are validated elsewhere."""
     return {pattern: policy for pattern, _, policy in (rule.partition("=") for rule in rules)}

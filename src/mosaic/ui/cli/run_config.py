@@ -1,4 +1,4 @@
-"""From what was typed to a run's configuration, and from an ended run to its result."""
+"""Run configurations from command-line input, and the results of ended runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 class Configured(NamedTuple):
     asked: RunConfig  # what a file and the command line say
-    resolved: RunConfig  # the same with every value that they leave open
+    resolved: RunConfig  # the same with all defaults filled in
 
 
 def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> Configured:
-    """Read the file's settings, then what was typed as options, then `--set`; fill in what is left open."""
+    """Merge the file's settings, typed options and `--set`, in this order; fill in what is left open."""
     from mosaic.config.file_formats import read_document
 
     if file is None:
@@ -34,7 +34,7 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
 def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
 ) -> Configured:
-    """The same, of settings that are already read."""
+    """Do the same for settings that are already read."""
     from mosaic.config.loading import parse_run_config
     from mosaic.config.upgrade import upgrade
     from mosaic.core.errors import InputError
@@ -72,7 +72,7 @@ _REASONS = {
 
 
 def _mention_new_policies(config: RunConfig) -> None:
-    """Name the policies that --agent creates: a misspelt one was not meant to be trained."""
+    """Name the policies that --agent creates, so that a misspelt name is noticed."""
     from mosaic.core.plugins import plugins
     from mosaic.core.reference import split_reference
     from mosaic.ui.cli.output import note
@@ -87,7 +87,7 @@ def _mention_new_policies(config: RunConfig) -> None:
 
 
 def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
-    """Say where options come from; the preset's result is promised only for what was tried."""
+    """Print where options come from; the preset's result is promised only for the settings that were tried."""
     from mosaic.ui.cli.output import note
     from mosaic.workers.presets import departures, find_preset
 
@@ -111,7 +111,7 @@ def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
 
 
 def result(run: PlacedRun) -> dict[str, Any]:
-    """What `mosaic train --json` prints of an ended run."""
+    """Return what `mosaic train --json` prints about an ended run."""
     from mosaic.runs.train import times
 
     details = run.show()
@@ -137,7 +137,7 @@ def result(run: PlacedRun) -> dict[str, Any]:
 
 
 def unsaved_work(details: RunDetails) -> str | None:
-    """Say that a run did not stop by itself, and what that costs; None where it did."""
+    """Return a message that a run was killed and what was lost; None where it stopped by itself."""
     if not details.attempts or not details.attempts[-1].forced:
         return None
     saved = f"its last checkpoint, at {details.checkpoints[-1].env_steps:,} env steps" if details.checkpoints else None

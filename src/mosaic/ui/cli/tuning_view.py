@@ -1,4 +1,4 @@
-"""What is shown of a search: how its trials stand while it goes on, and what came of it."""
+"""Views of a hyperparameter search: its trials while it runs, and its outcome."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ORDER = ("running", "paused", "waiting", "done", "stopped", "failed")
 
 
 class SearchView:
-    """Feed it standings; draw it whenever there is time."""
+    """Live view of a search, fed with standings and drawn at any time."""
 
     def __init__(self, plan: SearchPlan) -> None:
         self._plan = plan
         self._standings: Sequence[Standing] = ()
-        self.pace: Pace | None = None  # of plain lines, where no terminal can be redrawn
+        self.pace: Pace | None = None  # for plain lines, where no terminal can be redrawn
 
     def show(self, standings: Sequence[Standing]) -> None:
         self._standings = standings
@@ -76,7 +76,7 @@ def show_outcome(document: Mapping[str, Any]) -> None:
             "–" if trial[metric] is None else f"{trial[metric]:.4g}",
             short(trial["env_steps"]),
             trial["state"],
-            (trial["run_id"] or "–").replace(document["search_id"], "…"),  # which the title says
+            (trial["run_id"] or "–").replace(document["search_id"], "…"),  # the title has the search id
         ]
         for trial in document["trials"]
     ]
@@ -91,7 +91,7 @@ def show_outcome(document: Mapping[str, Any]) -> None:
 
 
 def _table(standings: Sequence[Standing], steps: int, metric: str) -> Table:
-    """Those that move come first; a screen has only so many lines."""
+    """Return a table of the trials, active ones first, cut to the lines a screen has."""
     ordered = sorted(standings, key=lambda each: (_ORDER.index(each.state), each.trial))
     table = Table("trial", "state", "", metric, "options", box=None, header_style="dim")
     for each in ordered[:_MOST_ROWS]:

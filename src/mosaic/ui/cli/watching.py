@@ -1,4 +1,4 @@
-"""What is shown of a run while it trains, made from its events alone."""
+"""Live view of a training run, built from its events alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAITING = "waiting for the first iteration …"  # Ray alone takes ten seconds 
 
 
 class TrainingView:
-    """Feed it events; draw it whenever there is time."""
+    """View of a run, fed with events and drawn at any time."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TrainingView:
         self._curve, self._clock = curve, clock
         self._last: dict[str, Any] = {}
         self._points: list[tuple[int, float]] = []
-        self._seen: list[tuple[float, int]] = []  # moments and env steps of the last seconds, for the speed
+        self._seen: list[tuple[float, int]] = []  # times and env steps of the last seconds, for the speed
         self._alerts: list[str] = []
         self._equipment = self._compiling = ""
         self.note = ""
@@ -65,7 +65,7 @@ class TrainingView:
                 self._seen.clear()
             case "compiling":
                 self._compiling = str(event.get("message", ""))
-                self._seen.clear()  # the speed is that of training
+                self._seen.clear()  # the speed counts training only
             case "equipped":
                 self._equipment = str(event.get("message", ""))
             case "alert":
@@ -77,7 +77,7 @@ class TrainingView:
             return
         now = float(event.get("timestamp") or self._clock())  # when it happened, not when it is read
         if self._seen and now <= self._seen[-1][0]:
-            self._seen.clear()  # the clock was set back, or a program tells times of its own
+            self._seen.clear()  # the clock was set back, or a script reports its own times
         recent = [(t, s) for t, s in self._seen if now - t < _SPEED_OVER_S][-200:] or self._seen[-1:]
         self._seen = [*recent, (now, int(steps))]
         if reward is not None:
@@ -155,7 +155,7 @@ def _duration(seconds: float) -> str:
 
 
 _WIDEST = 100
-_BESIDE = 70  # from so many columns on, curve and picture stand side by side
+_BESIDE = 70  # from this many columns on, curve and picture are side by side
 _VIEW_LINES = 20
 _GAP = 2
 
@@ -163,7 +163,7 @@ _GAP = 2
 def follow(
     run: PlacedRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
 ) -> None:
-    """Returns when the run has ended; the last picture stays on the screen."""
+    """Show the run until it has ended; the last picture stays on the screen."""
     if not shown or not err.is_terminal:
         _follow_in_lines(run, view, shown)
         return
@@ -171,14 +171,14 @@ def follow(
     def screen() -> RenderableType:
         return together(view, pane, err.width, err.height)
 
-    # The thread that draws also looks at pictures: events may come seldom, pictures do not wait for them.
+    # The drawing thread also polls for pictures: events may be rare, and pictures must not wait for them.
     with Live(get_renderable=screen, console=err, refresh_per_second=rate_hz):
         for event in run.events():
             view.add(event)
 
 
 def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
-    """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a job of a cluster."""
+    """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a cluster job."""
     pace = Pace(LINE_EVERY_S, monotonic)
     if shown:
         note(view.line())
@@ -192,7 +192,7 @@ def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
 
 
 def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: int) -> RenderableType:
-    """The curve, and beside it (on a narrow terminal below it) the newest picture."""
+    """Return the curve with the newest picture beside it, or below it on a narrow terminal."""
     if pane is None:
         return view.render(min(columns, _WIDEST))
     pane.look()
@@ -237,7 +237,7 @@ def watch_show(show: PlacedShow, wish: Wish, *, once: bool, picture: Path | None
 
 
 def _follow(show: PlacedShow, pictures: Pictures, wish: Wish) -> None:
-    """Until it is over; the last picture stays on the screen."""
+    """Show pictures until the session is over; the last one stays on the screen."""
     pane, pause = PicturePane(pictures), threading.Event()
     if not err.is_terminal:
         note(f"{show.id} is followed to its end; pictures need a terminal, or --picture FILE.png.")

@@ -1,1 +1,1 @@
-"""The web app: train, watch, play and compare in the browser."""
+"""Web app to train, watch, play and compare in the browser."""

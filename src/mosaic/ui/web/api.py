@@ -1,4 +1,4 @@
-"""How a page asks for something to be done: through the HTTP API, from the browser, so that its rules hold here too."""
+"""Requests to the HTTP API, sent from the browser so that the API's rules hold for pages too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ return {status: answer.status, document: document_};
 
 class Reply(NamedTuple):
     status: int
-    document: Any  # what the API answered; {"error": …} where it refused
+    document: Any  # the API's response; {"error": …} where it refused
 
     @property
     def ok(self) -> bool:
@@ -49,7 +49,7 @@ async def ask(
 
 
 async def ask_or_complain(path: str, body: object = None, *, method: str = "POST") -> Reply | None:
-    """None where the API refused; its reason is shown then."""
+    """Send a request; where the API refuses, show its reason and return None."""
     reply = await ask(path, body, method=method)
     if reply.ok:
         return reply

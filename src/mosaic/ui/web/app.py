@@ -1,4 +1,4 @@
-"""Which pages there are, and how they join the server's app."""
+"""Pages of the web app, and their registration with the server's app."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/replay": "pages.replay",
     "/evaluate": "pages.evaluate.page",
 }
-_RECONNECT_S = 15.0  # a tab that is away for longer is loaded anew, and what was typed into a form is gone
+_RECONNECT_S = 15.0  # a tab that is away for longer is reloaded, and what was typed into a form is lost
 _COMPRESSION = 1  # of 9: a quarter of the time, a fifth larger
 STATIC = Path(__file__).parent / "static"
 _ICON = (
@@ -42,13 +42,16 @@ _ICON = (
 
 
 def add_pages(app: FastAPI) -> None:
-    """Call it last: what is registered later is never reached. Once a process, for NiceGUI has one app."""
+    """Register all pages.
+
+    Call it last, as routes registered later are never reached, and once per process, as NiceGUI has a single app.
+    """
     desk: Desk = app.state.desk
     folder = desk.store.home / "web"
     private_folder(desk.store.home)
     private_folder(folder)
     os.environ["NICEGUI_STORAGE_PATH"] = str(folder)  # read once, when nicegui is imported
-    os.environ["MATPLOTLIB"] = "false"  # else nicegui imports it, and nothing here draws with it
+    os.environ["MATPLOTLIB"] = "false"  # otherwise nicegui imports it, and nothing here uses it
 
     from nicegui import app as pages_app
     from nicegui import ui
@@ -62,7 +65,7 @@ def add_pages(app: FastAPI) -> None:
     views = _views(app, desk)
 
     def root() -> None:
-        """One for each browser tab; inside it pages change without a reload and without a second socket."""
+        """Build the page of one browser tab; pages change inside it without a reload and without a second socket."""
         frame = Frame(desk, facts, set(views))
         with frame.content:
             Pages(views, data={"frame": frame})
@@ -105,10 +108,10 @@ def _views(app: FastAPI, desk: Desk) -> dict[str, Callable[..., Any]]:
 
 
 def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
-    """An error that says what to do is shown in place of the page."""
+    """Wrap a page so that a MosaicError is shown in its place."""
     from mosaic.ui.web.components.widgets import problem
 
-    signature = inspect.signature(page, eval_str=True)  # NiceGUI asks for types, not for their names
+    signature = inspect.signature(page, eval_str=True)  # NiceGUI needs types, not their names
     if inspect.iscoroutinefunction(page):
 
         @wraps(page)

@@ -1,4 +1,4 @@
-"""How a browser gets its cookie: once by the link that `mosaic serve` prints, else it is asked for the token."""
+"""Browser login: the link that `mosaic serve` prints sets the cookie; without it, the token is asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEMBER_S = 30 * 24 * 3600
 
 
 class Entrance:
-    """Stands outside the server's guard, which goes on checking every request."""
+    """Middleware outside the server's authentication, which still checks every request."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: AllowedHosts) -> None:
         self._app, self._token, self._hosts = app, token, hosts
@@ -37,9 +37,9 @@ class Entrance:
             await _question(wrong=True)(scope, receive, send)
 
     def _enter(self, scope: Scope, query: list[tuple[str, str]]) -> RedirectResponse:
-        """To the same address without the token, so that it stays out of the history and of what is copied."""
+        """Redirect to the same address without the token, which keeps it out of the history and of copied links."""
         rest = urlencode([(name, value) for name, value in query if name != "token"])
-        path = "/" + scope["path"].lstrip("/")  # two slashes would name another machine
+        path = "/" + scope["path"].lstrip("/")  # two slashes would name another host
         answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Referrer-Policy": "no-referrer"})
         answer.set_cookie(
             COOKIE, self._token, _REMEMBER_S, httponly=True, samesite="lax", secure=scope["scheme"] == "https"
@@ -48,7 +48,7 @@ class Entrance:
 
 
 class _Asking:
-    """Where the guard finds no token, a person gets a question in place of its JSON."""
+    """Middleware that replaces the JSON of a 401 response by a login page."""
 
     def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         self._app, self._scope, self._receive, self._send = app, scope, receive, send

@@ -1,4 +1,4 @@
-"""Page or document: a browser that opens `/runs` wants to see the runs, a program that asks for it wants their data."""
+"""Routing between pages and API: opening `/runs` in a browser shows a page, other requests get its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.ui.web.components.widgets import problem
 
 
 class PageRoute(BaseRoute):
-    """Stands before the API's routes and takes only what a browser asks for when it opens an address."""
+    """Route before those of the API that matches only when a browser opens an address."""
 
     def __init__(self, pages: ASGIApp, paths: Sequence[str]) -> None:
         self._pages = pages
@@ -35,7 +35,7 @@ class PageRoute(BaseRoute):
 
 
 def wants_page(scope: Scope) -> bool:
-    """Browsers name HTML when they open an address; `fetch` and programs do not."""
+    """Return whether a browser opens an address: it accepts HTML then; `fetch` and programs do not."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return False
     return "text/html" in Headers(scope=scope).get("accept", "")
@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Pages(ui.sub_pages):
-    """NiceGUI's own words for both say nothing that a reader could do."""
+    """Sub pages with helpful texts for unknown addresses and errors, in place of NiceGUI's."""
 
     def _render_404(self) -> None:
         ui.page_title("Not here · Mosaic")

@@ -1,4 +1,4 @@
-"""Many curves in one answer: what the charts of a page draw, thinned on the server."""
+"""Series API: many curves in one response, downsampled on the server, for the charts of a page."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from mosaic.telemetry.curves.prefetch import bring_up_to_date
 from mosaic.telemetry.curves.seed_groups import group_curves
 from mosaic.ui.cli.group_results import differences, settings_key
 
-GROUP = "group:"  # before the name of a seed group where a run may stand
+GROUP = "group:"  # prefix of a seed group's name, where a run is expected
 MOST_POINTS = 1000
 
 
 class Series(Answer):
-    """Where the x-axis is `timestamp`, x counts the seconds since the run began."""
+    """A curve; where the x-axis is `timestamp`, x counts the seconds since the run began."""
 
     ref: str
     metric: str
@@ -61,7 +61,7 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
         start: Annotated[float | None, Query(allow_inf_nan=False)] = None,
         stop: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     ) -> ManySeries:
-        """Every metric of every run, or of every seed group (`group:NAME`), that has it, where start ≤ x ≤ stop."""
+        """Return every metric of every run or seed group (`group:NAME`) that has it, where start ≤ x ≤ stop."""
         asked = _Asked(metric, x, points, start, stop)
         folders = {one: _folders(desk, one) for one in dict.fromkeys(ref)}
         _read([folder for each in folders.values() for folder in each])
@@ -75,11 +75,11 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
 
 
 def read_ahead(desk: Desk, refs: Sequence[str]) -> None:
-    """What a page will ask for soon is read while its browser still loads it."""
+    """Read in the background what a page will request soon, while its browser still loads it."""
     folders = [folder for ref in refs for folder in _folders(desk, ref)]
     Thread(target=_read, args=(folders,)).start()
     if any(ref.startswith(GROUP) for ref in refs):
-        Thread(target=import_module, args=("scipy.special",)).start()  # a band needs it, and it takes its time
+        Thread(target=import_module, args=("scipy.special",)).start()  # a band needs it, and its import takes long
 
 
 def _read(folders: Sequence[RunFolder]) -> None:
@@ -96,7 +96,7 @@ class _Asked:
 
 
 class _Member:
-    """The curves of one run; x counts from its own beginning where it is time."""
+    """Curves of one run; time as x counts from the run's start."""
 
     def __init__(self, folder: RunFolder, asked: _Asked) -> None:
         self._asked = asked
@@ -104,7 +104,7 @@ class _Member:
         self._zero = _started(folder) if asked.x == "timestamp" else 0.0
 
     def curve(self, metric: str) -> Curve | None:
-        """None where the run never told it."""
+        """Return a curve, or None where the run never reported the metric."""
         if not self._curves.has(metric):
             return None
         asked = self._asked
@@ -120,7 +120,7 @@ def _folders(desk: Desk, ref: str) -> list[RunFolder]:
 
 
 def seed_group(desk: Desk, name: str) -> list[RunFolder]:
-    """Return the runs of a group; raise where they differ in more than their seed: a mean over them means nothing."""
+    """Return the runs of a group; raise where they differ in more than their seed, as a mean has no meaning then."""
     folders = [desk.store.folder(member.run_id) for member in desk.store.index.list(group=name)]
     if len({_settings(folder.config, folder.config.stat().st_mtime_ns) for folder in folders}) > 1:
         differing = differences([json.loads(folder.config.read_bytes()) for folder in folders])
@@ -131,7 +131,7 @@ def seed_group(desk: Desk, name: str) -> list[RunFolder]:
 
 @lru_cache(maxsize=10_000)
 def _settings(config: Path, changed_ns: int) -> str:
-    """Settings of a run; `changed_ns` makes a rewritten file be read again."""
+    """Return the settings of a run; `changed_ns` is part of the cache key, so that a rewritten file is read again."""
     return settings_key(json.loads(config.read_bytes()))
 
 
@@ -156,5 +156,5 @@ def _answer(ref: str, metric: str, x: NDArray[Any], *values: NDArray[Any]) -> Se
 
 
 def _numbers(values: NDArray[Any]) -> list[float | None]:
-    """Six digits are more than a chart shows, and JSON has no NaN."""
+    """Round to six digits, more than a chart shows, and replace NaN, which JSON does not have."""
     return [float(f"{value:.6g}") if isfinite(value) else None for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""One file per command."""
+"""Commands, one module each."""
 
 from mosaic.ui.cli.commands.check import check
 from mosaic.ui.cli.commands.demo import demo

@@ -1,4 +1,4 @@
-"""`mosaic check`: does an environment keep the contract?"""
+"""The `mosaic check` command, which checks an environment against the env contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic demo`: the idea at a glance."""
+"""The `mosaic demo` command: train, prove, evaluate and play tic-tac-toe."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def demo(
 
 
 def _play_in_the_browser(run_id: str) -> bool:
-    """Until Ctrl-C. False where no server can start."""
+    """Serve the board until Ctrl-C; return False where no server can start."""
     from mosaic.core.errors import InputError
     from mosaic.server.client.address import DEFAULT_PORT
     from mosaic.ui.cli.output import note
 
     why = ""
-    for port in (DEFAULT_PORT, 0):  # a server of yours may have the usual one
+    for port in (DEFAULT_PORT, 0):  # the default port may be taken by another server
         try:
             _serve_board(run_id, port)
         except ModuleNotFoundError as error:
@@ -85,7 +85,7 @@ def _show_board(listening: Listening, run_id: str) -> None:
 
 
 def _quiet(text: str) -> None:
-    """The board's address is all that is wanted here."""
+    """Drop the server's messages: only the board's address is printed here."""
 
 
 def _play_on_the_terminal(run_id: str) -> None:

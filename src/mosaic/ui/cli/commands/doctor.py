@@ -1,4 +1,4 @@
-"""`mosaic doctor`: what is installed, what is missing, what to type."""
+"""The `mosaic doctor` command: installed and missing parts, and how to install them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic envs`: the catalog."""
+"""The `mosaic envs` command, which lists the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic evaluate`: how good are these policies in these places?"""
+"""The `mosaic evaluate` command, which measures policies over episodes."""
 
 from __future__ import annotations
 

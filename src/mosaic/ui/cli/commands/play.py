@@ -1,4 +1,4 @@
-"""`mosaic play`: a game on the terminal."""
+"""The `mosaic play` command: one episode on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic policies`: who can act."""
+"""The `mosaic policies` command, which lists the policies that can act."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic probe`: is the learner sound?"""
+"""The `mosaic probe` command, which tests a learner on tiny envs with known results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic replay`: play a recorded episode again."""
+"""The `mosaic replay` command, which replays a recorded episode."""
 
 from __future__ import annotations
 

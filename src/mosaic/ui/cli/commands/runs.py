@@ -1,4 +1,4 @@
-"""`mosaic runs`: what ran, what runs, and what to do with it."""
+"""The `mosaic runs` commands, which list runs and act on them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def compare(
         rows_here = runs.runs()
         group_of = {row.run_id: row.group or "" for row in rows_here}
         named = [runs.run(ref) for ref in runs_asked_for(run, rows_here)]
-        chosen = list({each.id: each for each in named}.values())  # a run named twice counts once
+        chosen = list({each.id: each for each in named}.values())  # a run given twice counts once
         shown = [each.show() for each in chosen]
         made = make_groups(chosen, shown, [group_of.get(each.id, "") for each in chosen])
         together = [group.document() for group in made]
@@ -140,7 +140,7 @@ def compare(
     rows = [[row["run_id"], row["state"], *(_figure(row[name]) for name in list(row)[2:])] for row in results]
     print_table("Results", list(results[0]), rows, list(results[0])[2:])
     labels = group_labels(together)
-    if len(made) < len(shown):  # one column for the runs of a group: they differ in their seeds alone
+    if len(made) < len(shown):  # one column per group: its runs differ only in their seeds
         differing = differences([group.config for group in made])
         differing.pop("seed", None)
         heads = list(labels.values())

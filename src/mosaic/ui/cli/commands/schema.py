@@ -1,4 +1,4 @@
-"""`mosaic schema`: what a configuration may say."""
+"""The `mosaic schema` command, which prints JSON schemas of configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic serve`: the queue, the HTTP API and the web app."""
+"""The `mosaic serve` command: the queue, the HTTP API and the web app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mosaic tournament`: which policy is best?"""
+"""The `mosaic tournament` command, which rates policies against each other."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tournament(
 
 
 def _unfinished(config: EnvironmentConfig, policies: list[str], games: int, seed: int) -> Path:
-    """Where the games of this very command are kept until it is done."""
+    """Return the file that keeps the games of exactly this command until it is done."""
     from hashlib import blake2b
 
     from mosaic.store.store import home

@@ -1,4 +1,4 @@
-"""`mosaic train`: a run, from the foreground or by itself."""
+"""The `mosaic train` command, which starts a run in the foreground or detached."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _foreground(started: list[PlacedRun], json: bool) -> None:
                 complain(text)
         if not json:
             for run in started:
-                if run.show().state != "finished":  # it may have reached its end in that moment
+                if run.show().state != "finished":  # it may have finished in that moment
                     note(f"Resume it: mosaic runs resume {run.id}")
         raise
     results = [result(run) for run in started]

@@ -1,4 +1,4 @@
-"""`mosaic tune`: a search for good options, each trial a run of its own."""
+"""The `mosaic tune` command: a search for good options, each trial a run of its own."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _found(reference: str) -> SearchFolder:
 def _created(
     target: str | None, asked: dict[str, Any], given: dict[str, Any], settings: list[str], json: bool
 ) -> SearchFolder:
-    """Everything is checked before anything is made."""
+    """Create the search folder, after everything is checked."""
     import os
 
     from mosaic.config.file_formats import read_document
@@ -124,7 +124,7 @@ def _created(
 
 
 def _settings(section: Any, given: dict[str, Any]) -> TuneSettings:
-    """[tune] of the file, and what was typed, which counts more."""
+    """Merge the file's [tune] section with the typed options, which take precedence."""
     from pydantic import ValidationError
 
     from mosaic.core.errors import InputError

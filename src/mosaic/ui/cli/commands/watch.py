@@ -1,4 +1,4 @@
-"""`mosaic watch`: a run's curve and pictures, or those of a game, on the terminal, live."""
+"""The `mosaic watch` command: the live curve and pictures of a run or game on the terminal."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def watch(
 
 
 def _show_instead(there: Place, asked: str, error: UnknownNameError) -> PlacedShow:
-    """What is played now under this name, or a beginning of its own."""
+    """Return the live session with this id, or whose id begins with it."""
     rows = there.shows()
     exact = [row for row in rows if row.id == asked]
     begun = exact or [row for row in rows if row.id.startswith(asked)]

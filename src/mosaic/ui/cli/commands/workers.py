@@ -1,4 +1,4 @@
-"""`mosaic workers`: who can train."""
+"""The `mosaic workers` command, which lists the workers that can train."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts that several pages share: layout, widgets, forms, live charts."""
+"""Components that several pages share: layout, widgets, forms, live charts."""

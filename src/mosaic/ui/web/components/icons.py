@@ -1,4 +1,4 @@
-"""The icons: one stroke path each, drawn in the colour of the text beside them."""
+"""Icons: one stroke path each, drawn in the colour of the text beside them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PATHS = {
 
 
 def icon(name: str, extra: str = "") -> str:
-    """Inline SVG, hidden from screen readers: the text beside it says the same."""
+    """Return inline SVG, hidden from screen readers, as the text beside it says the same."""
     return f'<svg class="i {extra}" viewBox="0 0 24 24" aria-hidden="true"><path d="{_PATHS[name]}"/></svg>'
 
 
@@ -56,5 +56,5 @@ LOGO = (
     '<rect x="11" y="11" width="9" height="9" rx="2" fill="var(--accent)"/></svg>'
 )
 CHEVRON = (
-    "M6 9l6 6 6-6@@fill:none;stroke:currentColor;stroke-width:2;stroke-linecap:round"  # Quasar's way to say a path
+    "M6 9l6 6 6-6@@fill:none;stroke:currentColor;stroke-width:2;stroke-linecap:round"  # Quasar's syntax for a path
 )

@@ -1,4 +1,4 @@
-"""The frame around every page: side bar, top bar with breadcrumb, palette, theme switch, phone tab bar."""
+"""Frame around every page: side bar, top bar with breadcrumb, palette, theme switch, phone tab bar."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOUND = 8
 
 
 class Frame:
-    """What a page may use and change: the server's desk, facts about runs, the breadcrumb."""
+    """Frame of one tab; gives pages the server context, facts about runs, and the breadcrumb."""
 
     def __init__(self, desk: Desk, facts: Facts, addresses: set[str]) -> None:
         self.desk, self.facts = desk, facts
@@ -48,7 +48,7 @@ class Frame:
         ui.timer(_REFRESH_S, self._refresh)
 
     def title(self, *parts: str | tuple[str, str], state: str = "") -> None:
-        """Breadcrumb: texts, or (text, href) for a link. The last part is the page's heading."""
+        """Set the breadcrumb: texts, or (text, href) for a link. The last part is the page's heading."""
         shown = [
             f'<a href="{escape(part[1])}">{escape(part[0])}</a>'
             if isinstance(part, tuple)
@@ -84,7 +84,7 @@ class Frame:
 
     async def _refresh(self) -> None:
         running = await run.io_bound(self.facts.running)
-        if running is None or self._running.is_deleted:  # the server ends, or the tab is gone
+        if running is None or self._running.is_deleted:  # the server is shutting down, or the tab is gone
             return
         text = f"{running} running" if running else ""
         if self._running.content != text:
@@ -100,7 +100,7 @@ class Frame:
         with ui.dialog() as dialog, box("m-panel").props('role=dialog aria-label="Search"'), box("m-body"):
             self._field = text_input("Type a page or a run", lambda _: self._fill_palette(), glyph="search")
             self._field.props("autofocus").classes("fill")
-            # The text travels with the key: what was typed last may not have arrived yet.
+            # The text is sent with the key: the last input event may not have arrived yet.
             self._field.on("keydown.enter", self._open_first, js_handler="(event) => emit(event.target.value)")
             self._results = box("stack gap-1")
         return dialog

@@ -1,4 +1,4 @@
-"""Curves and pictures that draw themselves: elements whose scripts speak to the server on their own sockets."""
+"""Live curves and pictures: elements whose scripts connect to the server on their own sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nicegui import events, ui
 from mosaic.ui.web.components.widgets import button
 
 MOST_SOURCES = 20  # more curves in one chart cannot be told apart
-FEW_CURVES = 6  # live_feed.js: more have no bands, and a list of names in place of a name at each end
+FEW_CURVES = 6  # live_feed.js: beyond this, no bands, and a list of names instead of a name at each curve's end
 _POINTS = 500
 
 
@@ -27,7 +27,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve of each source. `place` decides colour and dash, the same in every chart of the page."""
+    """One curve per source; `place` decides colour and dash, the same in every chart of the page."""
 
     label: str
     metric: str
@@ -35,7 +35,7 @@ class Line:
 
 
 class FrameCanvas(ui.element, component="../static/frame_canvas.js"):
-    """The live picture of a run, on its own WebSocket; the newest picture wins."""
+    """Live picture of a run, on its own WebSocket; only the newest picture is drawn."""
 
     def __init__(self, run_id: str, *, label: str, env: int = 0, rate: float = 20.0) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class FrameCanvas(ui.element, component="../static/frame_canvas.js"):
 
 
 class LiveFeed(ui.element, component="../static/live_feed.js"):
-    """Fills charts with curves. Python says what to show and never sends a point."""
+    """Element that fills charts with curves; Python says what to show and never sends a point."""
 
     def __init__(self, sources: Sequence[Source], axis: str = "env_steps") -> None:
         super().__init__()
@@ -62,16 +62,16 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         self.props["charts"] = []
 
     def draw(self, chart: ui.echart, lines: Iterable[Line], title: str = "") -> None:
-        """What this chart shows from now on."""
+        """Set what this chart shows from now on."""
         drawn: dict[int, dict[str, Any]] = {each["id"]: each for each in self.props["charts"]}
         drawn[chart.id] = {"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]}
         self.props["charts"] = list(drawn.values())
         self.update()
 
     def begin(self) -> None:
-        """Let the browser ask for the curves of the first chart at once, while it still loads what draws them."""
+        """Let the browser request the first chart's curves at once, while it still loads the code that draws them."""
         if self.client.has_socket_connection or not self.props["charts"]:
-            return  # all of it is loaded already
+            return  # everything is loaded already
         metrics = dict.fromkeys(line["metric"] for line in self.props["charts"][0]["lines"])
         query = urlencode(
             [
@@ -81,7 +81,7 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
                 ("points", _POINTS),
             ]
         )
-        # A failure is met where the answer is used; without a handler of its own it would be reported twice.
+        # A failure is handled where the response is used; without its own handler it would be reported twice.
         script = f'begunSeries={{query:"{query}",answer:fetch("/series?{query}")}};begunSeries.answer.catch(()=>null)'
         ui.add_head_html(f"<script>{script}</script>")
 
@@ -102,11 +102,11 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         self.run_method("set_shown", label, on)
 
     def show_everything(self) -> None:
-        """After a part of the curves was chosen, by dragging over them or with keys."""
+        """Reset the zoom, after part of the curves was selected by dragging or with keys."""
         self.run_method("look_at", None)
 
     def reload(self) -> None:
-        """After a run began anew."""
+        """Load all curves again, after a run was resumed."""
         self.run_method("reload")
 
     def save_png(self, chart: ui.echart) -> None:
@@ -117,7 +117,7 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
 
 
 def way_back(feed: LiveFeed) -> ui.html:
-    """A button that is there while only a part of the curves is shown."""
+    """Return a button that is visible while only part of the curves is shown."""
     element = button("Whole curve", feed.show_everything, glyph="restart", kind="small")
     element.set_visibility(False)
 
@@ -129,10 +129,10 @@ def way_back(feed: LiveFeed) -> ui.html:
 
 
 def chart_height(few: int, curves: int) -> str:
-    """Many curves need more room, to be told apart and for the list of their names."""
+    """Return a chart's height: many curves need more room, to be told apart and for the list of names."""
     return f"height:{few if curves <= FEW_CURVES else max(few, 24 + 18 * min(curves, MOST_SOURCES))}px"
 
 
 def chart(height: int) -> ui.echart:
-    """An empty chart for a LiveFeed to fill. It must have a height before it is mounted."""
+    """Return an empty chart for a LiveFeed to fill; it must have a height before it is mounted."""
     return ui.echart({"animation": False, "series": []}).style(f"height:{height}px")

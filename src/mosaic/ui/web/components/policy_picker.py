@@ -1,4 +1,4 @@
-"""Which policy: one of those that fit the environment, or any reference that is typed."""
+"""Policy picker: one of those that fit the environment, or any reference that is typed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OTHER = "other …"
 
 
 class PolicyPicker:
-    """`problem` says why what is typed is no policy; `policy` is the last one that was."""
+    """A choice of policy; `problem` says why the typed text is not one, `policy` is the last valid one."""
 
     def __init__(
         self, offers: Mapping[PolicyID, str], policy: PolicyID, label: str, on_change: Callable[[PolicyPicker], Any]

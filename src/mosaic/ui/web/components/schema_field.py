@@ -1,4 +1,4 @@
-"""How one setting of a pydantic model looks in a form: its widget, its words, and text as a value of it."""
+"""Form fields for the settings of a pydantic model: widget, texts, and conversion between text and value."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SchemaField:
     name: str
     widget: Literal["switch", "choice", "text"]
     help: str
-    types: frozenset[str]  # of JSON
-    default: Any  # None where it is required, too
+    types: frozenset[str]  # JSON types
+    default: Any  # None also where it is required
     required: bool
     choices: tuple[str, ...] = ()
     unit: str = ""
@@ -42,7 +42,7 @@ class SchemaField:
 
     @property
     def nothing(self) -> str:
-        """What stands for None: its help says what that means."""
+        """Return the word for None; the field's help says what that means."""
         return "auto" if "None" in self.help else "none"
 
 
@@ -80,7 +80,7 @@ def _field(name: str, spec: Mapping[str, Any], defs: Mapping[str, Any], default:
 
 
 def _parts(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The members of a union; a reference as what it refers to."""
+    """Yield the members of a union, with references resolved."""
     if "$ref" in spec:
         yield from _parts(defs[spec["$ref"].rpartition("/")[2]], defs)
     elif "const" in spec:
@@ -111,7 +111,7 @@ def _number(value: float) -> str:
 
 
 def as_text(value: Any) -> str:
-    """What stands in the field for a value; nothing stands for None."""
+    """Return the field's text for a value; None becomes an empty text."""
     match value:
         case None:
             return ""
@@ -124,7 +124,7 @@ def as_text(value: Any) -> str:
 
 
 def from_text(field: SchemaField, text: str) -> Any:
-    """What was typed, as the value it means. What has no meaning stays text: the model then says what it wants."""
+    """Return the value that a typed text means; invalid input stays text, so that the model's error explains it."""
     text = text.strip()
     if not text:
         return None if field.optional or field.required else _empty(field)
@@ -147,7 +147,7 @@ def _empty(field: SchemaField) -> Any:
 
 
 def complaints(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, str]:
-    """Setting → what is wrong with it, in the model's own judgement; "" for what concerns several."""
+    """Return the model's error for each setting; errors that concern several are under ""."""
     try:
         model.model_validate(dict(values))
     except ValidationError as error:

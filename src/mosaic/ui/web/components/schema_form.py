@@ -1,4 +1,4 @@
-"""A form made from a pydantic model: one line per setting, judged by the model itself, with JSON as a second view."""
+"""Form generated from a pydantic model: one line per setting, validated by the model, with a JSON view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING = ""  # the choice that stands for None
 
 
 class SchemaForm:
-    """`values` holds only what differs from the defaults; the form keeps it so."""
+    """Form of a model's settings; it keeps in `values` only what differs from the defaults."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class SchemaForm:
 
     @property
     def effective(self) -> dict[str, Any]:
-        """Every setting of the form, set or not."""
+        """Return every setting of the form, set or not."""
         return {**self._defaults, **self._values}
 
     def show(self) -> None:
-        """Fields as the values are now."""
+        """Update the fields to the current values."""
         for name, line in self._lines.items():
             line.show(self._values.get(name, self._defaults[name]), name in self._values)
 
     def read(self, values: Mapping[str, Any]) -> str:
-        """Takes a whole document of settings; answers why not, if it is not one."""
+        """Take a whole document of settings; return why it is invalid, or "" if it was taken."""
         unknown = [name for name in values if name not in self._lines]
         found = complaints(self._model, {**self._preset, **values})
         if found or unknown:
@@ -83,11 +83,11 @@ class SchemaForm:
 
 
 class _Line:
-    """Label · widget · help, a dot where it was changed, and a way back."""
+    """Label, widget and help of one setting, with a dot where it was changed and a reset button."""
 
     def __init__(self, field: SchemaField, default: Any, take: Callable[[str, Any], None]) -> None:
         self._field, self._default, self._take = field, default, take
-        self._quiet = False  # while the program writes into its widgets
+        self._quiet = False  # while the program itself sets its widgets
         words = shown_default(field, default)
         self._row = box("t-field")
         with self._row:
@@ -119,7 +119,7 @@ class _Line:
             self._row.classes(remove="changed")
 
     def complain(self, text: str) -> None:
-        if isinstance(self._widget, ValidationElement):  # a switch has no room; the summary says it
+        if isinstance(self._widget, ValidationElement):  # a switch has no room for it; the summary shows it
             self._widget.error = text or None
 
     def _make(self) -> Any:
@@ -158,7 +158,7 @@ class _Line:
 
 
 class JsonView:
-    """The same settings as text: what is typed here stands in the form as soon as the model takes it."""
+    """The same settings as text; input is copied to the form as soon as the model accepts it."""
 
     def __init__(self, form: SchemaForm, on_change: Callable[[], Any]) -> None:
         self._form, self._on_change = form, on_change

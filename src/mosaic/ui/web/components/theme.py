@@ -1,4 +1,4 @@
-"""How numbers, times, series and environments look. Colours live in static/mosaic.css and nowhere else."""
+"""Formatting of numbers, times, series and environments; colours are only in static/mosaic.css."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MINUS, _THIN = "\u2212", "\u202f"
 
 
 def series_look(place: int) -> tuple[str, str]:
-    """Colour and dash of a series. Where the colours begin anew each goes with another dash: no pair comes twice."""
+    """Return colour and dash of a series; when colours repeat, dashes are shifted, so that no pair occurs twice."""
     return SERIES[place % len(SERIES)], DASHES[(place + place // len(SERIES)) % len(DASHES)]
 
 
 def series_key(place: int) -> str:
-    """The short line drawn beside a series' name: colour and dash together."""
+    """Return the short line drawn beside a series' name, in its colour and dash."""
     colour, dash = series_look(place)
     return (
         '<svg class="key" viewBox="0 0 20 8" aria-hidden="true"><path d="M0 4h20" fill="none" '
@@ -32,14 +32,14 @@ def series_key(place: int) -> str:
 
 
 def avatar(name: str, index: int) -> str:
-    """Two letters on a tint of the series' colour."""
+    """Return two letters on a tint of the series' colour."""
     parts = [part for part in re.split(r"[^0-9A-Za-z]+", name) if part] or ["?"]
     letters = (parts[0][0] + (parts[1][0] if len(parts) > 1 else parts[0][1:2])).upper()
     return f'<span class="av" style="--c:{SERIES[index % len(SERIES)]}">{escape(letters)}</span>'
 
 
 def spark(values: Sequence[float | None], width: int = 96, height: int = 24, kind: str = "") -> str:
-    """A sparkline with a soft area, scaled to its own range; a dash where there is nothing to draw yet."""
+    """Return a sparkline with a soft area, scaled to its own range; a dash where there is nothing to draw yet."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return '<span class="faint">—</span>'
@@ -58,12 +58,12 @@ def spark(values: Sequence[float | None], width: int = 96, height: int = 24, kin
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """With a true minus sign."""
+    """Format a number with a true minus sign."""
     return "—" if value is None else f"{value:,.{digits}f}".replace("-", _MINUS)
 
 
 def count(value: float | None) -> str:
-    """1,234,567 → 1.23 M."""
+    """Format a count: 1,234,567 → 1.23 M."""
     if value is None:
         return "—"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -73,7 +73,7 @@ def count(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Two units at most: `2 min 05 s`, `3 h 10 min`, `4 d 2 h`."""
+    """Format a duration in two units at most: `2 min 05 s`, `3 h 10 min`, `4 d 2 h`."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -95,20 +95,20 @@ def ago(then: float | None, now: float) -> str:
 
 
 def env_title(env: str) -> str:
-    """gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four."""
+    """Return a readable name: gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four."""
     name = re.sub(r"[-_]v\d+$", "", env.partition("/")[2] or env)
     return name.replace("_", " ").title() if "_" in name or name.islower() else name
 
 
 @cache
 def env_picture(env: str) -> str | None:
-    """The name of its picture among the static files, if there is one."""
+    """Return the name of the env's picture among the static files, if there is one."""
     name = re.sub(r"[-_]v\d+$", "", env.rpartition("/")[2]).lower().removesuffix("continuous")
     return name if (_ENVS / f"{name}.webp").exists() else None
 
 
 def title(row: RunSummary) -> str:
-    """Its name, or its id; the members of a seed group are numbered by their names."""
+    """Return the run's name, or its id; members of a seed group are numbered by their names."""
     return row.name or row.run_id
 
 
@@ -117,7 +117,7 @@ def method(row: RunSummary) -> str:
 
 
 def spark_kind(row: RunSummary) -> str:
-    """The sparkline's look: alive, failed, or over."""
+    """Return the sparkline's style: live, failed, or ended."""
     if row.state in LIVE:
         return ""
     return "failed" if row.state in (State.FAILED, State.LOST) else "idle"

@@ -1,4 +1,4 @@
-"""Small building blocks. What never changes is one piece of HTML; only what changes or is clicked is an element."""
+"""Small widgets: static parts are a single piece of HTML; only what changes or is clicked is an element."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mosaic.ui.web.components.icons import CHEVRON, icon
 from mosaic.ui.web.components.theme import avatar, env_picture
 
 Options = Mapping[Any, str] | Sequence[str]
-# In the browser, at the click itself: later a browser would not let a page copy.
+# Runs in the browser, during the click itself: later the browser would not allow the page to copy.
 _COPY = "async (event) => emit(await mosaicCopy(event.currentTarget.parentElement.querySelector('code').textContent))"
 
 
 def raw(html: str, classes: str = "", tag: str = "div") -> ui.html:
-    """Markup written by us. What comes from anybody else goes through html.escape first."""
+    """Show our own markup; text from any other source must go through html.escape first."""
     return ui.html(html, sanitize=False, tag=tag).classes(classes)
 
 
@@ -32,7 +32,7 @@ def box(classes: str = "", tag: str = "div") -> ui.element:
 def panel(
     title: str = "", *, hint: str = "", body: str = "m-body", classes: str = "", level: int = 2
 ) -> Iterator[ui.element]:
-    """A titled surface whose body is entered. Yields the right end of its header."""
+    """Enter the body of a titled surface; yield the right end of its header."""
     with box(f"m-panel {classes}", "section"):
         if title:
             with box("", "header"):
@@ -54,7 +54,7 @@ def button(
     kind: str = "",
     label: str = "",
 ) -> ui.html:
-    """A real <button>. `label` names one that has no text, for screen readers and the tooltip."""
+    """Return a real <button>; `label` names one without text, for screen readers and the tooltip."""
     shape = "icon" if glyph and not text else ""
     content = (icon(glyph) if glyph else "") + escape(text)
     element = raw(content, f"m-btn {kind} {shape}", "button").props("type=button")
@@ -79,7 +79,7 @@ def link_button(text: str, href: str, *, glyph: str = "", kind: str = "") -> ui.
 
 
 class Segmented(ui.element):
-    """One choice out of a few: a group of buttons that are pressed or not."""
+    """A choice of one out of a few: a group of buttons that are pressed or not."""
 
     def __init__(self, options: Options, value: str, on_change: Callable[[str], Any], label: str) -> None:
         super().__init__("div")
@@ -95,7 +95,7 @@ class Segmented(ui.element):
         self._mark()
 
     def choose(self, key: str) -> Any:
-        """Answers what `on_change` does: NiceGUI waits for it where it takes time."""
+        """Select an option and return the result of `on_change`: NiceGUI awaits it if it is a coroutine."""
         self.value = key
         self._mark()
         return self._on_change(key)
@@ -106,7 +106,7 @@ class Segmented(ui.element):
 
 
 def toggle(html: str, value: bool, on_change: Callable[[bool], Any]) -> ui.html:
-    """A pill that is on or off (a series, a filter)."""
+    """Return a pill that is on or off (a series, a filter)."""
     element = raw(html, "m-toggle", "button").props(f"type=button aria-pressed={str(value).lower()}")
     state = {"on": value}
 
@@ -127,7 +127,7 @@ def select(
     on_change: Callable[[Any], Any] | None = None,
     **further: Any,
 ) -> ui.select:
-    """`on_change` gets the chosen value."""
+    """Return a drop-down; `on_change` gets the chosen value."""
     changed = None if on_change is None else lambda event: on_change(event.value)
     chosen = dict(options) if isinstance(options, Mapping) else list(options)
     element = ui.select(chosen, value=value, on_change=changed, **further).classes("fill")
@@ -153,7 +153,7 @@ def pill(state: str) -> str:
 
 
 def picture(env: str, classes: str = "") -> str:
-    """The environment's picture, or its letters where there is none. It repeats what stands beside it, so no alt."""
+    """Return the env's picture, or its letters; without alt text, as the text beside it says the same."""
     name = env_picture(env)
     if name is None:
         return f'<span class="pic m-letters {classes}">{avatar(env.partition("/")[2] or env, len(env))}</span>'
@@ -161,7 +161,7 @@ def picture(env: str, classes: str = "") -> str:
 
 
 def command(text: str, *, multi: bool = False) -> ui.html:
-    """A line to type, with a copy button. The text may be changed with `set_content(escape(…))`."""
+    """Show a command to type, with a copy button; change the text with `set_content(escape(…))`."""
     with box("m-cmd" + (" multi" if multi else "")):
         code = raw(escape(text), "", "code")
         copy = button(glyph="copy", kind="ghost small", label="Copy")
@@ -177,27 +177,27 @@ def _tell_copied(done: bool) -> None:
 
 
 def replace_address(path: str) -> None:
-    """What the browser shows, keeps in its history and copies; the page stays as it is."""
+    """Set the address that the browser shows, copies and keeps in its history, without changing the page."""
     ui.run_javascript(f"history.replaceState({{page: {json.dumps(path)}}}, '', {json.dumps(path)})")
 
 
 def say(text: str) -> None:
-    """A short note over the top bar: at the bottom it would lie on the controls of a match and on the tab bar."""
+    """Show a short note over the top bar: at the bottom it would cover the controls of a match and the tab bar."""
     ui.notify(text, position="top")
 
 
 def complain(text: str) -> None:
-    """An error that says what to do: it stays until it is read."""
+    """Show an error that says what to do, until it is closed."""
     ui.notify(text, position="top", timeout=0, close_button="Close", multi_line=True, classes="m-complaint")
 
 
 def problem(text: str) -> None:
-    """In place of a page that cannot be shown."""
+    """Show a message in place of a page."""
     with box("m-page"), panel("This page cannot be shown"):
         raw(escape(text), "m-lead")
         link_button("All runs", "/runs", glyph="runs")
 
 
 def empty(html: str) -> ui.html:
-    """Nothing here yet, and what to do about it."""
+    """Say that there is nothing here yet, and what to do about it."""
     return raw(html, "m-note m-empty")

@@ -1,1 +1,1 @@
-"""Data the pages show, computed without any user interface."""
+"""Data that the pages show, computed without any user interface."""

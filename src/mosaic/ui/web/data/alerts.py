@@ -1,4 +1,4 @@
-"""What about a run wants a look: it failed, fell silent, went wrong in its numbers, or learns nothing more."""
+"""Alerts about a run: it failed, fell silent, has invalid numbers, or has stopped improving."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mosaic.store.state import State
 from mosaic.ui.web.components.theme import count, duration
 
 SILENT_S = 60.0
-_LEAST_POINTS = 40  # below that nobody can tell a plateau from a slow start
-_GAIN = 0.02  # of the curve's range
+_LEAST_POINTS = 40  # with fewer, a plateau cannot be told from a slow start
+_GAIN = 0.02  # as a share of the curve's range
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def end_alerts(state: State, run_id: str, reason: str) -> list[Alert]:
 
 
 def silence_alert(state: State, last_heard: float | None, now: float, usual_s: float = 0.0) -> list[Alert]:
-    """`usual_s`: how long an iteration takes; silence is longer than three of them."""
+    """Return an alert if a running run has been silent for SILENT_S and for three iterations of `usual_s` each."""
     if state is not State.RUNNING or last_heard is None or now - last_heard < max(SILENT_S, 3 * usual_s):
         return []
     said = f"Nothing was heard from the worker for {duration(now - last_heard)}"
@@ -42,7 +42,7 @@ def silence_alert(state: State, last_heard: float | None, now: float, usual_s: f
 
 
 def number_alerts(event: Mapping[str, Any] | None) -> list[Alert]:
-    """Learner numbers of the newest event that are no numbers any more."""
+    """Return an alert if learner numbers of the newest event are not numbers any more."""
     policies = (event or {}).get("policies") or {}
     broken = [
         f"{measure.replace('_', ' ')} of {policy}"
@@ -58,7 +58,7 @@ def number_alerts(event: Mapping[str, Any] | None) -> list[Alert]:
 
 
 def plateau_alert(state: State, x: Sequence[float], mean: Sequence[float | None]) -> list[Alert]:
-    """The last third of the curve gained nothing on the third before it, measured by the whole curve's range."""
+    """Return an alert if the last third of the curve gained nothing over the third before, relative to its range."""
     points = [(at, value) for at, value in zip(x, mean, strict=True) if value is not None]
     if state is not State.RUNNING or len(points) < _LEAST_POINTS:
         return []

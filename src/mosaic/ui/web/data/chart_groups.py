@@ -1,4 +1,4 @@
-"""Which numbers of a run belong into one chart: the same measure of each policy."""
+"""Chart groups: metrics of a run that belong in one chart, such as the same measure of each policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Family:
 
 
 def families(names: Iterable[str]) -> list[Family]:
-    """Those that people look at first come first."""
+    """Return the charts, those that are looked at most first."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         if name in AXES or name.startswith(_MARKS):
@@ -48,12 +48,12 @@ def families(names: Iterable[str]) -> list[Family]:
         found.setdefault(title, {}).setdefault(label, name)
     for curves in found.values():
         if len(curves) == 2 and ALL in curves:
-            del curves[next(label for label in curves if label != ALL)]  # the only policy says what all of them say
+            del curves[next(label for label in curves if label != ALL)]  # the only policy equals the mean over all
     return [Family(title, found[title]) for title in sorted(found, key=_rank)]
 
 
 def policies_of(found: Iterable[Family]) -> list[str]:
-    """Every label that is drawn, in a fixed order: a policy has one colour in all charts."""
+    """Return every label that is drawn, in a fixed order, so that a policy has one colour in all charts."""
     return sorted({label for family in found for label in family.curves}, key=lambda label: (label != ALL, label))
 
 

@@ -1,4 +1,4 @@
-"""What a run is compared with, and how the address of its page says it: `/runs/RUN?with=RUN,RUN,group:NAME`."""
+"""Runs that a run is compared with, as in its page's address: `/runs/RUN?with=RUN,RUN,group:NAME`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TOO_MANY = (
     "{curves} curves cannot be told apart in one chart: the first {most} are shown. "
     "The mean of a seed group, group:NAME, counts as one."
 )
-_KEEP = "-_.:"  # what the names of runs and groups are mostly made of is read as it is
+_KEEP = "-_.:"  # common in names of runs and groups, so left unquoted for readability
 
 
 class Compared(NamedTuple):
     refs: list[str]
     """Ids of runs, and `group:NAME` for the mean of a seed group."""
     problems: list[str]
-    """What was asked for and is not there."""
+    """Errors about what was requested and does not exist."""
 
 
 def read_compared(desk: Desk, run_id: str, text: str) -> Compared:
-    """Runs by id, name or a unique beginning of the id. What is unknown is told, the rest counts."""
+    """Resolve runs given by id, name or a unique prefix of the id; unknown ones are reported, the rest is kept."""
     refs: dict[str, None] = {}
     problems = []
     for asked in map(unquote, filter(None, text.split(","))):
@@ -51,7 +51,7 @@ def address(run_id: str, refs: Sequence[str]) -> str:
 
 
 def sources_of(refs: Sequence[str], rows: Sequence[RunSummary]) -> list[Source]:
-    """Those of the runs and groups that are still there. Runs of one name are told apart by their ids."""
+    """Return those of the runs and groups that still exist; runs with the same name are told apart by their ids."""
     known = {row.run_id: row for row in rows}
     chosen = [known[ref] for ref in refs if ref in known]
     names = Counter(map(title, chosen))

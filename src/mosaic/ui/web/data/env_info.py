@@ -1,4 +1,4 @@
-"""What an environment is, as far as a form must know: made once and asked."""
+"""Facts about an environment that a form needs; the env is created once to read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EnvLook:
     turn_based: bool
     competitive: bool
     spaces: Mapping[AgentID, str]
-    policies: Mapping[PolicyConfiguration, Mapping[AgentID, str]]  # who learns what by default
+    policies: Mapping[PolicyConfiguration, Mapping[AgentID, str]]  # which policy each agent trains by default
 
     @property
     def words(self) -> str:
@@ -46,7 +46,7 @@ def catalog() -> tuple[EnvEntry, ...]:
 
 @cache
 def look_at(env: EnvID) -> EnvLook:
-    """Raises if the env cannot be made."""
+    """Create an env and return facts about it; raise if it cannot be created."""
     made = make_env(env)
     try:
         spec = made.spec
@@ -70,7 +70,7 @@ def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
         try:
             plan = read_casting(config, spec).plan
         except InputError:
-            continue  # such policies cannot be had in this env: there are no rows to fill
+            continue  # this configuration is not possible in this env: there are no rows to fill
         found[paradigm] = {
             agent: plan.names[place] for agent, place in zip(spec.possible_agents, plan.policy_of, strict=True)
         }

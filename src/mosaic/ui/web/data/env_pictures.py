@@ -1,4 +1,4 @@
-"""What an environment looks like: drawn once in a thread, then kept in the store's cache."""
+"""Pictures of environments, drawn once in a thread and then kept in the store's cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mosaic.ui.web.data.env_info import catalog
 ADDRESS = "/env-picture"
 _LOG = logging.getLogger(__name__)
 _WIDTH = 320
-_STEPS = 12  # played at random first: most games begin with an empty board
+_STEPS = 12  # random steps first: most games begin with an empty board
 _PLAIN = (  # where there is no picture
     b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 10"><rect width="16" height="10" fill="#888" '
     b'opacity=".14"/><g fill="#888" opacity=".5"><rect x="6.600" y="3.600" width="1.200" height="1.200" rx=".25"/>'
@@ -35,21 +35,21 @@ _PLAIN = (  # where there is no picture
 
 
 class EnvPictures:
-    """One thread draws: some envs share a window with all others of the process."""
+    """Cache of env pictures; a single thread draws, as some envs share one window per process."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "cache" / "env-pictures" / VERSION
         self._thread = ThreadPoolExecutor(1, "env-pictures")
 
     async def find(self, env: EnvID) -> bytes | None:
-        """A PNG, or None where the env has no picture."""
+        """Return a PNG, or None where the env has no picture."""
         file = self._file(env)
         if not file.exists():
             return await asyncio.get_running_loop().run_in_executor(self._thread, self.draw, env)
         return file.read_bytes() or None
 
     def draw(self, env: EnvID) -> bytes | None:
-        """The same, here and now."""
+        """Do the same synchronously."""
         file = self._file(env)
         if not file.exists():
             private_folder(self._folder)
@@ -61,10 +61,10 @@ class EnvPictures:
 
 
 def _drawn(env: EnvID) -> bytes:
-    """Nothing where there is no picture."""
+    """Return the PNG's bytes, empty where there is no picture."""
     try:
         pixels = _picture(env)
-    except Exception as error:  # noqa: BLE001 - foreign drawing code fails in its own ways; a plain card does
+    except Exception as error:  # noqa: BLE001 - third-party drawing code can raise anything; a plain card is enough
         _LOG.info("%s has no picture: %s: %s", env, type(error).__name__, error)
         return b""
     return b"" if pixels is None else _png(pixels)
@@ -98,7 +98,7 @@ def add_picture_route(app: FastAPI, home: Path) -> None:
 
     @app.get(ADDRESS, include_in_schema=False)
     async def env_picture(env: str) -> Response:
-        """Only of what the catalog lists: drawing runs the env's code."""
+        """Serve pictures of cataloged envs only, as drawing runs the env's code."""
         known = {entry.id: entry for entry in await asyncio.to_thread(catalog)}
         if env not in known:
             raise unknown("environment", env, known)

@@ -1,4 +1,4 @@
-"""What the pages show about runs and this machine: read at most once a second, however many tabs look."""
+"""Cached facts about runs and this machine, read at most once a second for any number of tabs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _BYTES = 256 << 10
 
 
 def last_iteration(folder: RunFolder) -> dict[str, Any]:
-    """Empty where the end of the file holds none."""
+    """Return the newest iteration event; empty where the end of the file has none."""
     if not folder.metrics.exists():
         return {}
     with folder.metrics.open("rb") as file:
         length = file.seek(0, 2)
         file.seek(max(0, length - _BYTES))
         lines = file.read(_BYTES).split(b"\n")
-    whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut, the last is still being written
+    whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut off, the last is still being written
     for line in reversed(whole):
         if b'"iteration"' in line:
             event: dict[str, Any] = json.loads(line)
@@ -67,27 +67,27 @@ class Machine:
 
 
 class Facts:
-    """Answers may be a second old; threads may share it."""
+    """Cached, thread-safe facts, at most a second old by default."""
 
     def __init__(self, desk: Desk, clock: Callable[[], float] = monotonic) -> None:
         self._desk, self._clock = desk, clock
         self._kept: dict[Hashable, tuple[float, Any]] = {}
         self._lock = Lock()
-        psutil.cpu_percent()  # the first answer is always 0
+        psutil.cpu_percent()  # the first call always returns 0
 
     def rows(self) -> list[RunSummary]:
-        """The newest first."""
+        """Return all runs, newest first."""
         return self._fresh("rows", self._desk.store.index.list)
 
     def running(self) -> int:
         return sum(row.state in LIVE for row in self.rows())
 
     def group(self, name: str) -> list[RunSummary]:
-        """The runs that differ in their seed only."""
+        """Return the runs that differ only in their seed."""
         return [row for row in self.rows() if name and row.group == name] if self.is_seed_group(name) else []
 
     def is_seed_group(self, name: str) -> bool:
-        """Whether the runs of a group differ in nothing but their seed, so that a mean over them has a meaning."""
+        """Return whether the runs of a group differ only in their seed, so that a mean over them has a meaning."""
         return self._fresh(("seed group", name), lambda: self._is_seed_group(name))
 
     def _is_seed_group(self, name: str) -> bool:
@@ -100,25 +100,25 @@ class Facts:
         return self._fresh(("details", run_id), lambda: details_of(self._desk.folder(run_id)))
 
     def iteration(self, run_id: str) -> dict[str, Any]:
-        """Its newest iteration event."""
+        """Return the run's newest iteration event."""
         return self._fresh(("iteration", run_id), lambda: last_iteration(self._desk.folder(run_id)))
 
     def names(self, run_id: str) -> tuple[str, ...]:
-        """Every number that the run has told so far."""
+        """Return the name of every metric that the run has reported so far."""
         return self._fresh(("names", run_id), lambda: Curves(self._desk.folder(run_id).path).names(), _NAMES_FRESH_S)
 
     def spark(self, row: RunSummary) -> list[float | None]:
-        """The reward so far in few points. It changes only when the run does."""
+        """Return the reward so far in a few points; it changes only when the run does."""
         key = ("spark", row.run_id, row.state, row.env_steps)
         return self._fresh(key, lambda: self._spark(row), 3600.0)
 
     def trend(self, run_id: str) -> CurvePoints:
-        """The reward so far in some more points, a few seconds old."""
+        """Return the reward so far in more points, at most a few seconds old."""
         read = partial(curve_of, self._desk.folder(run_id), REWARD, buckets=_TREND_POINTS)
         return self._fresh(("trend", run_id), read, _TREND_FRESH_S)
 
     async def aside(self, ask: Callable[[str], T], run_id: str) -> T | None:
-        """What `details` or `names` answers: at once where it is at hand, else from a thread. None: the server ends."""
+        """Return `details` or `names` from the cache, else from a thread; None if the server is shutting down."""
         with self._lock:
             fresh_until, value = self._kept.get((ask.__name__, run_id), (float("-inf"), None))
         if self._clock() < fresh_until:
@@ -126,20 +126,20 @@ class Facts:
         return await threads.io_bound(ask, run_id)
 
     def forget_names(self, run_id: str) -> None:
-        """At a run's end nobody asks again: the last answer must be the newest."""
+        """Drop cached names: there is no later request after a run's end, so the last result must be the newest."""
         self._forget(("names", run_id))
 
     def forget_rows(self) -> None:
-        """An address may name runs that are a moment old."""
+        """Drop cached rows: an address may name runs that were just created."""
         self._forget("rows")
 
     def look(self, env: EnvID) -> EnvLook:
-        """Create an env that a page's address or a form names, if it may. Raises MosaicError."""
+        """Create an env named in an address or form, if that is allowed; raise MosaicError otherwise."""
         self._desk.programs.check_match(EnvironmentConfig(env_id=env), {})
         return look_at(env)
 
     def check(self, document: Mapping[str, Any]) -> Checked:
-        """Check a draft; one that names code which a form must not name is not looked at any further."""
+        """Check a draft; stop at once if it names code that a form must not name."""
         try:
             self.require_allowed(document)
         except MosaicError as error:

@@ -1,4 +1,4 @@
-"""How far a run is, how fast, how long it will take, and where its time goes."""
+"""Progress of a run: steps done, speed, time left, and how its time is spent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Progress:
     target: int | None
     unit: str
     steps_per_s: float | None
-    left_s: float | None  # None where nobody can say
+    left_s: float | None  # None where it is unknown
 
     @property
     def share(self) -> float | None:
@@ -24,7 +24,7 @@ class Progress:
 
 
 def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
-    """`iteration` is the newest event of that kind."""
+    """Return the run's progress; `iteration` is its newest iteration event."""
     training: Mapping[str, Any] = details.config.get("training") or {}
     speed = iteration.get("env_steps_per_s")
     steps = details.env_steps or 0
@@ -38,19 +38,19 @@ def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
 
 
 def wall_s(details: RunDetails, now: float) -> float:
-    """How long it has run in all its attempts; the pauses between them do not count."""
+    """Return how long the run has run in all its attempts, without the pauses between them."""
     return sum((each.ended or now) - each.started for each in details.attempts if each.started is not None)
 
 
 def time_spent(iteration: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds since the event before, by what they were spent on; empty where the worker does not say."""
+    """Return seconds since the previous event by what they were spent on; empty where the worker does not report it."""
     split = iteration.get("time_split") or {}
     found = {name: iteration.get(f"time_{name}_s") or split.get(name) for name in ("env", "inference", "learning")}
     return {name: float(value) for name, value in found.items() if value}
 
 
 def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
-    """In percent."""
+    """Return the share of each kind of time in percent."""
     seconds = time_spent(iteration)
     whole = sum(seconds.values())
     return {name: 100 * value / whole for name, value in seconds.items()} if whole else {}

@@ -1,1 +1,1 @@
-"""The pages of the web app, one module or package each."""
+"""Pages of the web app, one module or package each."""

@@ -1,4 +1,4 @@
-"""Runs beside each other: their curves in one chart, and only the settings that differ."""
+"""Comparison of runs: their curves in one chart, and only the settings that differ."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mosaic.ui.web.data.facts import REWARD, Facts
 from mosaic.ui.web.series_api import GROUP
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}
-_MOST_IN_TABLE = 6  # more columns are not read
+_MOST_IN_TABLE = 6  # a table with more columns is hard to read
 _HEIGHT = 248
 
 
 class Comparison:
-    """A panel that stays while what it shows changes."""
+    """A panel that stays while its content changes."""
 
     def __init__(self, facts: Facts, clear: Callable[[], object]) -> None:
         self._facts = facts
@@ -75,7 +75,7 @@ class Comparison:
 def sources_for(
     ticked: Sequence[RunSummary], rows: Sequence[RunSummary], is_seed_group: Callable[[str], bool]
 ) -> list[Source]:
-    """Each run; before them the mean of their seed group where all belong to one and there is room for it."""
+    """Return the runs, preceded by the mean of their seed group where all belong to one and there is room for it."""
     groups = {row.group for row in ticked}
     alone = len(groups) == 1 and len(ticked) < MOST_SOURCES
     mean = [GROUP + group for group in groups if group and alone and is_seed_group(group)]
@@ -83,14 +83,14 @@ def sources_for(
 
 
 def left_out(ticked: int, drawn: int, listed: int) -> str:
-    """What of the ticked runs is not shown, and why."""
+    """Return a note on which selected runs are not shown, and why."""
     chart = f"the chart shows {drawn}, more cannot be told apart" if drawn < ticked else ""
     table = f"this table {listed}, more cannot be read" if listed < ticked else ""
     return f"Of {ticked} runs {'; '.join(filter(None, (chart, table)))}." if chart or table else ""
 
 
 def short_key(key: str) -> str:
-    """A setting without the section that most of them stand in."""
+    """Return a setting without the common prefix of its section."""
     return key.removeprefix("training.params.").removeprefix("training.").removeprefix("environment.")
 
 

@@ -1,4 +1,4 @@
-"""Home: where to start, what runs now, recent runs, what is installed."""
+"""Home page: where to start, running and recent runs, what is installed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _runs(facts: Facts) -> None:
 
 
 def _draw(facts: Facts) -> tuple[str, str]:
-    """What runs, and what ran. Reads many files, so it does not belong into the event loop."""
+    """Return the HTML of running and recent runs; it reads many files, so it must not run in the event loop."""
     rows = facts.rows()
     running = [_live(facts, row) for row in rows if row.state in LIVE]
     ended = [row for row in rows if row.state not in LIVE][:_RECENT]
@@ -148,7 +148,7 @@ def _doctor(facts: Facts) -> None:
 
 
 def _findings(found: list[FindingRow]) -> None:
-    """What is missing stands open with the line to type; what is there is one line each, folded away."""
+    """List what is missing with the command that installs it; what is installed is folded away, one line each."""
     missing = [finding for finding in found if not finding.ok]
     present = [finding for finding in found if finding.ok]
     shown = "".join(

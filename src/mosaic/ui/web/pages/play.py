@@ -1,4 +1,4 @@
-"""Play: open a match of any environment, sit down in it, or join one by its link."""
+"""Play page: open a match of any environment, take part in it, or join one by its link."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PACES = {
     "turns": "it waits for me",
     "real_time": "it goes on while I hold keys",
 }
-_MOST_ROWS = 8  # agents with a row each; of more, the person picks one and the others share a policy
+_MOST_ROWS = 8  # agents with a row each; with more, the user picks one and the others share a policy
 
 
 class MatchBoard(ui.element, component="../static/play.js"):
-    """A match: its picture, seats, moves and controls. It speaks to the server on its own socket."""
+    """Match: its picture, players, moves and controls; it connects to the server on its own socket."""
 
     def __init__(self, match_id: str, agent: str, title: str, policies: list[str]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class MatchBoard(ui.element, component="../static/play.js"):
 
 
 async def page(frame: Frame, match: str = "", agent: str = "", env: str = "", run: str = "") -> None:
-    """`match`: an open one. `env`, `run`: what a new one shall be about."""
+    """Show the open match `match`, or a form for a new one in `env` or against `run`."""
     if match:
         await _show_match(frame, match, agent)
         return
@@ -67,12 +67,12 @@ async def _show_match(frame: Frame, match_id: str, agent: str) -> None:
 
 
 def _env_of(frame: Frame, run: str) -> str:
-    """The env that a run was trained in."""
+    """Return the env that a run was trained in."""
     return EnvironmentConfig.model_validate(frame.facts.details(frame.desk.folder(run).run_id).config["environment"]).id
 
 
 class _Setup:
-    """The form of a new match."""
+    """Form for a new match."""
 
     def __init__(self, frame: Frame, env: str, run: str) -> None:
         self._frame, self._run = frame, run

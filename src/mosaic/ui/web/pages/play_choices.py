@@ -1,4 +1,4 @@
-"""Who may be played against: policies that fit an environment, and matches that start at a click."""
+"""Choices for the Play page: policies that fit an environment, and matches that start with one click."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ QUICK = (
 
 
 def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:
-    """Persons first, then what knows the game, what was trained in it, and chance."""
+    """Return `human`, then policies made for the game, runs trained in it, and `random`."""
     name = split_version(env)[0]
     known = _FITTING.get(name, ())
     if name == "classic/chess" and missing_stockfish() is not None:
@@ -71,7 +71,7 @@ def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:
 
 
 def trained_agents(folder: RunFolder, agents: Iterable[AgentID]) -> frozenset[AgentID]:
-    """For whom the run has learned; nobody as long as it has saved nothing."""
+    """Return the agents that the run has trained policies for; none as long as it has no checkpoint."""
     saved = list_checkpoints(folder)
     return frozenset(agent for agent in agents if _plays(saved[-1], agent)) if saved else frozenset()
 
@@ -79,7 +79,7 @@ def trained_agents(folder: RunFolder, agents: Iterable[AgentID]) -> frozenset[Ag
 def _plays(checkpoint: Checkpoint, agent: AgentID) -> bool:
     try:
         policy_for(checkpoint, agent)
-    except InputError:  # that is how it says that it has none
+    except InputError:  # raised where the checkpoint has no policy for the agent
         return False
     return True
 
@@ -87,9 +87,9 @@ def _plays(checkpoint: Checkpoint, agent: AgentID) -> bool:
 def first_seats(
     agents: tuple[AgentID, ...], opponent: PolicyID, offers: list[PolicyID], trained: Collection[AgentID] = ()
 ) -> dict[AgentID, PolicyID]:
-    """The person has the first place that the opponent was not trained for; else the first. The opponent has the rest.
+    """Assign the human to the first agent that the opponent was not trained for, else to the first.
 
-    Where it was trained for some of them only, the others get the first policy that fits.
+    The opponent gets the rest; where it was trained for only some of them, the others get the first policy that fits.
     """
     fitting = next((policy for policy in offers if policy != "human" and not policy.startswith("run:")), "random")
     other = opponent or next((policy for policy in offers if policy != "human"), "random")

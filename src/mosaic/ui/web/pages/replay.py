@@ -1,4 +1,4 @@
-"""Replay: recorded episodes, and one of them with a time slider."""
+"""Replay page: recorded episodes, and one of them with a time slider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ICONS = ("play", "pause", "step", "alert")
 
 
 class ReplayBoard(ui.element, component="../static/replay.js"):
-    """The pictures of a recorded episode and a slider."""
+    """Pictures of a recorded episode and a slider."""
 
     def __init__(self, replay_id: str, title: str) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class ReplayBoard(ui.element, component="../static/replay.js"):
 
 
 async def page(frame: Frame, name: str = "", match: str = "", replay: str = "") -> None:
-    """`name`: a recorded episode. `match`: what was played in a match so far. `replay`: one that is open."""
+    """Show the recorded episode `name`, the match `match` so far, or the open replay `replay`."""
     frame.title(("Play", "/play"), "Replay")
     with box("m-page"):
         place = box()

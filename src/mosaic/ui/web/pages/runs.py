@@ -1,4 +1,4 @@
-"""Runs: one table, filters, and a comparison of what is ticked."""
+"""Runs page: one table, filters, and a comparison of the selected runs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class _RunsPage:
         await self._refresh()
 
     def _load(self) -> _Found:
-        """Reads what the rows show; many files, so it does not belong into the event loop."""
+        """Read what the rows show; this reads many files, so it must not run in the event loop."""
         every = self._facts.rows()
         found = [row for row in every if self._view.wants(row)]
         shown = found[: self._view.shown]
@@ -130,9 +130,9 @@ class _RunsPage:
         return _Found(shown, len(found), len(every), tags)
 
     async def _refresh(self) -> None:
-        """Rows that are there change in place, so that ticks and focus stay."""
+        """Update existing rows in place, so that ticks and focus stay."""
         found = await run.io_bound(self._load)
-        if found is None or self._table.is_deleted:  # the server ends, or the page was left meanwhile
+        if found is None or self._table.is_deleted:  # the server is shutting down, or the page was left meanwhile
             return
         if (self._view.tag, found.tags) != self._tags_drawn:
             self._draw_tags(found.tags)
@@ -201,7 +201,7 @@ class _RunsPage:
 
 
 class _Row:
-    """One line of the table; what changes while the run lives is changed in place."""
+    """One row of the table; what changes while the run is alive is updated in place."""
 
     def __init__(self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: Any) -> None:
         with box("on" if ticked else "", "tr") as line:

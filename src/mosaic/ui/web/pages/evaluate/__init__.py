@@ -1,1 +1,1 @@
-"""The Evaluate page."""
+"""Evaluate page."""

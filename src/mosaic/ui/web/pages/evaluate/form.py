@@ -1,4 +1,4 @@
-"""What is to be found out: which environment, which policies, how many games."""
+"""Form for an evaluation or tournament: environment, policies, number of games."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_ENTRANTS = 20
 
 
 class Setup:
-    """`request` is what the API is asked; it raises where a field is not what it should be."""
+    """The form; `request` returns the body for the API and raises where a field is invalid."""
 
     def __init__(
         self, facts: Facts, env: EnvID, kind: Kind, request: Mapping[str, Any], begin: Callable[[], Any]
@@ -53,7 +53,7 @@ class Setup:
             self._body = box()
 
     async def load(self) -> None:
-        """Looks at the env in a thread, then shows the rows."""
+        """Read facts about the env in a thread, then show the rows."""
         env = self.env
         try:
             look = await run.io_bound(self._facts.look, env)

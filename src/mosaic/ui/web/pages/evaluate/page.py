@@ -1,4 +1,4 @@
-"""Evaluate and tournament: who is better, how sure we are, and which episodes say so."""
+"""Evaluate page: evaluations and tournaments, their progress, and their results with intervals and episodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EARLIER = 8
 
 
 async def page(frame: Frame, examination: str = "", run: str = "", env: str = "") -> None:
-    """`examination`: one that was asked for. `run`, `env`: what a new one shall be about."""
+    """Show the examination with this id, or a form for a new one about `run` or `env`."""
     frame.title("Evaluate")
     await threads.io_bound(catalog)
     row = await threads.io_bound(frame.desk.examinations.row, examination) if examination else None
@@ -46,7 +46,7 @@ async def page(frame: Frame, examination: str = "", run: str = "", env: str = ""
     chosen = env or _FIRST_ENV
     look = await threads.io_bound(frame.facts.look, chosen)
     if look is None:
-        return  # the server ends
+        return  # the server is shutting down
     request = {} if folder is None else _about(folder, look)
     ranked = look.holds_tournaments and (folder is None or "policies" in request)
     kind: Kind = "tournament" if ranked else "evaluate"
@@ -54,7 +54,7 @@ async def page(frame: Frame, examination: str = "", run: str = "", env: str = ""
 
 
 def _about(folder: RunFolder, look: EnvLook) -> dict[str, Any]:
-    """What to find out about a run: how it does in every seat, or in those alone that it was trained for."""
+    """Return a request about a run: in every agent's place, or only in those that it was trained for."""
     reference = f"run:{folder.run_id}"
     trained = trained_agents(folder, look.agents)
     if trained and len(trained) < len(look.agents):
@@ -91,7 +91,7 @@ class _EvaluatePage:
         self._setup.busy(True)
         reply = await ask_or_complain(f"/{self._setup.kind}", request)
         self._setup.busy(False)
-        if reply is not None:  # the address keeps it: a reload shows the same
+        if reply is not None:  # keep it in the address: a reload shows the same
             ui.navigate.to(f"/evaluate?{urlencode({'examination': reply.document['examination_id']})}")
 
     def _follow(self, row: ExaminationRow) -> None:

@@ -1,4 +1,4 @@
-"""What was found: tables with intervals, who beats whom, ratings, and the episodes behind each number."""
+"""Results of evaluations and tournaments: tables with intervals, score matrix, ratings, and single episodes."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class _Evaluation:
 def chosen_episodes(
     episodes: Sequence[tuple[int, Mapping[str, Any]]], agent: str, which: str
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """Those that were won, drawn or lost by the agent, or the best, the worst and the longest first."""
+    """Return the episodes that the agent won, drew or lost, or all with the best, worst or longest first."""
 
     def value(item: tuple[int, Mapping[str, Any]]) -> float:
         found = item[1]["returns"].get(agent)
@@ -202,7 +202,7 @@ def chosen_episodes(
 
 
 class Episodes:
-    """The episodes behind a number, each to be watched."""
+    """Episodes behind a number, each with a link to watch it."""
 
     def __init__(self, row: ExaminationRow) -> None:
         self._row, self._lines, self._shown = row, list[tuple[int, list[str]]](), _PAGE

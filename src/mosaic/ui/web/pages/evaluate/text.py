@@ -1,4 +1,4 @@
-"""What an evaluation or a tournament found, in sentences, numbers and tables."""
+"""Results of an evaluation or a tournament as sentences, numbers and tables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mosaic.core.ids import PolicyID
 from mosaic.evaluation.statistics import estimate_score
 from mosaic.ui.web.components.theme import duration, number
 
-_Z = 1.96  # rating ± so many standard deviations hold 95 %
+_Z = 1.96  # rating ± this many standard deviations holds 95 %
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one policy against another, in both seats."""
+    """Score of one policy against another, in both agents' places."""
 
     wins: int
     draws: int
@@ -60,12 +60,12 @@ def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> Sc
 
 
 def first_seat(result: Mapping[str, Any]) -> Score:
-    """What having the first seat was worth, over all games."""
+    """Return the score of the first agent's place, over all games."""
     return Score(*(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses", "distinct_games")))
 
 
 def tournament_verdict(result: Mapping[str, Any], seconds: float) -> str:
-    """One sentence that answers the question; numbers follow."""
+    """Return one sentence that states the outcome."""
     best, second = (row["policy"] for row in result["policies"][:2])
     score = score_of(result, best, second)
     low, high = score.interval
@@ -115,7 +115,7 @@ def _repeated(distinct: int, played: int) -> str:
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """6.84 (6.43 to 7.25): an interval is not symmetric where the possible range ends."""
+    """Format a mean as 6.84 (6.43 to 7.25): an interval is not symmetric near the end of the possible range."""
     mean, (low, high) = row["return_mean"], row["return_ci95"]
     if mean is None or low is None or high is None:
         return number(mean)
@@ -123,7 +123,7 @@ def interval(row: Mapping[str, Any]) -> str:
 
 
 def short(policy: PolicyID) -> str:
-    """A reference that fits a column: what a run is called, without the word before it."""
+    """Return a reference short enough for a column: a run's name without the prefix."""
     return policy.removeprefix("run:").replace(":depth=", " ").replace(":elo=", " ")
 
 
@@ -164,7 +164,7 @@ def rank(place: int) -> str:
 
 
 def agents_table(result: Mapping[str, Any], what: str) -> str:
-    """`what`: agents or policies."""
+    """Return the table of `what`: agents or policies."""
     rows: Mapping[str, Mapping[str, Any]] = result[what]
     competitive = any(row["wins"] is not None for row in rows.values())
     means = [row["return_ci95"][end] for row in rows.values() for end in (0, 1) if row["return_ci95"][end] is not None]
@@ -203,7 +203,7 @@ def agents_table(result: Mapping[str, Any], what: str) -> str:
 
 
 def histogram(values: Sequence[float], bins: int = 24) -> str:
-    """How returns are spread; one bar where all are equal."""
+    """Return the distribution of returns; one bar where all are equal."""
     low, high = min(values), max(values)
     counts = [0] * (bins if high > low else 1)
     for value in values:
@@ -250,7 +250,7 @@ def tournament_csv(result: Mapping[str, Any]) -> str:
 
 
 def examine_command(kind: str, request: Mapping[str, Any]) -> str:
-    """The command line that asks the same question."""
+    """Return the equivalent command line."""
     environment = request["environment"]
     family = environment.get("family")
     env = f"{family}/{environment['env_id']}" if family else environment["env_id"]

@@ -1,4 +1,4 @@
-"""How a run was asked for, and in what it differs from another."""
+"""Panels of a run's configuration, its differences from another run, and its log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AboutPanel:
                 self._choice(details.run_id)
 
     async def update(self, details: RunDetails) -> None:
-        """When it started and how many checkpoints it has changes while one looks."""
+        """Update the start time and the number of checkpoints, which change while the page is open."""
         now = _list(details)
         if now != self._list.content:
             self._list.set_content(now)
@@ -74,7 +74,7 @@ def _difference(own: Mapping[str, Any], other: Mapping[str, Any], name: str) -> 
 
 
 def _breakable(key: str) -> str:
-    """The column is narrow: a long name goes on in the next line after one of its words."""
+    """Let a long name break after its words, as the column is narrow."""
     return escape(short_key(key)).replace("_", "_<wbr>")
 
 
@@ -167,7 +167,7 @@ class LogPanel:
 
 
 def tail(folder: RunFolder, stream: Stream, size: int) -> tuple[str, int]:
-    """The last whole lines, without colours, which are for terminals; and the position after them."""
+    """Return the last whole lines, without terminal colours, and the position after them."""
     part = WorkerLog(folder, stream).read(None, size)
     text, end = part.text()
     if part.start > 0:

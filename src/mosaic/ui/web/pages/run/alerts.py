@@ -1,4 +1,4 @@
-"""The panel of what wants a look: what the worker reported, and what its numbers say."""
+"""Panel of alerts: those that the worker reported, and those derived from its numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mosaic.ui.web.data.progress import time_spent
 
 _MOST_REPORTED = 5
 _LOOK_AGAIN_S = 10.0  # silence is news too
-_HEAR_AGAIN_S = 3.0  # nobody can act on an alert sooner
+_HEAR_AGAIN_S = 3.0  # no one can act on an alert sooner
 
 
 class AlertsPanel:

@@ -1,4 +1,4 @@
-"""The live curves of a run, alone or with others."""
+"""Live curves of a run, alone or with others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HEIGHT = 252
 
 
 class CurvesPanel:
-    """Built once the run has told its first numbers; what it tells later is added. `asked`: what the address says."""
+    """Panel built at the run's first metrics and extended by later ones; `asked` comes from the address."""
 
     def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails, asked: str) -> None:
         self._frame, self._folder = frame, folder
@@ -63,7 +63,7 @@ class CurvesPanel:
         self._box = box("stack")
         with self._box, panel("Curves"):
             empty("The first curve appears when the worker has told its first numbers.")
-        # What the last iteration told is drawn with the page itself; all that was ever told takes longer to find.
+        # Metrics of the last iteration are drawn with the page itself; finding all metrics ever reported takes longer.
         if iteration := frame.facts.iteration(folder.run_id):
             self._show(families(name for name, value in leaves(iteration) if isinstance(value, float | int)))
 
@@ -94,7 +94,7 @@ class CurvesPanel:
         self._draw_more()
 
     def _sources(self, *, live: bool) -> list[Source]:
-        """The run itself comes first."""
+        """Return the run itself, then what it is compared with."""
         others = sources_of(self._compared, self._frame.facts.rows())
         return [Source(self._folder.run_id, self._label, live), *others]
 
@@ -160,7 +160,7 @@ class CurvesPanel:
                 slider.props("dense aria-label=Smoothing")
 
     def _draw_labels(self, feed: LiveFeed) -> None:
-        """A switch for each policy that the main chart shows."""
+        """Show a switch for each policy in the main chart."""
         labels = policies_of(each for each in self._found if each.title == self._main)
         order = policies_of(self._found)
         self._labels.clear()
@@ -175,7 +175,7 @@ class CurvesPanel:
         feed.set_shown(label, on)
 
     def _overlay(self) -> None:
-        """What is compared comes first, then runs of the same environment: their curves mean the same."""
+        """Offer compared runs first, then runs of the same environment, whose curves are comparable."""
         env = self._summary.env if self._summary else ""
         chosen = [ref for ref in self._compared if ref != self._group]
         rows = [row for row in self._frame.facts.rows() if row.run_id != self._folder.run_id]
@@ -189,7 +189,7 @@ class CurvesPanel:
             choice.style("width:156px")
 
     def _groups(self, rows: Sequence[RunSummary]) -> dict[str, Source]:
-        """The means of other seed groups."""
+        """Return the means of other seed groups."""
         sizes = Counter(row.group for row in rows if row.group)
         others = [name for name, size in sizes.items() if size > 1 and GROUP + name != self._group]
         refs = [GROUP + name for name in others if self._frame.facts.is_seed_group(name)]
@@ -225,7 +225,7 @@ class CurvesPanel:
         self._band.set_visibility(curves <= FEW_CURVES)
 
     def _draw_more(self) -> None:
-        """Small charts of what is not shown yet: a few, or all that there is room for."""
+        """Draw small charts of measures not shown yet: a few, or all that there is room for."""
         if self._feed is None:
             return
         most = _MOST_SMALL if self._all else _SMALL
@@ -247,7 +247,7 @@ class CurvesPanel:
         order = policies_of(self._found)
         family = next(each for each in self._found if each.title == name)
         labels = policies_of([family])
-        one_policy = len(order) <= 2  # what is measured over all policies and of the only one has one colour
+        one_policy = len(order) <= 2  # then the mean over all policies and the only policy share one colour
         return [
             Line(
                 self._label if len(labels) == 1 else label,

@@ -1,4 +1,4 @@
-"""The numbers that everybody asks for: how far, how long still, how fast, how well, where the time goes."""
+"""Run page: status and actions, with panels for curves, log, picture, alerts and configuration."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _tile(name: str) -> tuple[ui.html, ui.html]:
 
 
 def _time(details: RunDetails, left_s: float | None) -> tuple[str, str]:
-    """What is left while it runs; what it took when it is over."""
+    """Return the time left while the run runs; how long it took once it has ended."""
     if details.state is State.RUNNING and left_s is not None:
         return "Time left", duration(left_s)
     spent = wall_s(details, time.time())
@@ -75,7 +75,7 @@ def _time(details: RunDetails, left_s: float | None) -> tuple[str, str]:
 
 
 def _reward(iteration: dict[str, Any]) -> str:
-    """The mean, and between which values single episodes lie."""
+    """Return the mean, and the range of single episodes."""
     mean, low, high = (iteration.get(f"episode_reward_{name}") for name in ("mean", "min", "max"))
     if low is None or high is None or low == high:
         return number(mean)
@@ -162,11 +162,11 @@ class Actions:
         self._plays.set_visibility(bool(details.checkpoints))
 
 
-_REFRESH_S = 4.0  # curves and pictures come by themselves, as they happen
+_REFRESH_S = 4.0  # curves and pictures update by themselves
 
 
 def page(frame: Frame, run_id: str, address: PageArguments) -> None:
-    """`?with=RUN,RUN,group:NAME` shows their curves beside its own."""
+    """Show a run; `?with=RUN,RUN,group:NAME` adds the curves of others."""
     folder = frame.desk.folder(run_id)
     details = frame.facts.details(folder.run_id)
     title = str(details.config.get("name") or details.run_id)
@@ -188,11 +188,11 @@ def page(frame: Frame, run_id: str, address: PageArguments) -> None:
     async def refresh() -> None:
         try:
             now = await frame.facts.aside(frame.facts.details, folder.run_id)
-        except MosaicError as error:  # somebody deleted it
+        except MosaicError as error:  # the run was deleted
             clock.deactivate()
             complain(str(error))
             return
-        if now is None or strip.element.is_deleted:  # the server ends, or the page was left meanwhile
+        if now is None or strip.element.is_deleted:  # the server is shutting down, or the page was left meanwhile
             return
         if shown and shown[-1].state == now.state and now.state not in LIVE and shown[-1].last_seq == now.last_seq:
             await about.update(now)  # how long ago it started

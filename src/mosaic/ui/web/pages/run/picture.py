@@ -1,4 +1,4 @@
-"""What a table has learned about each cell of its grid world: its value and the best actions."""
+"""Panels of a grid world's learned values and of the live picture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.ui.web.components.widgets import box, button, panel, raw, select
 
 
 class GridPanel:
-    """Drawn from the newest checkpoint, for runs of the tabular worker in worlds that are grids."""
+    """Values and best actions of each cell at the newest checkpoint, for tabular runs in grid worlds."""
 
     def __init__(self, folder: RunFolder, details: RunDetails) -> None:
         self._folder = folder
@@ -63,17 +63,17 @@ def _cell(cell: Cell) -> str:
 def _is_grid(details: RunDetails) -> bool:
     try:
         grid_layout(EnvironmentConfig.model_validate(details.config["environment"]))
-    except InputError:  # that is how it says that the world is no grid
+    except InputError:  # raised where the env is not a grid
         return False
     return True
 
 
-_SLOTS = 8  # offered where nobody said how many environments there are
+_SLOTS = 8  # offered where the number of environments is unknown
 _MOST_SLOTS = 64
 
 
 class PicturePanel:
-    """There as long as the run lives and offers pictures; after its end only with a last picture."""
+    """Live picture, shown while the run is alive and offers pictures; after its end only with a last picture."""
 
     def __init__(self, details: RunDetails) -> None:
         self._offered = (details.config.get("telemetry") or {}).get("frames", True)
@@ -91,7 +91,7 @@ class PicturePanel:
 
     def _show(self, state: State) -> None:
         wanted = self._offered and state not in ENDED and state is not State.QUEUED
-        if wanted and (self._canvas is None or self._unseen):  # the first attempt, or one more
+        if wanted and (self._canvas is None or self._unseen):  # the first attempt, or a new one
             self._draw()
         self._box.set_visibility(self._canvas is not None and not self._unseen)
 

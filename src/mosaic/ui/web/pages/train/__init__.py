@@ -1,1 +1,1 @@
-"""The Train page."""
+"""Train page."""

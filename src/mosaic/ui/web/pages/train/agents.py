@@ -1,4 +1,4 @@
-"""Who learns and who only plays: one row per agent, one picker each, and presets that rewrite the rows."""
+"""Agent table: a policy picker per agent, to learn or only to play, and presets that rewrite the rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AgentTable:
         possible: Collection[PolicyConfiguration],
         offers: Mapping[PolicyID, str],
     ) -> None:
-        """Another env or another worker: the rows begin anew."""
+        """Reset the rows for another env or worker."""
         self._look, self._offers = look, offers
         self._draft.agents = {}
         self._head.clear()
@@ -129,4 +129,4 @@ class AgentTable:
             self._draft.agents = rules_of(self._rows, self._default)
         self._on_change()
         if not picker.typing:
-            self._draw()  # who shares with whom stands in every row
+            self._draw()  # every row says which agents share its policy

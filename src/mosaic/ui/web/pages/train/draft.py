@@ -1,4 +1,4 @@
-"""The run that is being put together in one browser tab."""
+"""Draft of a run, edited in one browser tab."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.registry import load_worker, resolve
 
 FIRST_ENV = "classic/tictactoe_v3"
-LEARN = "learn:"  # before the name of a policy that learns; anything else is a reference
-_STEPS = {"tabular": 3_000_000}  # a table takes seconds for that
+LEARN = "learn:"  # prefix of a policy that learns; anything else is a reference
+_STEPS = {"tabular": 3_000_000}  # takes seconds for a table
 _OTHERS_STEPS = 1_000_000
 _SECTIONS = ("environment", "training", "resources", "checkpoint", "evaluation", "telemetry")
 
 
 @dataclass
 class Draft:
-    """Only what somebody chose stands in the sections; the rest is Mosaic's default."""
+    """A draft whose sections hold only what the user chose; the rest is Mosaic's default."""
 
     env: EnvID = FIRST_ENV
     worker: str = ""
@@ -40,14 +40,14 @@ class Draft:
     sections: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in _SECTIONS})
 
     def suggest_steps(self, tuned: bool) -> None:
-        """A limit for a run whose worker has none; a preset brings its own."""
+        """Set a step limit for a run whose worker has none; a preset has its own."""
         training = self.sections["training"]
         training.pop("total_timesteps", None)
         if not tuned:
             training["total_timesteps"] = _STEPS.get(self.worker, _OTHERS_STEPS)
 
     def document(self) -> dict[str, Any]:
-        """What `POST /runs` takes."""
+        """Return the body for `POST /runs`."""
         document: dict[str, Any] = {name: dict(values) for name, values in self.sections.items() if values}
         document["environment"] = {"env_id": self.env, **self.sections["environment"]}
         chosen = {"worker": self.worker, "algorithm": self.algorithm, "params": dict(self.params)}
@@ -65,7 +65,7 @@ class Draft:
 
 
 def rules_of(rows: Mapping[AgentID, str], default: Mapping[AgentID, str]) -> dict[AgentID, PolicyID]:
-    """The rules that turn what the policy configuration gives each agent into what the rows say."""
+    """Return the rules that turn the policy configuration's default into what the rows say."""
     return {agent: choice.removeprefix(LEARN) for agent, choice in rows.items() if choice != f"{LEARN}{default[agent]}"}
 
 
@@ -80,9 +80,9 @@ def choices(
     paradigm: PolicyConfiguration,
     offers: Mapping[PolicyID, str],
 ) -> dict[str, str]:
-    """What this agent's picker offers: learn alone, share with others, a frozen run, an engine, chance."""
+    """Return what this agent's picker offers: learn alone, share with others, a frozen run, an engine, random."""
     names = [default[agent]]
-    if paradigm != "self_play":  # there one policy plays every agent that learns
+    if paradigm != "self_play":  # in self-play one policy plays every agent that learns
         names += [choice.removeprefix(LEARN) for choice in rows.values() if choice.startswith(LEARN)]
         names.append(agent)
     found = {f"{LEARN}{name}": _learns(name, agent, rows) for name in dict.fromkeys(names)}
@@ -111,7 +111,7 @@ class Checked:
 
 
 def check(document: Mapping[str, Any]) -> Checked:
-    """Makes the env to look at it, so this belongs into a thread."""
+    """Resolve a draft; it creates the env to look at it, so call this in a thread."""
     try:
         return Checked(resolve(parse_run_config(document)))
     except MosaicError as error:
@@ -119,7 +119,7 @@ def check(document: Mapping[str, Any]) -> Checked:
 
 
 def group_documents(document: Mapping[str, Any], seeds: int) -> tuple[str, list[dict[str, Any]]]:
-    """The configurations of a group of seeds, and the group's name; "" for a single run."""
+    """Return the group's name and the configurations of its seeds; the name is "" for a single run."""
     if seeds == 1:
         return "", [dict(document)]
     group, members = group_members(resolve(parse_run_config(document)), seeds)
@@ -127,7 +127,7 @@ def group_documents(document: Mapping[str, Any], seeds: int) -> tuple[str, list[
 
 
 def workers() -> dict[str, WorkerCapabilities]:
-    """Those that are installed and of use in a form."""
+    """Return the installed workers that are useful in a form."""
     found: dict[str, WorkerCapabilities] = {}
     for name in plugins("mosaic.workers"):
         if name in _HIDDEN:
@@ -135,5 +135,5 @@ def workers() -> dict[str, WorkerCapabilities]:
         try:
             found[name] = load_worker(name).info
         except MissingExtraError:
-            continue  # the doctor on the home page says what to type
+            continue  # the doctor on the home page says how to install it
     return found

@@ -1,4 +1,4 @@
-"""Which environment to train in: cards with pictures, found by family and by words."""
+"""Environment picker: cards with pictures, filtered by family and by words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mosaic.ui.web.data.env_info import EnvLook, catalog, look_at
 from mosaic.ui.web.data.env_pictures import ADDRESS
 
 _ALL = "All"
-_FIRST = (  # what people know, before the rest of the alphabet
+_FIRST = (  # well-known ones, before the rest in alphabetical order
     "classic/tictactoe_v3",
     "classic/connect_four_v3",
     "gym/CartPole-v1",
@@ -33,7 +33,7 @@ _FIRST = (  # what people know, before the rest of the alphabet
 
 
 def card_picture(entry: EnvEntry) -> str:
-    """The picture that comes with Mosaic, or one that is drawn when it is first looked at."""
+    """Return the picture that ships with Mosaic, or one drawn on first use."""
     if env_picture(entry.id) is not None:
         return picture(entry.id)
     if not entry.installed:
@@ -42,7 +42,7 @@ def card_picture(entry: EnvEntry) -> str:
 
 
 def in_order(entries: tuple[EnvEntry, ...]) -> list[EnvEntry]:
-    """What is installed first, and of that what people know."""
+    """Return installed envs first, and well-known ones first among them."""
     known = {env: place for place, env in enumerate(_FIRST)}
     return sorted(entries, key=lambda entry: (not entry.installed, known.get(entry.id, len(known)), entry.id))
 
@@ -113,14 +113,14 @@ class EnvPicker:
         return self._family in (_ALL, env.partition("/")[0]) and all(word in words for word in self._text.split())
 
     def _reach(self, env: EnvID) -> None:
-        """Tab leads to one card, arrows to the others: nobody wants to press Tab for each of them."""
+        """Make one card reachable with Tab and the others with arrow keys, instead of a Tab stop for each."""
         if env != self._reachable:
             self._cards[self._reachable].props["tabindex"] = "-1"
             self._cards[env].props["tabindex"] = "0"
             self._reachable = env
 
     async def _tell_agents(self) -> None:
-        """How many agents each env has; the first page of a server has to make them all, one by one."""
+        """Show how many agents each env has; a server's first page has to create all of them, one at a time."""
         for entry in self._entries.values():
             if not entry.installed:
                 continue
@@ -135,7 +135,7 @@ def _look(env: EnvID) -> EnvLook | None:
     try:
         return look_at(env)
     except MosaicError:
-        return None  # said in full when somebody chooses it
+        return None  # reported in full when the env is chosen
 
 
 def _face(entry: EnvEntry, words: str = "") -> str:

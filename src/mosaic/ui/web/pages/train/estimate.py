@@ -1,4 +1,4 @@
-"""What a checked draft will do, and how long that took before."""
+"""Plan and time estimate of a checked draft, based on earlier runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mosaic.workers.registry import load_worker, parse_params
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a run of the same kind was."""
+    """Speed of an earlier run of the same kind."""
 
     name: str
     steps_per_s: float
@@ -35,7 +35,7 @@ class Pace:
 
 
 def pace_of(name: str, details: RunDetails, iteration: Mapping[str, Any], now: float) -> Pace | None:
-    """From what it took in all and the speed that it told last; None where it told none."""
+    """Return a run's pace from its wall time and the speed it reported last; None where it reported none."""
     speed, steps = iteration.get("env_steps_per_s"), details.env_steps
     if not speed or not steps:
         return None
@@ -52,7 +52,7 @@ def find_pace(config: RunConfig, facts: Facts) -> Pace | None:
         try:
             if not _is_met(speed, _speed_settings(parse_run_config(details.config))):
                 continue
-        except InputError:  # of another version, whose settings are not known any more
+        except InputError:  # from another version, with settings that are not known any more
             continue
         pace = pace_of(title(row), details, facts.iteration(row.run_id), time.time())
         if pace is not None:
@@ -61,14 +61,14 @@ def find_pace(config: RunConfig, facts: Facts) -> Pace | None:
 
 
 def _is_met(asked: Any, ran: Any) -> bool:
-    """Whether a run had every setting that is asked for; what is left open is resolved when a run starts."""
+    """Return whether a run had every requested setting; those left open are resolved when a run starts."""
     if isinstance(asked, Mapping) and isinstance(ran, Mapping):
         return all(_is_met(value, ran.get(key)) for key, value in asked.items())
     return asked is None or asked == ran
 
 
 def _speed_settings(config: RunConfig) -> dict[str, Any]:
-    """Return what decides how fast a run is: the env, the mapping, the worker's options and the resources."""
+    """Return the settings that decide a run's speed: the env, the mapping, the worker's options and the resources."""
     training = config.training
     worker = load_worker(training.worker or "")
     options = parse_params(worker, training.algorithm or worker.info.algorithms[0], dict(training.params))

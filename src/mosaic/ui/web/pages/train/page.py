@@ -1,4 +1,4 @@
-"""Train: environment, agents, options from the schema, what the run may use; then start it."""
+"""Train page: environment, agents, options from the schema and resources, then start."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def add_routes(app: FastAPI, desk: Desk) -> None:
 
 
 async def page(frame: Frame, env: str = "") -> None:
-    """`env`: the one that is chosen at first."""
+    """Show the form, with `env` selected at first."""
     frame.title("Train")
-    await run.io_bound(workers)  # imports: the first page of a server must not stop all others
+    await run.io_bound(workers)  # imports: a server's first page must not block all others
     known = {entry.id: entry for entry in await run.io_bound(catalog) or ()}
     chosen = env if env in known and known[env].installed else FIRST_ENV
     await _TrainPage(frame, Draft(env=chosen)).build()
@@ -96,7 +96,7 @@ class _TrainPage:
         await self._load_env()
 
     async def _load_env(self) -> None:
-        """Looks at the env and lets Mosaic pick who trains, both in a thread."""
+        """Read facts about the env and let Mosaic pick the worker, both in a thread."""
         env = self._draft.env
         asked = {"environment": {"env_id": env}}
         found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
@@ -112,7 +112,7 @@ class _TrainPage:
         self._method_changed()
 
     def _method_changed(self) -> None:
-        """Another worker, algorithm or env: its own options, its own policy configurations."""
+        """Show the options and policy configurations of another worker, algorithm or env."""
         draft = self._draft
         worker = load_worker(draft.worker)
         draft.params.clear()
@@ -125,7 +125,7 @@ class _TrainPage:
         self._changed()
 
     def _paradigm(self, possible: Any) -> Any:
-        """What Mosaic would take: self-play in turn-based games that somebody wins."""
+        """Return Mosaic's default: self-play in competitive turn-based games."""
         look = self._look
         if look is not None and look.turn_based and look.competitive and "self_play" in possible:
             return "self_play"
@@ -150,7 +150,7 @@ class _TrainPage:
         self._choose_tab(self._tab)
 
     def _draw_settings(self) -> None:
-        """Forms of sections that nobody looks at are made when somebody does: a browser takes long for all of them."""
+        """Reset all sections; hidden ones are built when shown, as building all takes a browser long."""
         for key, place in self._settings.items():
             place.clear()
             self._forms.pop(key, None)
@@ -186,7 +186,7 @@ class _TrainPage:
         self._summary.touch()
 
     def _problems(self) -> list[str]:
-        """What stands in a field and is not taken."""
+        """Return the errors of all fields."""
         fields = [f"{name}: {text}" for form in self._forms.values() for name, text in form.problems.items()]
         agents = [f"{agent}: {text}" for agent, text in self._agents.problems.items()]
         return [*fields, *agents, *([self._json.problem] if self._json and self._json.problem else [])]

@@ -1,4 +1,4 @@
-"""Ready to start: what will happen, the one button, and the same thing as a command."""
+"""Summary of a draft: what will happen, the start button, and the same as a command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OPTIONS = {"training": _TRAINING, "resources": _RESOURCES}
 
 
 def train_command(document: Mapping[str, Any], seeds: int = 1) -> str:
-    """`mosaic train …`, one option a line; it parses to the configuration that the document asks for."""
+    """Return `mosaic train …`, one option per line, which parses to the document's configuration."""
     return " \\\n  ".join(
         [f"mosaic train {shlex.quote(document['environment']['env_id'])}", *_options(document, seeds)]
     )
@@ -68,7 +68,7 @@ def _option(name: str, value: Any) -> str:
 
 
 def _settings(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Everything that has no option of its own."""
+    """Yield every setting that has no option of its own."""
     for section, values in document.items():
         if not isinstance(values, Mapping) or section == "agents":
             continue
@@ -79,7 +79,7 @@ def _settings(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """One line per option, unless a name in it would be read as a path."""
+    """Yield one setting per option, unless a name in it would be read as a path."""
     if isinstance(value, Mapping) and value and all(_is_plain(key) for key in value):
         for key, item in value.items():
             yield from _leaves(f"{path}.{key}", item)
@@ -92,13 +92,13 @@ def _is_plain(key: str) -> bool:
 
 
 def _value(value: Any) -> str:
-    """Text without quotes where it would be read as that very text."""
+    """Return a text without quotes where it would be read as exactly that text."""
     if isinstance(value, str) and value == value.strip() and value and value[0] not in '["{' and value != "null":
         try:
             if read_scalar(value) == value:
                 return value
         except ValueError:
-            pass  # it looks like a number that is none: in quotes it is text
+            pass  # it looks like a number but is not one: in quotes it is text
     return json.dumps(value)
 
 
@@ -106,7 +106,7 @@ _LOOK_S = 0.3
 
 
 class Summary:
-    """Checks the draft whenever it has changed, in a thread, and shows what came out."""
+    """Panel that checks the draft in a thread whenever it has changed, and shows the result."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Summary:
         ui.timer(_LOOK_S, self._refresh)
 
     def touch(self) -> None:
-        """Something in the draft changed."""
+        """Mark the draft as changed."""
         self._stale = True
         self._command.set_content(escape(train_command(self._draft.document(), self._draft.seeds)))
 
@@ -155,7 +155,7 @@ class Summary:
         )
 
     def show_method(self) -> None:
-        """Worker and algorithm as the draft has them."""
+        """Show the draft's worker and algorithm."""
         draft = self._draft
         self._quiet = True
         self._worker.set_value(draft.worker)
@@ -239,7 +239,7 @@ class Summary:
         typed = [*self._problems(), *(f"{name}: {error}" for name, error in numbers.items() if error)]
         found = None if typed else await run.io_bound(_examine, self._draft.document(), self._past)
         if self._problem.is_deleted or self._stale:
-            return  # left, or changed again meanwhile
+            return  # the page was left, or the draft changed again meanwhile
         if found is None:
             found = Checked(None, typed[0] if typed else "The server is ending."), None
         self._show(*found)
@@ -260,7 +260,7 @@ class Summary:
             enable(self._start, True)
             return
         if found is None:
-            return  # the server ends
+            return  # the server is shutting down
         (group, documents), first = found, ""
         for document in documents:
             query = f"?{urlencode({'group': group})}" if group else ""
