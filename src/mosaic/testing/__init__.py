@@ -1,4 +1,4 @@
-"""Contract checks and small envs for tests of plug-ins; Mosaic's own tests use them too."""
+"""Contract checks and small envs for testing plug-ins; Mosaic's own tests use them too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An env in which every agent's return shows what the other agents played."""
+"""Env in which every agent's return reveals what the other agents played."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 
 STEPS, CHOICES = 4, 3
-OTHERS_PAY = 10.0  # for each point that another agent plays; one's own points pay 1
+OTHERS_PAY = 10.0  # per point that another agent plays; an agent's own points pay 1
 CONSTANT = f"python:{__name__}:play_two"
 
 
 def play_two(observation: Any, mask: Mask | None) -> Action:
-    """A fixed policy that is recognised in the others' returns."""
+    """Play 2 always: a fixed policy that can be recognised in the other agents' returns."""
     return CHOICES - 1
 
 
 class Duel:
-    """Agents `a`, `b`, … act together for four steps, or as many as asked, and see the number of the step.
+    """Simultaneous env for agents `a`, `b`, … that lasts four steps (or `steps`); observations are the step number.
 
     An action is 0, 1 or 2 points. A step pays an agent its own points and ten times the points of all others, so that
-    its return is known to lie in 80…88 if its one opponent plays 2 all the time, whatever it does itself.
+    its return is known to lie in 80…88 if its one opponent always plays 2, whatever it does itself.
     """
 
     def __init__(self, agents: int = 2, steps: int = STEPS) -> None:
@@ -71,6 +71,6 @@ class Duel:
 
 
 def duel(agents: int = 2, steps: int = STEPS) -> EnvironmentConfig:
-    """Such an env, by its configuration."""
+    """Return the configuration of a `Duel`."""
     options = {"agents": agents} | ({"steps": steps} if steps != STEPS else {})
     return EnvironmentConfig(family="python", env_id=f"{__name__}:Duel", options=options)

@@ -1,4 +1,4 @@
-"""Small envs whose every number is known."""
+"""Small envs in which every number is known."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 
-_EPISODES = 9  # observations repeat after so many
+_EPISODES = 9  # observations repeat after this many episodes
 
 
 class Toy:
-    """Three actions that change nothing, so that a test may play anything and still know every number.
+    """Base of envs whose three actions change nothing, so that a test may play anything and still know every number.
 
     `t` counts env steps. An acting agent sees `10 * episode + t`, an ended one `90 + t`. The episode's number is the
     seed modulo 9; without a seed it is one more than before.
@@ -64,7 +64,7 @@ class Toy:
     def _turn(
         self, acting: str, rewards: Mapping[AgentID, float], *, terminated: str = "", truncated: str = ""
     ) -> Turn:
-        """Agents have names of one letter, so a word is a list of them."""
+        """Build a turn; agents have one-letter names, so a string is a list of agents."""
         self._acting = tuple(acting)
         self.agents = tuple(agent for agent in rewards if agent not in terminated + truncated)
         return Turn(
@@ -79,7 +79,8 @@ class Toy:
 
 
 class Alternating(Toy):
-    """x, o, x, o: step `t` pays `t` to the one who waited; o's second move ends the game, pays o 1 and costs x 5.
+    """Turn-based env of x and o: step `t` pays `t` to the agent that waited; o's second move ends the episode, pays o 1
+    and costs x 5.
 
     Returns: x −3 (2 − 5), o 5 (1 + 3 + 1). o's first 1 comes before any move of its own.
     """
@@ -99,7 +100,8 @@ class Alternating(Toy):
 
 
 class Fading(Toy):
-    """All act together and step `t` pays `t` to each; a and b are there at first, c is born in step 1 and gets 0.
+    """Simultaneous env whose agents come and go: step `t` pays each agent `t`; a and b start, c appears in step 1 and
+    gets 0.
 
     a is terminated in step 2; step 4 truncates b and terminates c. Returns: a 3, b 10, c 9.
     """
@@ -126,7 +128,7 @@ _ENV_ID = "mosaic.testing.toys:Crowd"
 
 
 class Crowd(Toy):
-    """All act together; each of four steps pays 1 to each, and the last one truncates all."""
+    """Simultaneous env with any number of agents: each of four steps pays 1 to each, and the last truncates all."""
 
     def __init__(self, agents: int = 2) -> None:
         super().__init__(ascii_letters[:agents], EnvFacts(crowd(agents)))
@@ -141,5 +143,5 @@ class Crowd(Toy):
 
 
 def crowd(agents: int) -> EnvironmentConfig:
-    """Such an env, by its configuration."""
+    """Return the configuration of a `Crowd`."""
     return EnvironmentConfig(family="python", env_id=_ENV_ID, options={"agents": agents})

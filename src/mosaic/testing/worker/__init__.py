@@ -1,4 +1,4 @@
-"""The promises of a worker as a function that plug-in authors run: `check_worker`."""
+"""Contract check for workers, to be run by plug-in authors: `check_worker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a worker does what it declares, seen on real runs."""
+"""Worker contract check: real runs that prove each declared capability."""
 
 from __future__ import annotations
 
@@ -117,13 +117,13 @@ def check_worker(
     quiet_s: float = 0.5,
     chance: Random | None = None,
 ) -> WorkerReport:
-    """Trains again and again with a worker that is installed as a plug-in, and proves each of its capabilities.
+    """Train repeatedly with a worker that is installed as a plug-in, and prove each of its capabilities.
 
-    `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` names
-    another env for a paradigm that does not fit the config's, `crowd` makes one for so many agents. `short` is a run
-    with several checkpoints to check mapping, paradigms and agents with; default: a few thousand env steps of
-    `config`. While the run is
-    paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are kept in `home`, if given.
+    `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` gives
+    another env for a paradigm that the config's env does not fit, `crowd` makes one for a number of agents. `short` is
+    a run with several checkpoints, used to check mapping, paradigms and agents; default: a few thousand env steps of
+    `config`. While a run is paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are
+    kept in `home`, if given.
 
     Raises ContractError at the first broken promise.
     """
@@ -144,7 +144,7 @@ def _prove(
     crowd: Callable[[int], EnvironmentConfig],
     short: RunConfig,
 ) -> list[Proof]:
-    """The cheap ones first."""
+    """Run all checks, cheapest first."""
     proofs = check_options(stage.worker)
     proofs += check_resources(stage)
     proofs += check_mapping(stage, short)
@@ -175,7 +175,7 @@ def _short(config: RunConfig, info: WorkerCapabilities) -> RunConfig:
 
 
 def _installed(worker: str | Worker) -> Worker:
-    """A run is a process of its own: it finds the worker by its name only."""
+    """Return the installed worker; a run is a separate process and finds the worker only by its name."""
     name = worker if isinstance(worker, str) else worker.info.name
     found = load_worker(name)
     if found.info.name != name or (not isinstance(worker, str) and found.info != worker.info):

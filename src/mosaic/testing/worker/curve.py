@@ -1,4 +1,4 @@
-"""What of two runs can be compared: their metrics without the clock."""
+"""Comparison of two runs' metrics, ignoring time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from mosaic.telemetry.events.event import COUNTERS, MetricEvent
 from mosaic.telemetry.events.resume_filter import visible
 
-TRAINING = frozenset({"iteration", "episode", "evaluation"})  # kinds that tell how training goes
+TRAINING = frozenset({"iteration", "episode", "evaluation"})  # kinds that report training progress
 _OF_THE_MOMENT = frozenset({"seq", "attempt", "timestamp", "time_split"})
 
 Values = dict[str, Any]
 
 
 def training_events(events: Iterable[MetricEvent]) -> list[MetricEvent]:
-    """Without those that only the clock made due: a repeated run has them elsewhere."""
+    """Select training events, except those triggered only by the clock: a repeated run has them elsewhere."""
     return [event for event in events if is_training(event)]
 
 
@@ -25,12 +25,12 @@ def is_training(event: MetricEvent) -> bool:
 
 
 def curve(events: Iterable[MetricEvent]) -> list[Values]:
-    """What readers show of the run, without what depends on the hour and on the machine's speed."""
+    """Return the run's metrics as readers see them, without what depends on the time and the machine's speed."""
     return [_values(event) for event in training_events(visible(events))]
 
 
 def _values(event: Mapping[str, Any]) -> Values:
-    """Names that end in `_s` are seconds or rates by the second."""
+    """Drop values of the moment; names that end in `_s` are seconds or rates per second."""
     return {
         name: _values(value) if isinstance(value, Mapping) else value
         for name, value in event.items()
@@ -39,7 +39,7 @@ def _values(event: Mapping[str, Any]) -> Values:
 
 
 def difference(one: Sequence[Values], other: Sequence[Values]) -> str | None:
-    """The first that differs, in words."""
+    """Describe the first difference between two curves."""
     for number, (left, right) in enumerate(zip_longest(one, other), 1):
         if left == right:
             continue
@@ -51,7 +51,7 @@ def difference(one: Sequence[Values], other: Sequence[Values]) -> str | None:
 
 
 def fallen_counter(events: Iterable[Mapping[str, Any]]) -> str | None:
-    """A counter that went down, in words."""
+    """Describe the first counter that decreased."""
     highest: dict[str, int] = {}
     for event in events:
         for name in COUNTERS:

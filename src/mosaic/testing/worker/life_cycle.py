@@ -1,4 +1,4 @@
-"""Whether a run does what it is told, and refuses what its worker cannot do."""
+"""Checks of a run's life cycle: commands, paradigms, number of agents, seeds and resume."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.workers.submission import unhonoured_settings
 
 
 def check_commands(stage: Stage) -> list[Proof]:
-    """One run is paused, resumed, saved and stopped; what the worker does not declare must be refused."""
+    """Pause, resume, save and stop one run; commands that the worker does not declare must be refused."""
     info = stage.info
     with stage.rehearse(_talkative(stage)) as rehearsal:
         rehearsal.see_training("a long run")
@@ -92,7 +92,9 @@ def _check_stop(stage: Stage, rehearsal: Rehearsal) -> Proof:
 
 
 def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object]) -> Proof:
-    """Not the worker's own duty, but what its declaration means to whoever presses the button."""
+    """Check that an undeclared command is refused; not the worker's own duty, but what its declaration means to the
+    user.
+    """
     promise = "what a worker does not declare is refused with a message"
     advice = f"declare {order}, or tell Mosaic's authors: this is their mistake"
     try:
@@ -114,7 +116,7 @@ _MANY = 5  # agents, for a worker that sets no limit
 def check_paradigms(
     stage: Stage, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
 ) -> list[Proof]:
-    """`short` is a run of seconds: its first event is all that is waited for."""
+    """Check that each declared paradigm starts; only the first event of `short`, a run of seconds, is awaited."""
     proofs = []
     for paradigm in stage.info.paradigms:
         environment = environments.get(paradigm, stage.config.environment)
@@ -128,7 +130,7 @@ def check_agents(stage: Stage, short: RunConfig, crowd: Callable[[int], Environm
     fits = crowd(most or _MANY)
     families = stage.info.env_families
     if most is None and "*" not in families and fits.family not in families:
-        return []  # there is no limit to be tried, and no env of ours to try it with
+        return []  # no limit to try, and none of our envs to try it with
     proofs = [_check_start(stage, _with_env(short, fits), f"{most or _MANY} agents")]
     if most is not None:
         proofs.append(_check_too_many(stage, _with_env(short, crowd(most + 1)), most))
@@ -176,7 +178,7 @@ _FEW = 20  # events between a checkpoint and the kill, at most
 
 
 def check_whole(stage: Stage) -> tuple[list[Proof], list[Values]]:
-    """One run to its limit, and what it leaves; its curve is what others are compared with."""
+    """Train one run to its limit and check what it leaves; other runs are compared with its curve."""
     with stage.rehearse() as rehearsal:
         curve = rehearsal.finish("a whole run")
         proofs = [Proof("a whole run", f"{len(curve)} events, {rehearsal.last_steps()} env steps")]
@@ -246,7 +248,7 @@ def check_resume(stage: Stage, whole: list[Values]) -> list[Proof]:
 
 
 def _check_counters(rehearsal: Rehearsal) -> int:
-    """Where it went on from, seen by the first event after that."""
+    """Return the step the run resumed from, checked against the first event after it."""
     resumed = rehearsal.see("resume", "it was resumed", lambda event: event["kind"] == "resumed")
     start = resumed.get("from_env_steps") or 0
     steps = rehearsal.see_training("resume", after_seq=resumed["seq"]).get("env_steps") or 0

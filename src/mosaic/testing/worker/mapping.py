@@ -1,4 +1,4 @@
-"""Whether a worker honours who acts for whom: rules, fixed policies and policies that must not change."""
+"""Checks that a worker honours the agent mapping: rules, fixed policies and policies that must not change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mosaic.testing.worker.rehearsal import Rehearsal
 from mosaic.testing.worker.stage import Stage
 from mosaic.workers.api import MakesPolicies
 
-_LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # what an agent is paid if the other plays 2 all the time
+_LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other always plays 2
 _MOST = _LEAST + (CHOICES - 1) * STEPS
 _PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
 
@@ -36,11 +36,11 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 
 
 def check_mapping(stage: Stage, short: RunConfig) -> list[Proof]:
-    """`short` is a run of seconds with several checkpoints; its env is replaced by one that shows who played what."""
+    """Check the agent mapping; the env of `short`, a run of seconds with several checkpoints, is replaced by `Duel`."""
     families = stage.info.env_families
     environment = duel()
     if "*" not in families and environment.family not in families:
-        return []  # there is no env of ours that it takes
+        return []  # the worker takes none of our envs
     paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
     proofs = [_check_refused(stage, config)]
@@ -58,7 +58,7 @@ def _check_refused(stage: Stage, config: RunConfig) -> Proof:
 
 
 def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
-    """The returns of the agent that learns show what its opponent played."""
+    """Check that the learning agent's returns reveal its fixed opponent's moves."""
     with stage.rehearse(stage.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
         rehearsal.finish("fixed opponent")
         paid = [reward for event in rehearsal.events() if event["kind"] == "iteration" for reward in _rewards(event)]
@@ -74,14 +74,14 @@ def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
 
 
 def _rewards(event: Mapping[str, Any]) -> list[float]:
-    """Of the policies that learn; of the whole run where it has none."""
+    """Return the mean rewards of the policies that learn, or of the whole run if it reports none per policy."""
     policies = event.get("policies") or {}
     told = [facts.get("reward_mean") for name, facts in policies.items() if name != CONSTANT]
     return [reward for reward in told or [event.get("episode_reward_mean")] if reward is not None]
 
 
 def _check_frozen(stage: Stage, config: RunConfig) -> list[Proof]:
-    """Of two policies one is trained; what the other would do is the same in the first and the last checkpoint."""
+    """Train one of two policies; the other's output must be the same in the first and the last checkpoint."""
     if not isinstance(stage.worker, MakesPolicies):
         return []
     asked = {"agents": {"a": "red", "b": "blue"}, "policies_to_train": ["red"]}
@@ -114,7 +114,7 @@ def _ends(rehearsal: Rehearsal) -> tuple[int, int]:
 
 
 def _opinion(rehearsal: Rehearsal, env_steps: int, policy: str) -> list[float]:
-    """What the policy thinks of every step of an episode, as numbers: probabilities, value, action."""
+    """Return the policy's output for every step of an episode, as numbers: probabilities, value, action."""
     agent = {"red": "a", "blue": "b"}[policy]
     with closing(make_env(duel())) as env:
         turn = env.reset(0).only((agent,))

@@ -1,4 +1,4 @@
-"""Checks of what a worker saves: it plays, in other envs with equal spaces too, and draws actions where asked to."""
+"""Checks of saved policies: they play, also in other envs with equal spaces, and sample actions where asked to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mosaic.testing.worker.stage import Stage
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200
-_SEEDS = 64  # a policy that draws among two actions or more is caught out by as many
+_SEEDS = 64  # enough seeds to expose a policy that samples among two or more actions
 
 
 def check_plays(stage: Stage, rehearsal: Rehearsal) -> list[Proof]:
@@ -100,7 +100,7 @@ def _first_actions(reference: str, spec: EnvSpec, turn: Turn, seed: int) -> str:
 
 
 def _has_choice(spec: EnvSpec, turn: Turn) -> bool:
-    """Whether an agent that acts now has more than one legal action."""
+    """Return whether an agent that acts now has more than one legal action."""
     for agent in turn.observations:
         space, mask = spec.action_spaces[agent], turn.action_masks.get(agent)
         legal = int(mask.sum()) if mask is not None else int(space.n) if isinstance(space, Discrete) else 2
@@ -115,12 +115,12 @@ def _named(environment: EnvironmentConfig, factory: str) -> EnvironmentConfig:
 
 
 def same_spaces(environment: Mapping[str, Any]) -> Env:
-    """Make an env that goes by another name."""
+    """Make an env under another name."""
     return make_env(EnvironmentConfig.model_validate(environment))
 
 
 def other_spaces(environment: Mapping[str, Any]) -> Env:
-    """Make an env whose agents see a number more."""
+    """Make an env whose observations have one number more."""
     return _Wider(make_env(EnvironmentConfig.model_validate(environment)))
 
 

@@ -1,4 +1,4 @@
-"""How kept and broken promises of a worker are told."""
+"""Results of the worker contract check: proofs, the report and the error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mosaic.envs.contract.errors import Place
 
 
 class WorkerContractError(ContractError):
-    """A worker does not do what it declares."""
+    """Error for a worker that does not do what it declares."""
 
     def __init__(self, worker: str, capability: str, found: str, promise: str, advice: str) -> None:
         super().__init__(Place(f"worker {worker}, {capability}"), found, promise, advice)
@@ -18,7 +18,7 @@ class WorkerContractError(ContractError):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One promise, and what was seen of it."""
+    """Evidence of one kept promise."""
 
     capability: str
     seen: str
@@ -26,7 +26,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """Every promise was kept; this is what was seen."""
+    """Evidence that every promise was kept."""
 
     worker: str
     proofs: tuple[Proof, ...]

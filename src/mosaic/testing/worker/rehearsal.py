@@ -1,4 +1,4 @@
-"""One run of the worker under check, watched closely."""
+"""Closely watched run of the worker under check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mosaic.testing.worker.promises import WorkerContractError
 
 
 class Rehearsal:
-    """`with Rehearsal(…) as run`: it is started, and nothing of it is left afterwards."""
+    """Context manager that starts a run and leaves nothing of it behind."""
 
     def __init__(self, trainer: Trainer, config: RunConfig, patience_s: float) -> None:
         self.worker = config.training.worker or ""
@@ -37,17 +37,17 @@ class Rehearsal:
     ) -> None:
         if self.run.state not in ENDED:
             self.run.stop(patience_s=0.0 if error else self.patience_s)
-        self.run.wait(self.patience_s)  # until its supervisor has let go of the folder, too
+        self.run.wait(self.patience_s)  # also until its supervisor has released the folder
 
     def events(self) -> list[MetricEvent]:
         return list(self.run.events())
 
     def last_steps(self) -> int:
-        """Env steps so far."""
+        """Return the env steps so far."""
         return max((event.get("env_steps") or 0 for event in self.events()), default=0)
 
     def see(self, capability: str, what: str, wanted: Callable[[MetricEvent], bool], after_seq: int = 0) -> MetricEvent:
-        """The first event that is wanted, past or to come."""
+        """Wait for the first wanted event, past or future, and return it."""
         deadline_s = monotonic() + self.patience_s
         with EventTail(self.run.folder.metrics, after_seq) as tail:
             while True:
@@ -63,7 +63,7 @@ class Rehearsal:
                 doze(record)
 
     def see_training(self, capability: str, count: int = 1, after_seq: int = 0) -> MetricEvent:
-        """The next few events of training; the last of them."""
+        """Wait for the next `count` training events and return the last."""
         seen = 0
 
         def enough(event: MetricEvent) -> bool:
@@ -74,7 +74,7 @@ class Rehearsal:
         return self.see(capability, f"it had reported {count} events", enough, after_seq)
 
     def finish(self, capability: str, advice: str = "follow the message") -> list[Values]:
-        """Waits for its end, which must be a good one. Answers its curve."""
+        """Wait for the run to finish successfully and return its curve."""
         try:
             state = self.run.wait(self.patience_s)
         except WaitedTooLongError:
@@ -84,7 +84,7 @@ class Rehearsal:
         return self.check_story()
 
     def check_story(self) -> list[Values]:
-        """The curve that readers see, whose counters never fall."""
+        """Return the curve that readers see, after checking that its counters never decrease."""
         story = curve(self.events())
         fallen = fallen_counter(story)
         if fallen:
@@ -96,7 +96,7 @@ class Rehearsal:
         return story
 
     def kill_worker(self) -> None:
-        """With SIGKILL, and waits until its supervisor has noticed."""
+        """Kill the worker with SIGKILL and wait until its supervisor has noticed."""
         process = self.run.record().attempts[-1].worker
         if process is None or self.run.state in ENDED:
             raise self._ended("resume", "it could be killed")
@@ -105,7 +105,7 @@ class Rehearsal:
             raise self._ended("resume", "it was killed")
 
     def reaches(self, state: State) -> bool:
-        """Whether it gets there in time, and does not end instead."""
+        """Return whether the run reaches the state in time, without ending first."""
         record = wait_until(self.run.folder, lambda record: record.state in {state, *ENDED}, self.patience_s)
         return record is not None and record.state is state
 

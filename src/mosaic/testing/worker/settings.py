@@ -1,4 +1,4 @@
-"""Whether a worker honours every setting of a run's configuration, refuses it, or declares it not applicable.
+"""Checks that every setting of a run's configuration is honoured, refused or declared not applicable.
 
 Every setting is listed here, so that a new one has to be classified before the contract holds again.
 """
@@ -37,7 +37,7 @@ BY_MOSAIC: dict[str, str] = {
     "telemetry.frames": "the context of the worker asks for no pictures",
 }
 
-# Proven by another part of the contract, under this name.
+# Proven by another part of the contract, under the given name.
 ELSEWHERE: dict[str, str] = {
     "policy_configuration": "paradigm",
     "agents": "agent mapping",
@@ -53,7 +53,7 @@ ELSEWHERE: dict[str, str] = {
     "telemetry.report_every_s": "a long run",
 }
 
-# A value of each other setting that is not its default: refused, or seen in a run.
+# A non-default value of each other setting: refused, or its effect seen in a run.
 TRIED: dict[str, Any] = {
     "environment.options": {"agents": 2, "steps": 3},
     "environment.wrappers": ("time_limit:max_steps=2",),
@@ -79,11 +79,13 @@ _PROMISE = "a setting is honoured, refused before there is a run, or declared no
 
 
 def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
-    """`short` is a run of seconds; its env is replaced by one whose episodes show how they were made."""
+    """Check all settings; the env of `short`, a run of seconds, is replaced by one whose episodes reveal how it was
+    made.
+    """
     _check_classified(stage)
     families, environment = stage.info.env_families, duel(_agents(stage))
     if "*" not in families and environment.family not in families:
-        return []  # there is no env of ours that it takes
+        return []  # the worker takes none of our envs
     paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
     refused = unhonoured_settings(stage.worker)
@@ -125,7 +127,7 @@ def _check_classified(stage: Stage) -> None:
 
 
 def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
-    """Check one run with as many settings at once as can be told apart in what it leaves."""
+    """Check one run with as many settings at once as can be told apart in its results."""
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
     names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
@@ -145,7 +147,7 @@ def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> l
 
 
 def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
-    """Check limits in runs that nothing else ends, and that nothing is saved where nothing is asked for."""
+    """Check limits in runs that nothing else ends, and that nothing is saved when nothing is requested."""
     proofs, nothing = [], {}
     if "checkpoint.at_end" not in refused:
         nothing = {"checkpoint": {"every_steps": MOST_STEPS, "at_end": False}}
@@ -166,7 +168,7 @@ def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> 
 
 
 def _check_init(stage: Stage, config: RunConfig, trained: Rehearsal) -> Proof:
-    """A run that starts from trained weights is not the run that led to them."""
+    """Check that a run that starts from trained weights differs from the run that trained them."""
     policy = next(iter(trained.run.checkpoints()[-1].manifest.policies))
     asked = {"training": {"init": f"run:{trained.run.id}/{policy}"}}
     with stage.rehearse(stage.changed(config, asked)) as rehearsal:

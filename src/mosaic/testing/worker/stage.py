@@ -1,4 +1,4 @@
-"""What every part of the check shares: the worker, the config, and a store of their own."""
+"""Shared state of the worker checks: the worker, the config, and a store of their own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Stage:
 
     @staticmethod
     def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
-        """The configuration with other sections, as they are typed; those that are mappings are merged."""
+        """Return the configuration with sections replaced, or merged where they are mappings; values are as typed by a
+        user.
+        """
         document = dump_run_config(config)
         for name, value in changes.items():
             merged = isinstance(value, Mapping) and name != "agents"
@@ -56,7 +58,7 @@ class Stage:
         promise: str,
         refused: type[MosaicError] = InputError,
     ) -> str:
-        """Why a run with these changes is refused; it is broken where a run is made instead."""
+        """Return the message with which a run with these changes is refused; raise if it is accepted instead."""
         try:
             run = Trainer(self.home).submit(self.changed(config, changes), start=False)
         except refused as error:
@@ -71,13 +73,13 @@ class Stage:
         )
 
     def endless(self) -> RunConfig:
-        """A run that only a command ends."""
+        """Return a configuration of a run that only a command ends."""
         limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": None}
         return self.config.model_copy(update={"training": self.config.training.model_copy(update=limits)})
 
     @contextmanager
     def at_home(self) -> Iterator[None]:
-        """`run:` policies are looked for in the home that the environment names."""
+        """Set the home in the environment, where `run:` policies are looked up."""
         before = os.environ.get(_HOME)
         os.environ[_HOME] = str(self.home)
         try:
