@@ -1,1 +1,1 @@
-"""Runs in motion: their life cycle, their supervisor, and the Trainer that screens and scripts use."""
+"""Running of runs: their life cycle, their supervisor, and the Trainer API for scripts and user interfaces."""

@@ -1,4 +1,4 @@
-"""How commands reach a run: one JSON line through the FIFO that its supervisor reads."""
+"""Commands to a run: JSON lines written to the FIFO that its supervisor reads."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 
 class RunNotAliveError(MosaicError):
-    """Nobody reads the run's commands: it has no supervisor."""
+    """Error for a command to a run that has no supervisor to read it."""
 
 
 def open_control(folder: RunFolder) -> int:
-    """The supervisor's end. It is open for writing too, so that it does not end when a sender leaves."""
+    """Create the FIFO and open the supervisor's end, for writing too, so that it stays open when a sender closes its
+    end.
+    """
     folder.control.unlink(missing_ok=True)
     os.mkfifo(folder.control, 0o600)
     return os.open(folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def send(folder: RunFolder, command: Order, **facts: Any) -> None:
-    """Hands a command to the run's supervisor. Says nothing about whether it could be carried out."""
+    """Send a command to the run's supervisor, without confirmation that it could be carried out."""
     line = json.dumps({"command": command, **facts}, allow_nan=False).encode() + b"\n"
-    if len(line) > select.PIPE_BUF:  # longer ones could be torn apart by another sender's
+    if len(line) > select.PIPE_BUF:  # longer writes could interleave with another sender's
         raise ValueError(f"A command may take {select.PIPE_BUF} bytes, this one takes {len(line)}.")
     try:
         fifo = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -57,7 +59,7 @@ def _not_alive(folder: RunFolder, command: Order) -> RunNotAliveError:
 
 
 def read_command(line: bytes, now_s: float) -> Event:
-    """What a line asks for. Raises ValueError, with a text, where it asks for nothing we know."""
+    """Parse a command line; raise ValueError, with a message, if it is not a known command."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError("a command is a JSON object")

@@ -1,7 +1,8 @@
-"""How a supervisor leaves the terminal that started it, and what watches over it from then on.
+"""Detaching of a supervisor from the terminal that started it, and the guard process that watches it from then on.
 
-Its parent is a guard: a process that does nothing while the supervisor lives. What a killed supervisor leaves, with or
-without the run's mark, becomes the guard's child, and is ended after a short grace.
+The supervisor's parent is a guard: a process that does nothing while the supervisor lives. Processes that a killed
+supervisor leaves, with or without the run's mark, become the guard's children and are killed after a short grace
+period.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.processes import below, end_all
 
 LOG = "supervisor.log"  # in the run's folder
-ORPHANS_END_WITHIN_S = 10.0  # by themselves, after the death of their supervisor: a worker saves meanwhile
+ORPHANS_END_WITHIN_S = 10.0  # on their own, after the death of their supervisor: a worker saves meanwhile
 _KILL_WITHIN_S = 5.0
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -29,10 +30,10 @@ _LONGEST = 4000  # bytes of a reason, which a pipe takes at once
 
 
 def detach(log: Path) -> Callable[[], None]:
-    """Returns in a process of its own session below a guard; stdout and stderr go to the log from now on.
+    """Return in a process with its own session below a guard; stdout and stderr go to the log from now on.
 
-    The process that called stays until the other one says that it is ready (by what this returns) or dies, and exits
-    with 0 or 1. Forked twice: a session leader could still be given a terminal.
+    The calling process stays until the other one reports that it is ready (by calling the returned function) or dies,
+    and exits with 0 or 1. Forks twice, because a session leader could still acquire a terminal.
     """
     answer, ready = os.pipe()
     if os.fork():
@@ -55,12 +56,12 @@ def detach(log: Path) -> Callable[[], None]:
         os.write(ready, said.encode(errors="backslashreplace")[:_LONGEST])
         sys.__excepthook__(kind, error, trace)
 
-    sys.excepthook = say_why  # until it is ready: the log may be on a full disk
+    sys.excepthook = say_why  # until ready: the log may be on a full disk
     _redirect(log)
 
     def say_ready() -> None:
         sys.excepthook = sys.__excepthook__
-        with suppress(BrokenPipeError):  # the process that asked for the start was killed: the run lives by itself
+        with suppress(BrokenPipeError):  # the process that requested the start was killed: the run is independent of it
             os.write(ready, _READY)
         os.close(ready)
 
@@ -68,9 +69,9 @@ def detach(log: Path) -> Callable[[], None]:
 
 
 def _guard(supervisor: int) -> None:
-    """Wait for the end of the supervisor; of one that was killed, end what it left."""
+    """Wait for the supervisor to end; if it was killed, end the processes it left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # they are meant for the supervisor, which stops its run then
+        signal.signal(number, signal.SIG_IGN)  # meant for the supervisor, which then stops its run
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1, 2):
         os.dup2(nothing, each)
@@ -81,15 +82,15 @@ def _guard(supervisor: int) -> None:
         deadline_s = monotonic() + ORPHANS_END_WITHIN_S
         while _reap(0.1) and monotonic() < deadline_s:
             pass
-        while _reap(0.1):  # however long it takes: nothing else would end what is left
+        while _reap(0.1):  # however long it takes: nothing else would end the processes that are left
             end_all(lambda: below(os.getpid()), monotonic() + _KILL_WITHIN_S)
     os._exit(0)
 
 
 def _reap(wait_s: float) -> bool:
-    """Take the exit codes of children that have ended; wait a while for the others and return whether there are any.
+    """Reap children that have ended; wait a while for the others and return whether there are any.
 
-    The kernel is asked, not /proc: while a process with many threads dies, its children are nowhere to be seen there.
+    The kernel is asked, not /proc: while a process with many threads dies, its children do not appear there.
     """
     while True:
         try:
@@ -124,7 +125,7 @@ def _redirect(log: Path) -> None:
 
 
 def adopt_orphans() -> None:
-    """What our descendants leave behind becomes our child, not init's: nothing of a run escapes its supervisor."""
+    """Become the subreaper: orphaned descendants are reparented to us, not to init, so no process of a run escapes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()

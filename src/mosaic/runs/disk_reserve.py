@@ -1,4 +1,4 @@
-"""Room on the disk for a run's last word, kept from its first."""
+"""Preallocated disk space for a run's final state."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.run_folder import RunFolder
 
-_BYTES = 64 << 10  # state.json and manifest.json, with what the file system needs for them
+_BYTES = 64 << 10  # state.json and manifest.json, with file system overhead
 
 
 class Reserve:
-    """A file that holds nothing and is removed when a full disk would leave the end unsaid."""
+    """Preallocated file, freed so that the final state can be written to a full disk."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.path / ".reserve"

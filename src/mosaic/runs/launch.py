@@ -1,4 +1,4 @@
-"""How an attempt is started: a supervisor of its own, which nobody has to wait for."""
+"""Starting of an attempt in the background, under its own supervisor."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mosaic.store.run_folder import RunFolder
 
 
 class RunAliveError(InputError):
-    """Somebody else has the run, or was faster."""
+    """Error for a run that another process holds or has just started."""
 
 
 class StartError(MosaicError):
-    """The supervisor could not start the run."""
+    """Error for a supervisor that could not start the run."""
 
 
 def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
-    """Returns when the worker's process exists and commands are heard. Of several who ask at once, one succeeds."""
+    """Return once the worker process exists and commands are read; of several concurrent callers, one succeeds."""
     argv = module_command("mosaic.runs.supervisor", str(folder.path), str(attempt))
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     if trust:

@@ -1,4 +1,4 @@
-"""The life of a run as a pure function: an event in, the new life and what is to be done out."""
+"""Life cycle of a run as a pure function from an event to the new state and the commands to carry out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mosaic.store.state import LIVE, State
 DEFAULT_PATIENCE_S = 10.0
 LONGEST_PATIENCE_S = 86_400.0
 
-_PUSHES = ((0.6, SIGINT), (0.8, SIGTERM), (1.0, SIGKILL))  # share of the patience at which each comes
+_PUSHES = ((0.6, SIGINT), (0.8, SIGTERM), (1.0, SIGKILL))  # share of the patience at which each is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,18 @@ class Rung:
 
 
 def ladder(now_s: float, patience_s: float) -> tuple[Rung, ...]:
-    """What follows after the worker was asked at `now_s`; the last rung ends everything."""
+    """Schedule the signals that follow a stop request at `now_s`; the last one ends everything."""
     return tuple(Rung(now_s + share * patience_s, signal) for share, signal in _PUSHES)
 
 
 def climb(rungs: tuple[Rung, ...], now_s: float) -> tuple[tuple[Signals, ...], tuple[Rung, ...]]:
-    """The pushes that are due, and the rungs that remain."""
+    """Return the signals that are due, and the rungs that remain."""
     due = tuple(rung.signal for rung in rungs if rung.at_s <= now_s)
     return due, rungs[len(due) :]
 
 
 def hasten(rungs: tuple[Rung, ...], now_s: float, patience_s: float) -> tuple[Rung, ...]:
-    """A second stop may bring the end nearer, never put it off; what was pushed is not pushed again."""
+    """Apply a second stop, which may bring the end nearer, never postpone it; signals already sent are not repeated."""
     if not rungs or now_s + patience_s >= rungs[-1].at_s:
         return rungs
     return ladder(now_s, patience_s)[-len(rungs) :]
@@ -47,11 +47,11 @@ Outcome: TypeAlias = Literal["finished", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop under way."""
+    """A stop in progress."""
 
     reason: str
-    verdict: Verdict  # how the run ends unless the worker finishes first
-    rungs: tuple[Rung, ...]  # pushes still to come
+    verdict: Verdict  # final state unless the worker finishes first
+    rungs: tuple[Rung, ...]  # signals still to be sent
     patience_s: float  # from the first to the last of them
 
 
@@ -60,13 +60,13 @@ class Life:
     state: State = State.QUEUED
     attempt: int = 0
     stop: Stop | None = None
-    trouble: str = ""  # what the worker said about its failure
-    outcome: Outcome | None = None  # what the worker said about its end; its exit code alone proves nothing
-    patience_s: float = DEFAULT_PATIENCE_S  # of a stop that names none
+    trouble: str = ""  # the worker's reason for its failure
+    outcome: Outcome | None = None  # what the worker reported about its end; its exit code alone proves nothing
+    patience_s: float = DEFAULT_PATIENCE_S  # for a stop that gives none
     reason: str = ""  # why it ended
 
 
-# Time that was given is time well used; memory that was not given is a failure.
+# Using up the allowed time is a normal end; exceeding the memory limit is a failure.
 _VERDICTS: dict[Limit, Verdict] = {"wall time": State.STOPPED, "memory": State.FAILED}
 
 
@@ -75,7 +75,7 @@ _VERDICTS: dict[Limit, Verdict] = {"wall time": State.STOPPED, "memory": State.F
 
 @dataclass(frozen=True, slots=True)
 class StartAsked:
-    """Start, or start again: a new attempt."""
+    """Request for a new attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +135,21 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class PatienceMeasured:
-    """The worker said how long it may take to stop, going by its iterations so far."""
+    """The worker's estimate of how long it may take to stop, based on its iterations so far."""
 
     patience_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReturned:
-    """The worker said that its training returned, and that everything is written."""
+    """The worker's report that its training returned and everything is written."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """The worker said why it is about to end."""
+    """The worker's report why it is about to end."""
 
     message: str
 
@@ -162,7 +162,7 @@ class WorkerExited:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorDied:
-    """Noticed by the next one: nobody saw how the attempt ended."""
+    """Death of a supervisor, noticed by the next one; how the attempt ended is unknown."""
 
 
 Event: TypeAlias = (
@@ -195,7 +195,7 @@ class SpawnWorker:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A line to the worker."""
+    """Message to the worker."""
 
     order: Order
     reason: str = ""
@@ -203,19 +203,19 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """To the worker's process group."""
+    """Signal to the worker's process group."""
 
     signal: Signals
 
 
 @dataclass(frozen=True, slots=True)
 class EndEverything:
-    """Whatever the attempt started is killed, wherever it went."""
+    """Kill of every process that the attempt started, in whatever process group or session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Fire the timer at this moment; a later Arm replaces it."""
+    """Report only a search that had nothing left to do: after Ctrl-C, trials that were cut short look ended."""
 
     at_s: float
 
@@ -229,7 +229,7 @@ class Refuse:
 class RecordEnd:
     state: End
     reason: str
-    forced: bool = False  # a stop was asked for, and the worker did not end by itself: nothing new was saved
+    forced: bool = False  # a stop was requested and the worker did not end by itself: nothing new was saved
 
 
 Command: TypeAlias = SpawnWorker | Tell | Signal | EndEverything | Arm | Refuse | RecordEnd
@@ -286,12 +286,12 @@ def _start(life: Life) -> Step:
 
 
 def _when(life: Life, before: State, after: State) -> Step:
-    """What the worker says counts only where it can be true; a late word changes nothing."""
+    """Accept a worker's report only in the state it applies to; a late one changes nothing."""
     return (replace(life, state=after) if life.state is before else life), ()
 
 
 def _order(life: Life, order: Order) -> Step:
-    """Orders reach a worker that still starts, too: it finds them when it looks for the first time."""
+    """Forward an order, also to a worker that is still starting: it reads its orders when it first checks."""
     if life.state in LIVE and life.state is not State.STOPPING:
         return life, (Tell(order),)
     return life, (Refuse(f"cannot {order}: the run is {life.state}"),)
@@ -327,8 +327,10 @@ def _push(life: Life, now_s: float) -> Step:
 
 
 def _judge(life: Life, code: int | None, signal: int | None) -> Step:
-    """Decide what the worker's end means. Code of the user's runs in its process and may exit with any code at any
-    moment, so only the worker's own word counts."""
+    """Decide what the worker's end means.
+
+    User code runs in its process and may exit with any code at any time, so only the worker's own report counts.
+    """
     how = f"exit code {code}" if signal is None else f"signal {_name(signal)}"
     if life.outcome == "finished":
         return _end(life, State.FINISHED, "")
@@ -343,7 +345,7 @@ def _judge(life: Life, code: int | None, signal: int | None) -> Step:
 
 
 def _force(life: Life, stop: Stop, how: str) -> str:
-    if stop.rungs or life.trouble:  # it was not killed by us
+    if stop.rungs or life.trouble:  # not killed by us
         return f"the worker did not end in order: {life.trouble or how}"
     return f"it did not stop within {stop.patience_s:g} s and was killed"
 
@@ -356,5 +358,5 @@ def _name(signal: int) -> str:
 
 
 def _end(life: Life, state: End, reason: str, *, forced: bool = False) -> Step:
-    """What the worker left behind goes with it, however it ended."""
+    """End the run and kill what the worker left behind, however it ended."""
     return Life(state, life.attempt, reason=reason), (EndEverything(), RecordEnd(state, reason, forced))

@@ -1,4 +1,4 @@
-"""What a supervisor looks after while nothing happens: limits, and words that the disk did not take."""
+"""Periodic tasks of a supervisor: limits, log rotation, index updates, and retries of failed writes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from mosaic.store.run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None: as much as there is."""
+    """Limits of a run; None means unlimited."""
 
     max_wall_s: float | None = None
     max_memory_mb: int | None = None
 
     def exceeded(self, elapsed_s: float, memory_mb: Callable[[], float], now_s: float) -> LimitExceeded | None:
-        """Memory is only measured where it is limited. Time is that of this attempt, by a clock that nobody sets."""
+        """Return the limit that was exceeded, if any.
+
+        Memory is measured only if it is limited. Time is that of this attempt, by a monotonic clock.
+        """
         if self.max_wall_s is not None and elapsed_s >= self.max_wall_s:
             return LimitExceeded("wall time", f"its {self.max_wall_s:g} s (resources.max_wall_s) are over", now_s)
         if self.max_memory_mb is None:
@@ -38,11 +41,11 @@ class Limits:
         return LimitExceeded("memory", detail, now_s)
 
 
-LONG_BYTES = 2 << 20  # of events; fewer are read while a page opens
+LONG_BYTES = 2 << 20  # of events; fewer are read quickly enough while a page opens
 
 
 def prepare_curves(folder: RunFolder) -> bool:
-    """Whether there was anything to prepare."""
+    """Prepare the curves of a long run and return whether there was anything to prepare."""
     try:
         long = folder.metrics.stat().st_size >= LONG_BYTES
     except FileNotFoundError:
@@ -60,7 +63,10 @@ _Stamp: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Publisher:
-    """A thread of its own: an index that others keep busy delays no stop. The folders are the truth, not the index."""
+    """Thread that updates the index, so that an index kept busy by others delays no stop.
+
+    The run folders are authoritative, not the index.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder, self._index = folder, Index(folder.home)
@@ -70,7 +76,7 @@ class Publisher:
         self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Publishes a last time; does not wait for ever."""
+        """Publish one last time; wait at most `timeout_s`."""
         self._over.set()
         self._thread.join(timeout_s)
 
@@ -80,7 +86,7 @@ class Publisher:
             last = self._over.is_set()
             try:
                 self._publish()
-            except Exception as error:  # noqa: BLE001 - the folders are the truth: a run outlives any trouble with the index
+            except Exception as error:  # noqa: BLE001 - the folders are authoritative: a run survives index errors
                 if not complained:
                     log(f"the index was not updated: {error}")
                 complained = True
@@ -95,7 +101,7 @@ class Publisher:
             self._published = stamp
 
     def _stamp(self) -> _Stamp:
-        """Changes when there is something to publish."""
+        """Return a value that changes when there is something to publish."""
         files = (path.stat() for path in (self._folder.state, self._folder.metrics) if path.exists())
         return tuple((file.st_mtime_ns, file.st_size) for file in files)
 
@@ -104,7 +110,7 @@ _EVERY_S = 1.0
 
 
 class FolderGoneError(MosaicError):
-    """There is no place left for anything that the run does."""
+    """Error for a run whose folder was deleted or moved, so that nothing can be stored."""
 
 
 class Chores:
@@ -115,10 +121,10 @@ class Chores:
         self._publisher = Publisher(folder)
         self._logs = [WorkerLog(folder, stream) for stream in STREAMS]
         self._complained = False
-        self.due_s = monotonic()  # when to look again
+        self.due_s = monotonic()  # next check
 
     def look(self, now_s: float) -> LimitExceeded | None:
-        """Something to do about, now and then; a limit of time is noticed on time.
+        """Run the periodic tasks if they are due and return a limit that was exceeded; a time limit is noticed on time.
 
         Raises FolderGoneError where the run's folder was deleted or moved away.
         """
@@ -136,7 +142,7 @@ class Chores:
         try:
             for each in self._logs:
                 each.rotate()
-        except OSError as error:  # a full disk, for example: the run goes on, and so does its log
+        except OSError as error:  # a full disk, for example: the run continues, and so does its log
             if not self._complained:
                 log(f"the log was not rotated: {error}")
             self._complained = True
@@ -146,5 +152,5 @@ class Chores:
 
 
 def _memory_mb() -> float:
-    """Of everything that the run started. Our own few megabytes are not the worker's fault."""
+    """Return the memory of all processes that the run started, without the supervisor's own few megabytes."""
     return sum(row.memory_mb for row in below(os.getpid()))

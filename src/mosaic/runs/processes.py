@@ -1,6 +1,6 @@
-"""Which processes belong to a run, and how all of them are ended.
+"""Processes of a run: finding them and ending all of them.
 
-Read straight from /proc: a supervisor asks for it while its run starts, and a start should cost nothing.
+Reads /proc directly: a supervisor does this while its run starts, and a start should cost nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _GONE = (FileNotFoundError, ProcessLookupError)
 
 
 class Identified(Protocol):
-    """A process that cannot be taken for a later one with the same number."""
+    """Process identity that cannot be confused with a later process of the same PID."""
 
     @property
     def pid(self) -> int: ...
     @property
-    def start_time(self) -> float: ...  # seconds since boot: no change of the clock moves it
+    def start_time(self) -> float: ...  # seconds since boot: unaffected by clock changes
     @property
     def boot(self) -> str: ...  # which boot; empty: this one, or unknown in a record of an older version
 
@@ -40,7 +40,7 @@ P = TypeVar("P", bound=Identified)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A process that is alive. Zombies hold nothing but their number: they are gone."""
+    """A live process. Zombies hold nothing but their PID and count as gone."""
 
     pid: int
     start_time: float
@@ -50,18 +50,18 @@ class Row:
 
 
 def look(pid: int) -> Row | None:
-    """None where no such process is alive."""
+    """Return the live process with this PID, if any."""
     row, alive = _look(pid) or (None, False)
     return row if alive else None
 
 
 def _look(pid: int) -> tuple[Row, bool] | None:
-    """Return a process and whether it is alive; None where its number is free."""
+    """Return a process and whether it is alive; None if its PID is free."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except _GONE:
         return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything, brackets too
+    fields = text.rpartition(")")[2].split()  # the name in brackets may contain anything, even brackets
     row = Row(
         pid,
         start_time=int(fields[19]) / _TICKS_PER_S,
@@ -86,9 +86,9 @@ def _list() -> Iterator[tuple[Row, bool]]:
 
 
 def below(pid: int) -> set[Row]:
-    """Everything alive that descends from a process, itself not included.
+    """Return all live descendants of a process, excluding itself.
 
-    Also through zombies: a process whose first thread ended keeps its children until the last thread has.
+    Zombies are traversed: a process whose first thread ended keeps its children until the last thread has ended.
     """
     children: dict[int, list[tuple[Row, bool]]] = {}
     for row, alive in _list():
@@ -104,7 +104,7 @@ def _descend(children: dict[int, list[tuple[Row, bool]]], pid: int) -> Iterator[
 
 
 def marked(run_id: str) -> set[Row]:
-    """Everything that was started with the run's mark, also what left its process group, session and parents."""
+    """Return all processes started with the run's mark, also those that left its process group, session and parents."""
     mark = f"{MARK}={run_id}".encode()
     return {row for row in list_processes().values() if mark in _environment(row.pid)}
 
@@ -113,14 +113,14 @@ def _environment(pid: int) -> list[bytes]:
     try:
         return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except (*_GONE, PermissionError):
-        return []  # gone, or somebody else's: not started by us
+        return []  # gone, or owned by another user: not started by us
 
 
 def end_all(find: Callable[[], Iterable[P]], deadline_s: float) -> list[P]:
-    """Kills whatever `find` finds, until it finds nothing: what is killed may just have started something.
+    """Kill everything that `find` returns, until it returns nothing: a killed process may just have started another.
 
-    Never the process that asks. Returns what does not die before the deadline (monotonic), normally nothing. What is
-    first found after it, on a machine so busy that the dying took all the time, is still killed.
+    Never kills the calling process. Returns what does not die before the deadline (monotonic), normally nothing. What
+    is first found after the deadline, on a machine so busy that the dying took all the time, is still killed.
     """
     while found := [process for process in find() if process.pid != os.getpid()]:
         late = monotonic() >= deadline_s
@@ -131,7 +131,7 @@ def end_all(find: Callable[[], Iterable[P]], deadline_s: float) -> list[P]:
 
 
 def _kill(processes: Iterable[Identified], deadline_s: float) -> None:
-    """Returns when all are gone, or at the deadline. Takes no exit code away from whoever waits for it."""
+    """Kill processes and wait until all are gone, or the deadline; leave their exit codes to their parents."""
     with ExitStack() as stack:
         handles = []
         for process in processes:
@@ -144,7 +144,7 @@ def _kill(processes: Iterable[Identified], deadline_s: float) -> None:
 
 
 def _open(process: Identified, stack: ExitStack) -> int | None:
-    """A handle that can never come to mean another process, as its number can."""
+    """Open a pidfd, which unlike a PID can never refer to another process."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -154,7 +154,7 @@ def _open(process: Identified, stack: ExitStack) -> int | None:
 
 
 def wait_gone(handle: int, timeout_s: float) -> bool:
-    """Whether the process behind a pidfd ended within the time."""
+    """Return whether the process behind a pidfd ended within the time."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -1,4 +1,4 @@
-"""What is left of an attempt whose supervisor died, and how it is cleared away."""
+"""Cleanup of what an attempt left when its supervisor died."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _END_WITHIN_S = 10.0
 
 
 class LeftoverError(MosaicError):
-    """A process of an earlier attempt cannot be ended."""
+    """Error for a process of an earlier attempt that cannot be ended."""
 
 
 def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S) -> None:
-    """Ends every process of earlier attempts. Only the holder of the run's lock may ask for it."""
+    """End every process of earlier attempts. Only the holder of the run's lock may call this."""
     known = {each for attempt in record.attempts for each in (attempt.worker, attempt.supervisor) if each is not None}
     for attempt in record.attempts[-1:]:
         if attempt.worker is not None:
@@ -38,7 +38,7 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
 
 
 def clear_cluster(folder: RunFolder) -> None:
-    """Ends a Ray session that the run's worker left: its agents neither carry our mark nor stay below us."""
+    """End a Ray session that the run's worker left: its agents neither carry our mark nor stay below us."""
     if not (folder.path / "ray.json").exists():
         return
     from mosaic.workers.ray_record import clear_session
@@ -56,7 +56,7 @@ def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:
 
 
 def _await(process: Process, grace_s: float) -> None:
-    """Gives it time to end by itself."""
+    """Give the process time to end by itself."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Settings that a run which has ended is resumed with: resources, limits, and options that its checkpoints allow."""
+"""Settings with which an ended run is resumed: resources, limits, and options that its checkpoints allow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANGEABLE = (
 
 
 def with_changes(config: RunConfig, resources: Mapping[str, Any], settings: Sequence[str] = ()) -> RunConfig:
-    """Return the configuration with these settings of `resources` and these `SECTION.KEY=VALUE` instead of its own."""
+    """Return the configuration with these settings of `resources` and these `SECTION.KEY=VALUE` replaced."""
     from mosaic.config.loading import dump_run_config, parse_run_config
 
     document = dump_run_config(config)
@@ -79,7 +79,7 @@ def change_settings(
 
 
 def _check_extended(folder: RunFolder, config: RunConfig) -> None:
-    """Raise InputError where a finished run would end at once."""
+    """Raise InputError if a finished run would end at once."""
     from mosaic.store.checkpoints import find_checkpoint
     from mosaic.store.index.last_metrics import last_metrics
 
@@ -104,7 +104,7 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
 
 
 def _refuse_other_shapes(stored: RunConfig, resolved: RunConfig) -> None:
-    """Raise InputError where settings change an option that the run's checkpoints depend on."""
+    """Raise InputError if settings change an option that the run's checkpoints depend on."""
     from mosaic.config.field_types import SHAPES_CHECKPOINTS
     from mosaic.workers.registry import load_worker, options_model
 

@@ -1,4 +1,4 @@
-"""One run, as scripts and screens hold it: read it, wait for it, tell it what to do."""
+"""Handle on one run for scripts and user interfaces: read it, wait for it, send it commands."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from mosaic.workers.api import Worker
 
 
-_END_WITHIN_S = 60.0  # of a run whose processes are all gone: writing down what it made
+_END_WITHIN_S = 60.0  # for a run whose processes are all gone: writing its results
 _ANSWER_WITHIN_S = 60.0
 
 
 class WaitedTooLongError(MosaicError):
-    """What was waited for did not happen in time; it may still."""
+    """Error for an awaited change that did not happen in time; it still may."""
 
 
 class Run:
-    """Holds no state of its own: every answer is read from the run's folder."""
+    """Handle on a run, without state of its own: everything is read from the run's folder."""
 
     def __init__(self, store: Store, folder: RunFolder) -> None:
         self._store, self.folder = store, folder
@@ -55,13 +55,13 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why its last attempt ended; empty where there is nothing to say."""
+        """Return why the last attempt ended; empty if there is nothing to say."""
         attempts = self.record().attempts
         return attempts[-1].reason if attempts else ""
 
     @property
     def forced(self) -> bool:
-        """Whether its last attempt did not end by itself when it was stopped, so that nothing new was saved."""
+        """Return whether the last attempt had to be killed when it was stopped, so that nothing new was saved."""
         attempts = self.record().attempts
         return bool(attempts) and attempts[-1].forced
 
@@ -70,16 +70,16 @@ class Run:
         return self.folder.read_config()
 
     def record(self) -> RunState:
-        """State, attempts, processes."""
+        """Return state, attempts and processes."""
         return read_state(self.folder)
 
     def summary(self) -> RunSummary:
         return summarise(self.folder)
 
-    # What is done with it
+    # Commands
 
     def start(self) -> None:
-        """Of a queued run."""
+        """Start a queued run."""
         record = self.record()
         if record.state is not State.QUEUED:
             raise InputError(f"The run {self.id} is {record.state}, not queued. {self._advice(record.state)}")
@@ -87,13 +87,13 @@ class Run:
         start_attempt(self.folder, 1)
 
     def stop(self, patience_s: float | None = None, reason: str = "asked to stop", *, wait: bool = True) -> None:
-        """Whatever the run is doing, it ends: saved if it can within the patience, by force if not.
+        """End the run, whatever it is doing: saved if possible within the patience, by force if not.
 
-        `patience_s`: None is what its worker says it needs, going by the iterations it has measured. Afterwards
+        `patience_s`: None is what its worker says it needs, based on the iterations it has measured. Afterwards
         `forced` tells whether it had to be killed.
         """
         record = self.record()
-        if record.state is State.QUEUED and not self._cancel(reason):  # somebody is starting it right now
+        if record.state is State.QUEUED and not self._cancel(reason):  # another process is starting it right now
             wait_until(self.folder, self._is_decided, _ANSWER_WITHIN_S)
             return self.stop(patience_s, reason, wait=wait)
         if record.state in LIVE:
@@ -107,13 +107,13 @@ class Run:
             self._await_stop()
 
     def _await_stop(self) -> None:
-        """Wait as long as the supervisor gives the worker; it writes that down when it hears of the stop."""
+        """Wait as long as the supervisor gives the worker; it records that time when it receives the stop."""
         heard = wait_until(self.folder, lambda record: record.state in {State.STOPPING, *ENDED}, _ANSWER_WITHIN_S)
         given_s = heard.attempts[-1].patience_s if heard is not None and heard.attempts else None
         self.wait((given_s or 0.0) + _END_WITHIN_S)
 
     def pause(self, timeout_s: float = _ANSWER_WITHIN_S, *, wait: bool = True) -> None:
-        """At the end of the worker's iteration."""
+        """Pause at the end of the worker's iteration."""
         from mosaic.workers.registry import load_worker
 
         worker = self.config.training.worker
@@ -135,8 +135,7 @@ class Run:
 
         `resources`: settings of that section, such as {"num_workers": 4}, that the new attempt and those after it use.
         `settings`: others, such as "training.total_timesteps=2000000". A finished run needs a limit that is not reached
-        yet.
-        `trust`: whether a run that was imported may run the code that it names; None: only if MOSAIC_TRUST=1 is set.
+        yet. `trust`: whether an imported run may run the code that it names; None: only if MOSAIC_TRUST=1 is set.
         """
         trust = trust_given() if trust is None else trust
         record = self.record()
@@ -162,7 +161,7 @@ class Run:
                 raise InputError(f"The run {self.id} is {state} and cannot be resumed. {self._advice(state)}")
 
     def checkpoint(self, timeout_s: float = _ANSWER_WITHIN_S) -> Checkpoint:
-        """Saves now, at the end of the worker's iteration."""
+        """Save at the end of the worker's current iteration."""
         from mosaic.telemetry.events.reader import EventTail
         from mosaic.workers.registry import load_worker
 
@@ -184,7 +183,7 @@ class Run:
                 doze(record)
 
     def _saved(self, path: Path) -> Checkpoint:
-        """A worker that saves very often may have dropped it by now, for newer ones."""
+        """Return the checkpoint, or the newest if a worker that saves very often has already deleted it."""
         from mosaic.store.checkpoint_record import read_checkpoint
         from mosaic.store.checkpoints import find_checkpoint
 
@@ -196,30 +195,30 @@ class Run:
             return find_checkpoint(self.folder)
 
     def wait(self, timeout_s: float | None = None) -> State:
-        """Until the run has ended; answers how."""
+        """Wait until the run has ended and return its state."""
         record = wait_until(self.folder, lambda record: has_ended(self.folder, record), timeout_s)
         if record is None:
             raise self._too_long("end", timeout_s or 0.0)
         return record.state
 
     def delete(self) -> None:
-        """The folder with everything in it. A living run must be stopped first."""
+        """Delete the folder with everything in it. A live run must be stopped first."""
         from mosaic.store.archives.archive import delete_run
 
         if self.state is State.LOST:
             self._clear()
         delete_run(self._store, self.folder)
 
-    # What it tells
+    # Results
 
     def metrics(self) -> dict[str, Values]:
-        """Iterations as columns of one length: `pandas.DataFrame(run.metrics())`."""
+        """Return iterations as columns of equal length: `pandas.DataFrame(run.metrics())`."""
         from mosaic.telemetry.curves.curves import Curves
 
         return Curves(self.folder.path).table()
 
     def events(self, after_seq: int = 0, *, follow: bool = False) -> Iterator[MetricEvent]:
-        """Every event once, in order; `follow` waits for more until the run has ended."""
+        """Yield every event once, in order; `follow` waits for more until the run has ended."""
         from mosaic.telemetry.events.reader import EventTail
 
         with EventTail(self.folder.metrics, after_seq) as tail:
@@ -233,14 +232,14 @@ class Run:
                 doze(record)
 
     def log(self, stream: Stream | None = None) -> str:
-        """What the worker wrote to stdout, then what it wrote to stderr; or one of them."""
+        """Return what the worker wrote to stdout, then what it wrote to stderr; or one of them."""
         from mosaic.store.logs import STREAMS, WorkerLog
 
         parts = [WorkerLog(self.folder, each).read().data for each in ((stream,) if stream else STREAMS)]
         return b"".join(parts).decode(errors="replace")
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Oldest first."""
+        """Return the checkpoints, oldest first."""
         from mosaic.store.checkpoints import list_checkpoints
 
         return list_checkpoints(self.folder)
@@ -252,7 +251,7 @@ class Run:
 
         return as_html(self.summary())
 
-    # How
+    # Internals
 
     def _order(self, order: Order) -> None:
         record = self.record()
@@ -286,11 +285,11 @@ class Run:
         return record.state is not State.QUEUED or not held(self.folder)
 
     def _is_let_go(self, record: RunState) -> bool:
-        """A supervisor writes the end down a moment before it is gone."""
+        """Return whether the run is live or no longer held; a supervisor exits a moment after recording the end."""
         return record.state in LIVE or not held(self.folder)
 
     def _cancel(self, reason: str) -> bool:
-        """Ends a run that nobody started, which needs no supervisor. False if somebody has it."""
+        """End a run that was never started, which needs no supervisor; return False if another process holds it."""
         with RunLock(self.folder) as lock:
             if not lock.try_acquire():
                 return False
@@ -305,7 +304,7 @@ class Run:
             return True
 
     def _clear(self) -> None:
-        """Ends what a lost run left alive. A run that is alive again is somebody else's."""
+        """End what a lost run left alive; a run that is alive again belongs to another process."""
         from mosaic.runs.resume import end_leftovers
 
         with RunLock(self.folder) as lock:
@@ -318,7 +317,7 @@ class Run:
         change_settings(self.folder, record, resources, settings)
 
     def _has_saved(self, worker: Worker) -> bool:
-        """Whether a worker that promises no resume has left something to resume from."""
+        """Return whether a worker that does not declare resume has left something to resume from."""
         from mosaic.store.checkpoints import find_checkpoint
 
         return getattr(worker, "resumes_what_was_saved", False) and bool(find_checkpoint(self.folder, missing_ok=True))

@@ -1,4 +1,4 @@
-"""What a supervisor writes down about its run, and what it does when the disk does not take it."""
+"""Writer of a run's state.json, which copes with a full disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TRY_AGAIN_AFTER_S = 0.5
 
 
 class Logbook:
-    """state.json. Only its first word must be written; a later one waits for better times, the run goes on."""
+    """Writer of state.json. Only the first write must succeed; later ones are retried while the run continues."""
 
     def __init__(self, folder: RunFolder, clock: Callable[[], float] = time.time) -> None:
         self._folder, self._clock = folder, clock
@@ -32,7 +32,7 @@ class Logbook:
         return Life(self.record.state, len(self.record.attempts))
 
     def begin(self, attempt: int, supervisor: Process | None) -> None:
-        """Raises StorageError: what cannot be written down is not started."""
+        """Record a new attempt; raise StorageError, because what cannot be recorded is not started."""
         self._reserve.take()
         before = self.record
         entry = Attempt(number=attempt, supervisor=supervisor, started=self._clock())
@@ -45,7 +45,7 @@ class Logbook:
             raise
 
     def has_begun(self, attempt: int) -> bool:
-        """Return whether the attempt is written down; before that, the record is about the attempt before it."""
+        """Return whether the attempt is recorded; before that, the record is about the previous attempt."""
         return len(self.record.attempts) == attempt
 
     def note_worker(self, worker: Process | None) -> None:
@@ -53,7 +53,7 @@ class Logbook:
         self.write()
 
     def note(self, state: State, patience_s: float | None = None) -> None:
-        """`patience_s`: of a stop under way; those who wait for its end read it."""
+        """Record the state; `patience_s`, of a stop in progress, is read by those that wait for its end."""
         if (state, patience_s) != (self.record.state, self.record.attempts[-1].patience_s):
             self._change(state)
             self._change_attempt(patience_s=patience_s)
@@ -69,9 +69,9 @@ class Logbook:
         *,
         forced: bool = False,
     ) -> bool:
-        """Writes the last word, for so long if need be. If it cannot, the run will be read as lost, which is true.
+        """Write the final state, retrying for `try_for_s`. If that fails, the run will be read as lost, which is true.
 
-        `before` is what must be there once the run counts as ended.
+        `before` writes what must exist once the run counts as ended.
         """
         self._change(state)
         if self.record.attempts:
@@ -81,12 +81,12 @@ class Logbook:
         if not self.write():
             self._reserve.give_back()
             while not self.write() and monotonic() < deadline_s:
-                time.sleep(_TRY_AGAIN_AFTER_S)  # nobody tells us when there is room again
+                time.sleep(_TRY_AGAIN_AFTER_S)  # there is no notification when space is available again
         self._reserve.give_back()
         return not self._unwritten
 
     def write(self) -> bool:
-        """Whether what is known is on disk."""
+        """Return whether the current record is on disk."""
         try:
             write_state(self._folder, self.record)
         except StorageError as error:
@@ -112,6 +112,6 @@ class Logbook:
 
 
 def log(text: str) -> None:
-    """To supervisor.log, if the disk takes it; there is no other place to say it."""
+    """Write to supervisor.log if the disk permits; there is no other place to report it."""
     with suppress(OSError):
         print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)

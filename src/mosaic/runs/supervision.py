@@ -1,4 +1,4 @@
-"""How a supervisor carries out what the life cycle says, until its run has ended."""
+"""Supervision of a run: the event loop that carries out what the life cycle decides, until the run has ended."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _SAID: dict[str, Event] = {
 
 
 class Supervision:
-    """One attempt of one run, from its start to its recorded end."""
+    """Supervision of one attempt of a run, from its start to its recorded end."""
 
     def __init__(self, folder: RunFolder, fifo: int, worker: WorkerProcess | None = None) -> None:
-        """`worker`: that of a first attempt which is written down and under way already."""
+        """Take over `worker`, that of a first attempt which is already recorded and running."""
         self._folder, self._fifo = folder, fifo
         self._logbook = Logbook(folder)
         self._life = self._logbook.life
@@ -75,16 +75,16 @@ class Supervision:
         self._selector = selectors.DefaultSelector()
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Returns when the run has ended and that is written down; says when commands can be given."""
+        """Run until the end of the run is recorded; call `ready` once commands can be sent."""
         try:
             self._start()
             ready()
             self._supervise()
             self._prepare_curves()
-        except FolderGoneError as error:  # nothing can be saved or written down
+        except FolderGoneError as error:  # nothing can be saved or recorded
             log(str(error))
             self._end_everything()
-        except BaseException:  # whatever went wrong here, nothing of the run may stay behind
+        except BaseException:  # whatever went wrong here, no process of the run may stay behind
             traceback.print_exc()
             self._end_everything()
             if self._life.state in LIVE and self._logbook.has_begun(self._life.attempt):
@@ -109,7 +109,7 @@ class Supervision:
         self._see(StartAsked())
 
     def _recover(self) -> None:
-        """Nothing of an earlier attempt may write beside ours."""
+        """End earlier attempts, so that nothing of theirs writes at the same time as ours."""
         end_leftovers(self._folder, self._logbook.record)
         life, _ = advance(self._life, SupervisorDied())
         if life.state is not self._life.state:
@@ -138,10 +138,10 @@ class Supervision:
         if self._life.state in LIVE and (exceeded := self._chores.look(now_s)):
             self._see(exceeded)
 
-    # What comes in
+    # Inputs
 
     def _watch_signals(self) -> None:
-        """Signals become bytes that the loop reads like everything else."""
+        """Turn signals into bytes that the loop reads like everything else."""
         self._signals, wake = os.pipe()
         for end in (self._signals, wake):
             os.set_blocking(end, False)
@@ -183,7 +183,7 @@ class Supervision:
             self._selector.unregister(self._worker.progress)
 
     def _reap(self) -> None:
-        """Our child the worker, and the orphans that we adopted."""
+        """Reap the worker and the orphans that we adopted."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -192,12 +192,12 @@ class Supervision:
             if not pid:
                 return
             if self._worker is not None and pid == self._worker.pid:
-                self._read_progress()  # its last words say why
+                self._read_progress()  # its last messages say why
                 self._exit = os.waitstatus_to_exitcode(status)
                 failed = self._exit < 0
                 self._see(WorkerExited(None, -self._exit) if failed else WorkerExited(self._exit))
 
-    # What is done about it
+    # Actions
 
     def _see(self, event: Event) -> None:
         self._life, commands = advance(self._life, event)
@@ -253,14 +253,14 @@ class Supervision:
         if survivors:
             log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
         else:
-            remove_lane(self._folder.path)  # of a worker that was killed; another has removed its own
+            remove_lane(self._folder.path)  # left by a worker that was killed; others remove their own
         clear_cluster(self._folder)
 
     def _ours(self) -> set[Row]:
         return below(os.getpid()) | marked(self._folder.run_id)
 
     def _record_end(self, end: RecordEnd) -> None:
-        self._folder.control.unlink(missing_ok=True)  # first: whoever kills us now must not leave it to an ended run
+        self._folder.control.unlink(missing_ok=True)  # first: if we are killed now, an ended run must not keep it
         facts = (end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S)
         if not self._logbook.end(*facts, self._write_manifest, forced=end.forced):
             log(f"the end could not be written: {end.state}: {end.reason}")
@@ -268,11 +268,11 @@ class Supervision:
     def _prepare_curves(self) -> None:
         try:
             prepare_curves(self._folder)
-        except (MosaicError, OSError) as error:  # they are made when somebody asks for them
+        except (MosaicError, OSError) as error:  # they are made on request
             log(f"the curves were not prepared: {error}")
 
     def _write_manifest(self, record: RunState) -> None:
-        """Write what the run made, and make its events survive a power loss once it counts as ended."""
+        """Write the run's manifest, and sync its events so that they survive a power loss once it counts as ended."""
         try:
             if self._folder.metrics.exists():
                 sync_file(self._folder.metrics)

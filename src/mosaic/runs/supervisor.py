@@ -1,7 +1,7 @@
-"""The process that owns a run's life: `python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]`.
+"""Process that supervises a run: `python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]`.
 
-It takes the run's lock, goes into the background, starts the worker, and is gone when the run has ended. A first
-attempt is started before anything heavy is imported: people wait for it, and the worker's own start takes its time.
+It takes the run's lock, goes into the background, starts the worker, and exits when the run has ended. A first attempt
+is started before anything heavy is imported: users wait for it, and the worker's own start takes time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mosaic.store.atomic import sync_folder, write_atomic
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
 
-HELD = 4  # exit code: somebody else has the run
+HELD = 4  # exit code: another process holds the run
 
 
 def main() -> int:
-    """With ATTEMPT, only that one is started: another starter may have been faster, and its attempt over already."""
+    """Start an attempt; with ATTEMPT only that one, as another starter may have been faster and its attempt over."""
     if len(sys.argv) not in (2, 3):
         return _refuse("Type: python -m mosaic.runs.supervisor RUN_FOLDER [ATTEMPT]", 2)
     folder = RunFolder(Path(sys.argv[1]).absolute())
@@ -41,17 +41,17 @@ def main() -> int:
         return _refuse(f"The run {folder.run_id} was started by somebody else meanwhile.", HELD)
     ready = detach(folder.path / LOG)
     adopt_orphans()
-    fifo = open_control(folder)  # before the run is said to live: from then on commands are sent
+    fifo = open_control(folder)  # before the run is recorded as live: from then on commands are sent
     worker = _start_first(folder, record) if record["state"] == "queued" and not record["attempts"] else None
 
     from mosaic.runs.supervision import Supervision
 
     Supervision(folder, fifo, worker).run(ready)
-    return 0  # the kernel drops the lock, as the very last thing that others see of us
+    return 0  # the kernel releases the lock, as the very last thing that others see of us
 
 
 def _start_first(folder: RunFolder, record: dict[str, Any]) -> WorkerProcess:
-    """Writes down that there is an attempt, then starts its worker. What cannot be written down is not started."""
+    """Record the attempt, then start its worker. What cannot be recorded is not started."""
     me = look(os.getpid())
     assert me is not None
     now = time.time()
@@ -60,7 +60,7 @@ def _start_first(folder: RunFolder, record: dict[str, Any]) -> WorkerProcess:
     begun = {**record, "state": "starting", "updated": now, "attempts": [attempt]}
     Reserve(folder).take()
     write_atomic(folder.state, json.dumps(begun, indent=1) + "\n")
-    sync_folder(folder.path.parent)  # the process that made the run may have been killed before it did
+    sync_folder(folder.path.parent)  # the process that made the run may have been killed before it synced
     enter(record["working_folder"], folder)
     return WorkerProcess(folder, 1)
 

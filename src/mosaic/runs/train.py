@@ -21,7 +21,7 @@ _FILES = (".json", ".yaml", ".yml", ".toml")
 
 
 class RunFailedError(MosaicError):
-    """Training ended before it was done, and nobody asked for that."""
+    """Error for training that ended before it was done without having been stopped."""
 
 
 Callback: TypeAlias = Callable[[MetricEvent], object]
@@ -48,15 +48,15 @@ def train(
     callbacks: Callback | Sequence[Callback] = (),
     home: Path | None = None,
 ) -> Any:
-    """Train until it is done and return the Run; what is given here counts more than what a configuration says.
+    """Train until done and return the Run; arguments take precedence over the configuration.
 
-    `asked` is an env's id, a registered Gymnasium id, an env object, a class or function that makes one (of a script or
-    notebook too), or a configuration. `params` are the algorithm's options, `options` and `wrappers` the env's,
-    `policies` the policy configuration, `agents` maps agents to policies. With `seeds` so many runs that differ in the
-    seed are trained one after the other, and a list of them is returned.
+    `asked` is an env's id, a registered Gymnasium id, an env object, a class or function that makes one (also one
+    defined in a script or notebook), or a configuration. `params` are the algorithm's options, `options` and `wrappers`
+    the env's, `policies` the policy configuration, `agents` maps agents to policies. With `seeds`, this many runs that
+    differ in the seed are trained one after the other, and a list of them is returned.
 
-    `callbacks` are called with every metric event while the run goes on; one that returns False stops it. Ctrl-C stops
-    the run and saves; `run.resume()` continues it.
+    `callbacks` are called with every metric event during the run; one that returns False stops it. Ctrl-C stops the run
+    and saves; `run.resume()` continues it.
     """
     trainer = Trainer(home)
     training = {
@@ -96,7 +96,7 @@ def _finish(run: Run, callbacks: tuple[Callback, ...]) -> Run:
     except KeyboardInterrupt:
         run.stop(reason="Ctrl-C")
         raise
-    except Exception:  # of a callback: nobody would watch the run any more
+    except Exception:  # raised by a callback: nothing would watch the run any more
         if run.state not in ENDED:
             run.stop(reason="a callback failed")
         raise
@@ -118,7 +118,7 @@ def _tell(run: Run, callbacks: tuple[Callback, ...]) -> None:
 
 
 def _config(asked: Asked | Environment, home: Path, options: dict[str, Any]) -> RunConfig:
-    """A text that does not end like a settings file is an env's id; what is no configuration is an env."""
+    """Read a configuration; a string without a settings file's suffix is an env's id, any other object is an env."""
     is_file = isinstance(asked, PathLike) or (isinstance(asked, str) and asked.lower().endswith(_FILES))
     if not is_file and not isinstance(asked, RunConfig | Mapping):
         environment = stored_environment(asked, home, options)
@@ -135,11 +135,11 @@ def _with(config: RunConfig, sections: Mapping[str, Mapping[str, Any]], top: Map
 
 
 class Times(NamedTuple):
-    """Seconds; None where the run did not come that far."""
+    """Durations in seconds; None if the run did not get that far."""
 
     startup_s: float | None  # from the request until training begins: processes, imports, code, models
     train_s: float | None  # training, with its reports and checkpoints, over all attempts
-    time_to_stop_s: float | None  # until the reward that was asked for was reached
+    time_to_stop_s: float | None  # until the requested reward was reached
 
 
 def times(events: Iterable[Mapping[str, Any]], asked_at: float | None) -> Times:

@@ -1,4 +1,4 @@
-"""Where runs are asked for and found again: the API that scripts and screens use."""
+"""Trainer: the API through which scripts and user interfaces submit and find runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mosaic.workers.registry import resolve
 
 
 def group_members(config: RunConfig, seeds: int) -> tuple[str, list[RunConfig]]:
-    """The group's id and its runs' configurations."""
+    """Return the group's id and its runs' configurations."""
     if seeds < 1:
         raise InputError(f"A group has at least one run, not {seeds}.")
     group = config.run_id or new_run_id(config.environment.id, time.time(), secrets.randbelow)
@@ -34,7 +34,9 @@ def group_members(config: RunConfig, seeds: int) -> tuple[str, list[RunConfig]]:
 
 
 def _member(config: RunConfig, number: int) -> RunConfig:
-    """The seeds come from the configuration's own, each by its number: a larger group holds the smaller one's runs."""
+    """Derive the seed from the configuration's own and the number, so that a larger group contains the smaller one's
+    runs.
+    """
     changes: dict[str, Any] = {"seed": child_seed(config.seed, "group", number)}
     for key, text in (("run_id", config.run_id), ("name", config.name)):
         if text:
@@ -43,7 +45,7 @@ def _member(config: RunConfig, number: int) -> RunConfig:
 
 
 def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None = None) -> None:
-    """Raise InputError for a run that is not there, and for a policy that needs code of a run that is not trusted.
+    """Raise InputError for a run that does not exist, and for a policy that needs code of a run that is not trusted.
 
     A run that has saved nothing yet may still do so in time.
     """
@@ -57,7 +59,7 @@ def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None 
                 require_trust_to_play(saved, saved.manifest.policies if policy is None else (policy,), trust)
     if config.training.init is not None and split_reference(config.training.init)[0] == "run":
         run, which, policy, _ = parse_init(config.training.init)
-        _find(run, which, policy, store)  # its weights are read, and no code that it names
+        _find(run, which, policy, store)  # reads its weights, and no code that it names
 
 
 def _find(run: str, which: Which, policy: str | None, store: Store) -> Checkpoint | None:
@@ -84,31 +86,31 @@ Asked: TypeAlias = RunConfig | Mapping[str, Any] | str | PathLike[str]
 
 
 class Trainer:
-    """The runs of one store. Nothing has to stay open: a run lives by itself once it is started."""
+    """Access to the runs of one store. Nothing has to stay open: a run is independent once it is started."""
 
     def __init__(self, home: Path | None = None) -> None:
-        """In `home`, or else where $MOSAIC_HOME says."""
+        """Use the store in `home`, or else in $MOSAIC_HOME."""
         self.store = Store(home)
 
     def submit(self, config: Asked, *, start: bool = True, group: str | None = None) -> Run:
-        """A new run of a configuration, a document, or a file that holds one. The same asked twice is two runs."""
+        """Create a run from a configuration, a document, or a file with one; submitting twice creates two runs."""
         return self._submit(read_config(config), start, group or "")
 
     def submit_group(self, config: Asked, seeds: int, *, start: bool = True) -> list[Run]:
-        """Runs that differ in nothing but the seed, so that their curves can be put together."""
+        """Create runs that differ only in the seed, so that their curves can be aggregated."""
         group, members = group_members(read_config(config), seeds)
         return [self._submit(member, start, group) for member in members]
 
     def run(self, reference: str) -> Run:
-        """By its id, a unique beginning of it, its name, or `latest`."""
+        """Find a run by its id, a unique prefix of it, its name, or `latest`."""
         return Run(self.store, self.store.resolve(reference))
 
     def runs(self, **wanted: Any) -> list[Run]:
-        """The newest first; `wanted` as for `summaries`."""
+        """Return the runs, newest first; `wanted` as for `summaries`."""
         return [Run(self.store, self.store.folder(each.run_id)) for each in self.summaries(**wanted)]
 
     def summaries(self, **wanted: Any) -> list[RunSummary]:
-        """One line for each run, the newest first. `wanted`: states, tags, env, worker, group."""
+        """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group."""
         return self.store.index.list(**wanted)
 
     def _submit(self, asked: RunConfig, start: bool, group: str) -> Run:

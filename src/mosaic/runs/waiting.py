@@ -1,4 +1,4 @@
-"""How others wait for what a run does."""
+"""Waiting for a run's state from other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 0.05
 
 
 def wait_until(folder: RunFolder, true: Callable[[RunState], bool], timeout_s: float | None) -> RunState | None:
-    """The state in which it was true, or None when the time is over."""
+    """Return the state in which it was true, or None after the timeout."""
     deadline_s = None if timeout_s is None else monotonic() + timeout_s
     while True:
         record = read_state(folder)
@@ -29,12 +29,12 @@ def wait_until(folder: RunFolder, true: Callable[[RunState], bool], timeout_s: f
 
 
 def has_ended(folder: RunFolder, record: RunState) -> bool:
-    """Over, and nobody is at it any more: it may be started again or deleted."""
+    """Return whether the run has ended and no process holds it, so that it may be started again or deleted."""
     return record.state in ENDED and not held(folder)
 
 
 def doze(record: RunState) -> None:
-    """A moment, cut short by the end of the run: the file of another process must be looked at again and again."""
+    """Sleep a moment, cut short by the end of the run, because another process's file has to be polled."""
     raise_if_pressed()
     supervisor = record.attempts[-1].supervisor if record.attempts else None
     if supervisor is None or record.state in ENDED:

@@ -1,4 +1,4 @@
-"""How a worker's process is started, spoken to and listened to."""
+"""Worker process of a run: its start, and the pipes for commands and progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVIRONMENT = {
 
 
 class WorkerProcess:
-    """A child in a session of its own, tied to us by two pipes. Whoever started it reaps it."""
+    """Child process in its own session, connected by two pipes; its parent reaps it."""
 
     def __init__(self, folder: RunFolder, attempt: int) -> None:
         commands, self._commands = os.pipe()
@@ -30,7 +30,7 @@ class WorkerProcess:
         os.set_blocking(self._commands, False)
         os.set_blocking(self.progress, False)
         self._unread = b""
-        self.silent = False  # it closed its end: it says nothing any more
+        self.silent = False  # it closed its end: it reports nothing any more
         theirs = (commands, progress)
         try:
             for end in theirs:
@@ -44,16 +44,16 @@ class WorkerProcess:
                 os.close(end)
 
     def tell(self, **message: Any) -> None:
-        """Raises BlockingIOError where the worker left thousands of commands unread, BrokenPipeError where it died."""
+        """Send a command; raise BlockingIOError if the worker left thousands unread, BrokenPipeError if it died."""
         os.write(self._commands, json.dumps(message).encode() + b"\n")
 
     def signal(self, signum: Signals) -> None:
-        """To the worker and what it keeps in its process group, as Ctrl-C in a terminal would."""
-        with suppress(ProcessLookupError):  # it is gone already; its end is on the way to us
+        """Signal the worker's process group, as Ctrl-C in a terminal would."""
+        with suppress(ProcessLookupError):  # already gone; its end will be reported
             os.killpg(self.pid, signum)
 
     def listen(self) -> Iterator[bytes]:
-        """The lines that the worker said since the last time."""
+        """Yield the lines that the worker wrote since the last call."""
         while data := read_waiting(self.progress):
             *lines, self._unread = (self._unread + data).split(b"\n")
             yield from lines
@@ -65,7 +65,7 @@ class WorkerProcess:
 
 
 def read_waiting(fd: int) -> bytes | None:
-    """What waits in a pipe; None if nothing does, nothing if nobody will ever write to it again."""
+    """Return what is in a pipe; None if it is empty for now, b"" if it was closed by all writers."""
     try:
         return os.read(fd, 65536)
     except BlockingIOError:
@@ -73,7 +73,7 @@ def read_waiting(fd: int) -> bytes | None:
 
 
 def read_progress(line: bytes) -> Any:
-    """What the worker meant; None where that is not JSON."""
+    """Parse a progress line; return None if it is not JSON."""
     try:
         return json.loads(line)
     except ValueError:
@@ -107,6 +107,8 @@ def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int
 
 
 def enter(recorded: str, folder: RunFolder) -> None:
-    """Goes where the run was asked for: `python:` modules and relative paths are looked up there. If that is gone, the
-    run may still need none of them; it starts in its own folder then."""
+    """Change to the folder the run was submitted from: `python:` modules and relative paths are looked up there.
+
+    If it is gone, the run may still need none of them; it then starts in its own folder.
+    """
     os.chdir(recorded if recorded and Path(recorded).is_dir() else folder.path)

@@ -1,1 +1,1 @@
-"""Searching for good options: many runs of one configuration, driven by Ray Tune."""
+"""Hyperparameter search: many runs of one configuration, driven by Ray Tune."""

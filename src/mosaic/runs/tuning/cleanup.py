@@ -1,6 +1,7 @@
-"""The process that clears up after a search whose driver was killed: `python -m mosaic.runs.tuning.cleanup FOLDER`.
+"""Process that cleans up after a search whose driver was killed: `python -m mosaic.runs.tuning.cleanup FOLDER`.
 
-Its standard input is a pipe whose other end only the driver holds: when that ends without a word, the driver is dead.
+Its standard input is a pipe whose other end only the driver holds: end of file without a message means that the driver
+is dead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _UNENDED = LIVE | {State.QUEUED}
 
 
 def clear_search(folder: SearchFolder) -> None:
-    """Ends Ray first, which could start further runs; then every run of the search is stopped and saved."""
+    """End Ray first, which could start further runs; then stop and save every run of the search."""
     if folder.ray.exists():
         from mosaic.runtimes.ray.session import clean_up
 
@@ -44,7 +45,7 @@ _DONE = b"done"
 
 @contextmanager
 def kept(folder: SearchFolder) -> Iterator[None]:
-    """While the block runs, somebody waits for our death; after it everything is cleared by ourselves."""
+    """Run a cleanup process that reacts to our death during the block; clean up ourselves after it."""
     command = module_command("mosaic.runs.tuning.cleanup", str(folder.path))
     with folder.keeper_log.open("ab") as log:
         keeper = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Where everything of one search is, and how a search is found again."""
+"""Folder of a search: its layout, creation and lookup."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SearchFolder:
 
     @property
     def ray(self) -> Path:
-        return self.path / "ray.json"  # there as long as there may be processes of Ray
+        return self.path / "ray.json"  # exists as long as there may be Ray processes
 
     @property
     def best(self) -> Path:
@@ -59,7 +59,7 @@ class SearchFolder:
         return self.path / "keeper.log"
 
     def lock(self) -> RunLock:
-        """Held by whoever drives the search."""
+        """Return the lock, held by the process that drives the search."""
         return RunLock(RunFolder(self.path))
 
     def read_plan(self) -> SearchPlan:
@@ -79,7 +79,7 @@ def create_search(store: Store, plan: SearchPlan) -> SearchFolder:
 
 
 def find_search(store: Store, reference: str) -> SearchFolder:
-    """By its id, a unique beginning of it, or `latest`."""
+    """Find a search by its id, a unique prefix of it, or `latest`."""
     ids = sorted(path.parent.name for path in (store.home / SEARCHES).glob("*/search.json"))
     if not ids:
         raise InputError("There are no searches yet. Type: mosaic tune ENV --search NAME=VALUES")

@@ -1,4 +1,4 @@
-"""What one search is asked to do."""
+"""Settings and plan of one search."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mosaic.workers.registry import choose, load_worker, options_model
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
 Mode: TypeAlias = Literal["max", "min"]
 
-_DECISIONS: dict[Scheduler, int] = {"asha": 9, "pbt": 10, "none": 1}  # parts of a whole trial
-_REPORTS = 100  # of a whole trial
+_DECISIONS: dict[Scheduler, int] = {"asha": 9, "pbt": 10, "none": 1}  # parts that a whole trial is divided into
+_REPORTS = 100  # per whole trial
 
 
 class TuneSettings(Section):
@@ -48,14 +48,14 @@ class TuneSettings(Section):
 
 
 class SearchPlan(Section):
-    """Everything a search needs to be started, and to be started again."""
+    """Everything needed to start a search, and to start it again."""
 
     version: Literal[1] = 1
     search_id: str
     config: RunConfig  # resolved: worker, algorithm and steps are known
     settings: TuneSettings
     concurrent: int = Field(ge=1)
-    working_folder: str  # from which python:MODULE:NAME is found
+    working_folder: str  # where python:MODULE:NAME is looked up
 
     @property
     def steps(self) -> int:
@@ -80,7 +80,7 @@ class SearchPlan(Section):
 
 
 def make_plan(config: RunConfig, settings: TuneSettings, cores: int, working_folder: str) -> SearchPlan:
-    """Checked in every way that is possible before a run has begun."""
+    """Make a plan, checked in every way that is possible before a run has begun."""
     config = choose(config)
     if not settings.search:
         raise InputError(
@@ -117,7 +117,9 @@ def _check_decisions(plan: SearchPlan) -> None:
 
 
 def _check_population(plan: SearchPlan) -> None:
-    """A trial goes on from another one's checkpoint: there must be some, and the worker must be able to read them."""
+    """Check that a trial can continue from another's checkpoint: they must exist and the worker must be able to read
+    them.
+    """
     worker = plan.config.training.worker
     info = load_worker(str(worker)).info
     if not (info.resume and info.checkpoints):
@@ -133,7 +135,7 @@ def _check_population(plan: SearchPlan) -> None:
 
 
 def _check_shapes(plan: SearchPlan) -> None:
-    """What a copied trial would fail of, in the middle of the search."""
+    """Refuse options that would make a copied trial fail in the middle of the search."""
     training = plan.config.training
     fields = options_model(load_worker(str(training.worker)), str(training.algorithm)).model_fields
     for name, spec in plan.settings.search.items():

@@ -1,7 +1,7 @@
-"""What a trial's actor gives on to the runs it starts: the user's surroundings, not Ray's.
+"""Environment of the runs that a trial's actor starts: the user's, not Ray's.
 
 Ray adds variables to its processes that would change a run (threads, addresses, the mark by which a session's leftovers
-are found and killed), and moves them to folders that vanish. The driver names what was there before.
+are found and killed), and moves them to folders that vanish. The driver records what was there before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAMES = "MOSAIC_TUNE_VARIABLES"
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """What Ray is started in: what exists now is the user's."""
+    """Record the names of the user's environment variables, for Ray to be started with."""
     os.environ[_NAMES] = "\n".join(os.environ)
     try:
         yield
@@ -24,7 +24,7 @@ def remembered() -> Iterator[None]:
 
 
 def return_to(working_folder: str) -> None:
-    """In an actor, before it starts a run."""
+    """Restore the user's variables and working folder in an actor, before it starts a run."""
     kept = os.environ.get(_NAMES)
     if kept is not None:
         names = set(kept.split("\n"))

@@ -1,4 +1,4 @@
-"""How Ray Tune is set up and driven for a search. Imports Ray: only a search that begins may import it."""
+"""Setup and driving of Ray Tune for a search. Imports Ray, so only import this module when a search begins."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from mosaic.runs.tuning.search import Standing, TrialState
 from mosaic.runs.tuning.search_space import Between, Domain, OneOf, Space, clamp
 from mosaic.runs.tuning.trial import TrialRuns
 
-SCORE, STEPS, RUN, ENDED = "score", "env_steps", "run_id", "ended"  # what is reported to Ray Tune
-FOLDER, OPTIONS = "folder", "options"  # what a trial's configuration holds
+SCORE, STEPS, RUN, ENDED = "score", "env_steps", "run_id", "ended"  # reported to Ray Tune
+FOLDER, OPTIONS = "folder", "options"  # keys of a trial's configuration
 
 
 def number_of(trial_id: str) -> int:
-    """Ray Tune's `3f2a1_00004` is the fifth trial."""
+    """Return the trial's number: Ray Tune's `3f2a1_00004` is number 4, the fifth trial."""
     return int(trial_id.rpartition("_")[2]) + 1
 
 
@@ -56,7 +56,7 @@ class TrialFollower(Trainable):
         self._trial.restore(Path(checkpoint))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The actor is used again: for another trial, or for this one with other options."""
+        """Reuse the actor: for another trial, or for this one with other options."""
         self.cleanup()
         self._begin(new_config)
         return True
@@ -65,14 +65,14 @@ class TrialFollower(Trainable):
         self._trial.end(f"the search {self._plan.search_id} has no more use for it")
 
     def _begin(self, config: dict[str, Any]) -> None:
-        return_to(self._plan.working_folder)  # every time: Ray Tune moves an actor that it uses again
+        return_to(self._plan.working_folder)  # every time: Ray Tune moves an actor that it reuses
         self._trial = TrialRuns(self._trainer, self._plan, number_of(self.trial_id), config[OPTIONS])
 
 
 Watch = Callable[[Sequence[Standing]], None]
 
-_KEPT_CHECKPOINTS = 4  # of each trial: another one may just be about to copy an older one
-_REDUCTION = 3  # asha: one trial out of so many goes on
+_KEPT_CHECKPOINTS = 4  # per trial: another one may be about to copy an older one
+_REDUCTION = 3  # asha: one trial in this many continues
 _SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs keep their own metrics
     "TUNE_GLOBAL_CHECKPOINT_S": "1",
@@ -89,7 +89,7 @@ _STATES: dict[str, TrialState] = {
 
 
 def drive(folder: SearchFolder, plan: SearchPlan, watch: Watch) -> list[Standing]:
-    """Until every trial has ended, or Ctrl-C was pressed; answers how they stand then."""
+    """Drive the search until every trial has ended or Ctrl-C was pressed; return the trials' standings."""
     board = _Board(watch)
     with _settings(), _own_signals(), _quiet():
         tuner = _restored(folder, plan, board) or _fresh(folder, plan, board)
@@ -124,7 +124,7 @@ def _fresh(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner:
 
 
 def _restored(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner | None:
-    """Where an earlier session stopped. None: it did not come far enough, and its runs are found again by their ids."""
+    """Restore an earlier session. None: it did not get far enough, and its runs are found again by their ids."""
     _drop_torn(folder)
     if not tune.Tuner.can_restore(str(folder.tune)) or not list(folder.tune.glob("experiment_state-*.json")):
         return None
@@ -135,7 +135,7 @@ def _restored(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tun
 
 
 def _drop_torn(folder: SearchFolder) -> None:
-    """Ray Tune copies its record into place piece by piece: a kill may leave half of the newest one."""
+    """Delete a partial record: Ray Tune copies its record into place piece by piece, so a kill may leave half of it."""
     for record in folder.tune.glob("experiment_state-*.json"):
         try:
             json.loads(record.read_text())
@@ -144,12 +144,12 @@ def _drop_torn(folder: SearchFolder) -> None:
 
 
 def _resourced(plan: SearchPlan) -> Any:
-    """Ray has one CPU to give away, which so many trials share: what they really use belongs to their runs."""
+    """Let N trials share Ray's single CPU: what they really use belongs to their runs."""
     return tune.with_resources(TrialFollower, {"cpu": math.floor(10_000 / plan.concurrent) / 10_000})
 
 
 def domain_of(domain: Domain) -> Any:
-    """As Ray Tune draws from it."""
+    """Convert to the form that Ray Tune samples from."""
     match domain:
         case OneOf(values):
             return tune.choice(list(values))
@@ -194,7 +194,7 @@ def scheduler_of(plan: SearchPlan, space: Space) -> TrialScheduler:
 
 
 class _Within:
-    """Perturbed options, back inside the search."""
+    """Clamp that brings perturbed options back inside the search space."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -205,7 +205,7 @@ class _Within:
 
 
 class _Board(tune.Callback):
-    """Knows how all trials stand, and tells when something changed."""
+    """Callback that keeps the standings of all trials and reports changes."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -215,7 +215,7 @@ class _Board(tune.Callback):
         self._look(trials)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Only of a search that had nothing left to do: after Ctrl-C, trials that were cut short look ended here."""
+        """Report only a search that had nothing left to do: after Ctrl-C, trials that were cut short look ended."""
         if not self.standings:
             self._look(trials)
 
@@ -226,7 +226,9 @@ class _Board(tune.Callback):
             self._watch(standings)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Ray Tune stores it with the search; a screen cannot be stored, and the next session brings its own."""
+        """Drop the watcher: Ray Tune stores this with the search; a screen cannot be stored, and the next session has
+        its own.
+        """
         return {"_watch": None, "standings": []}
 
 
@@ -244,7 +246,7 @@ def _standing(trial: Trial) -> Standing:
 
 
 def _reason(trial: Trial) -> str:
-    """The last line of what Ray tells, without the name of the exception's class.
+    """Return the last line of Ray's error, without the name of the exception's class.
 
     It is written in the session's folder first, and later copied to where `get_error` looks.
     """
@@ -264,7 +266,7 @@ def _settings() -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray Tune takes Ctrl-C to end in order, and keeps it afterwards."""
+    """Restore signal handlers: Ray Tune takes over Ctrl-C to end cleanly, and keeps it afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -278,7 +280,7 @@ def _own_signals() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What it would warn about, our own screen says better."""
+    """Suppress Ray's warnings; our own screen says it better."""
     loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray.air")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

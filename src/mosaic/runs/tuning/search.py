@@ -1,4 +1,4 @@
-"""A search from its first trial to its best configuration, and on after an interruption."""
+"""Search from its first trial to its best configuration, resumable after an interruption."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Standing:
 
 
 def best_of(standings: Iterable[Standing], mode: Mode) -> Standing | None:
-    """The one with the best last score; of equals the first."""
+    """Return the trial with the best last score; of equals the first."""
     sign = 1 if mode == "max" else -1
     rated = [each for each in standings if each.score is not None and each.state != "failed"]
     return max(rated, key=lambda each: (sign * (each.score or 0.0), -each.trial), default=None)
 
 
 def is_over(standings: Iterable[Standing], trials: int) -> bool:
-    """Whether every trial there should be has come to its end."""
+    """Return whether every planned trial has ended."""
     return sum(each.state in ("done", "stopped", "failed") for each in standings) >= trials
 
 
@@ -54,7 +54,7 @@ _OF_THE_RUN = ("run_id", "name", "tags")
 
 
 def write_outcome(folder: SearchFolder, plan: SearchPlan, standings: Sequence[Standing]) -> dict[str, Any]:
-    """The document that `mosaic tune --json` prints."""
+    """Write the outcome and return the document that `mosaic tune --json` prints."""
     metric, mode = plan.settings.metric, plan.settings.mode
     best = best_of(standings, mode)
     document = {
@@ -82,13 +82,14 @@ def _best_config(folder: SearchFolder, run_id: str, metric: str, score: float | 
 
 
 class InterruptedSearchError(MosaicError):
-    """Ctrl-C: what was done is kept."""
+    """Error for a search interrupted by Ctrl-C; completed work is kept."""
 
 
 def run_search(folder: SearchFolder, watch: Callable[[Sequence[Standing]], None]) -> dict[str, Any]:
-    """The document of the outcome. Finished trials of an earlier session are kept, unfinished ones go on.
+    """Run the search and return the document of its outcome.
 
-    Nothing is alive when it returns, raises or is killed. After Ctrl-C it raises InterruptedSearchError.
+    Finished trials of an earlier session are kept, unfinished ones are resumed. No process is left when this returns,
+    raises or is killed. Raises InterruptedSearchError after Ctrl-C.
     """
     check_installed()
     plan = folder.read_plan()

@@ -1,7 +1,7 @@
-"""What a search may change: the notation NAME=SPEC, checked against the worker's own options.
+"""Search space: the notation NAME=SPEC, checked against the worker's own options.
 
-`0.9..0.999` is any number between the two (whole where the option is), `log:1e-5..1e-2` the same with every order of
-magnitude equally likely, `int:1..20` whole numbers, and `32|64|128` or `choice:32,64,128` one of those values.
+`0.9..0.999` is any number between the two (an integer where the option is one), `log:1e-5..1e-2` the same with every
+order of magnitude equally likely, `int:1..20` integers, and `32|64|128` or `choice:32,64,128` one of those values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXAMPLES = "0.9..0.999, log:1e-5..1e-2, int:1..20, 32|64|128 or choice:32,64,12
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Both ends belong to it."""
+    """Closed interval: both ends are included."""
 
     low: float
     high: float
@@ -42,7 +42,7 @@ Space: TypeAlias = dict[str, Domain]
 
 
 def split_specs(texts: Iterable[str]) -> dict[str, str]:
-    """`["gamma=0.9..0.999"]` as {"gamma": "0.9..0.999"}."""
+    """Parse `["gamma=0.9..0.999"]` into {"gamma": "0.9..0.999"}."""
     specs: dict[str, str] = {}
     for text in texts:
         name, equals, spec = (part.strip() for part in text.partition("="))
@@ -55,7 +55,7 @@ def split_specs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def parse_space(specs: Mapping[str, str], worker: Worker, algorithm: str, params: Mapping[str, Any]) -> Space:
-    """What each option may become. Raises InputError where the worker would refuse one of the values."""
+    """Parse the domain of each option. Raises InputError if the worker would refuse one of the values."""
     model = options_model(worker, algorithm)
     space = {name: _parse(name, spec, model) for name, spec in specs.items()}
     for name, domain in space.items():
@@ -68,7 +68,7 @@ def parse_space(specs: Mapping[str, str], worker: Worker, algorithm: str, params
 
 
 def clamp(domain: Domain, value: Any) -> Any:
-    """The nearest value that the search allows: a perturbed one may have left it."""
+    """Return the nearest value inside the domain: a perturbed one may have left it."""
     match domain:
         case OneOf():
             return value
@@ -135,7 +135,7 @@ def _value(text: str) -> Any:
 
 
 def _at_commas(text: str) -> Iterator[str]:
-    """Parts between commas that stand in no brackets."""
+    """Split at commas that are outside brackets."""
     depth, part = 0, ""
     for char in text:
         depth += (char in "[{") - (char in "]}")
@@ -148,14 +148,14 @@ def _at_commas(text: str) -> Iterator[str]:
 
 
 def _is_whole(model: type[BaseModel], name: str) -> bool:
-    """Whether the option counts something: by the schema that forms are built from."""
+    """Return whether the option is an integer, according to the schema that forms are built from."""
     schema = model.model_json_schema(by_alias=False)["properties"][name]
     kinds = {each.get("type") for each in schema.get("anyOf", [schema])}
     return "integer" in kinds and "number" not in kinds
 
 
 def _extremes(domain: Domain) -> tuple[Any, ...]:
-    """Values that tell whether all others are allowed."""
+    """Return the values whose validity implies that of all others."""
     match domain:
         case OneOf(values):
             return values

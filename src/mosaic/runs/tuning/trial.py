@@ -1,4 +1,4 @@
-"""The runs of one trial: started or gone on with, followed, saved, ended. Knows nothing of Ray."""
+"""Runs of one trial: started or resumed, followed, saved, ended. Independent of Ray."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from mosaic.workers.registry import load_worker
 
 
 def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> Run:
-    """Made, not started. Counters go on from the checkpoint's; metrics begin with the new run."""
+    """Create a run that continues from a checkpoint, without starting it.
+
+    Counters continue from the checkpoint's; metrics begin with the new run.
+    """
     source = read_checkpoint(checkpoint)
     problem = damage(source)
     if problem:
         raise MosaicError(f"No run can go on from the checkpoint in {checkpoint}: {problem}.")
     if not source.sealed_by(trainer.store):
-        require_trust(source, trust_given())  # the copy will bear this store's seal
+        require_trust(source, trust_given())  # the copy will carry this store's seal
     run = trainer.submit(config, start=False, group=group)
     manifest = source.manifest
 
@@ -44,7 +47,7 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
         run.folder,
         source.env_steps,
         copy,
-        seq=0,  # before everything that the new run will say
+        seq=0,  # before everything that the new run will report
         policies=manifest.policies,
         worker=manifest.worker,
         environment=manifest.environment,
@@ -64,7 +67,7 @@ _SAVE_WITHIN_S = 600.0  # a worker saves at the end of its iteration
 
 
 class TrialError(MosaicError):
-    """A trial that has no result."""
+    """Error for a trial that has no result."""
 
 
 class Report(NamedTuple):
@@ -75,20 +78,20 @@ class Report(NamedTuple):
 
 
 class TrialRuns:
-    """One run, or one after the other where the trial goes on from another one's checkpoint with other options."""
+    """Runs of a trial: one, or a sequence if it continues from another trial's checkpoint with other options."""
 
     def __init__(self, trainer: Trainer, plan: SearchPlan, number: int, options: Mapping[str, Any]) -> None:
         self._trainer, self._plan, self._number = trainer, plan, number
         self._params = {**plan.config.training.params, **options}
         self._run: Run | None = None
         self._events: Iterator[Mapping[str, Any]] = iter(())
-        self._known = 0  # env steps up to which everything was told in an earlier session or turn
+        self._known = 0  # env steps up to which everything was reported in an earlier session or turn
         self._due = plan.report_every_steps
         self._last: tuple[float, int] | None = None
         self._names: set[str] = set()  # of what the run reported instead of the metric
 
     def next(self) -> Report:
-        """Waits until there is something new to tell. The first time, the run is started, or gone on with."""
+        """Wait for the next report; the first call starts or resumes the run."""
         run = self._run or self._follow(self._adopt(self._run_id(1)) or self._new(None))
         for event in self._events:
             if event["kind"] == "resumed":
@@ -97,13 +100,13 @@ class TrialRuns:
             if event["kind"] != "iteration" or event.get("trigger") == "clock" or not self._take(event):
                 continue
             score, env_steps = self._last or (math.nan, 0)
-            if self._due <= env_steps < self._plan.steps:  # the last word is the run's end, which may take a while
+            if self._due <= env_steps < self._plan.steps:  # the last report is the run's end, which may take a while
                 self._due = env_steps + self._plan.report_every_steps
                 return Report(score, env_steps, run.id, done=False)
         return self._final(run)
 
     def save(self, folder: Path) -> None:
-        """The newest state of the run, whole, so that the run's own housekeeping cannot take it away."""
+        """Copy the newest complete state of the run, so that the run's own cleanup cannot delete it."""
         assert self._run is not None, "a trial is saved after it has reported"
         run = self._run
         if run.state in LIVE:
@@ -120,23 +123,23 @@ class TrialRuns:
         (folder / _SOURCE).write_text(json.dumps(source))
 
     def restore(self, folder: Path) -> None:
-        """Go on from what `save` of this or of another trial wrote. Needs the folder only until it returns."""
+        """Continue from what `save` of this or another trial wrote. Needs the folder only until it returns."""
         source = json.loads((folder / _SOURCE).read_text())
         self._known = int(source["env_steps"])
         self._due = self._known + self._plan.report_every_steps
         if self._known >= self._plan.steps and source.get("score") is not None:
-            self._last = source["score"], self._known  # the copy has nothing left to train, and nothing to say itself
+            self._last = source["score"], self._known  # the copy has nothing left to train or report itself
         self._follow(self._adopt(source["run_id"]) or self._new(folder / _CHECKPOINT))
 
     def end(self, reason: str) -> None:
-        """The run, if it is alive, is stopped and saved."""
+        """Stop and save the run if it is alive."""
         if self._run is not None and self._run.state in LIVE:
             self._run.stop(reason=reason)
 
-    # How
+    # Internals
 
     def _take(self, event: Mapping[str, Any]) -> bool:
-        """Whether the event says how good the policies are."""
+        """Record the metric if the event contains it, and return whether it does."""
         value, env_steps = value_at(event, self._plan.settings.metric), event.get("env_steps")
         if value is None or env_steps is None:
             self._names |= set(numbers_in(event))
@@ -145,7 +148,9 @@ class TrialRuns:
         return True
 
     def _score_at(self, env_steps: int) -> float | None:
-        """Of what is saved: a fast run is further than what was told of it, or, from another's copy, says nothing."""
+        """Return the score of what is saved: a fast run is ahead of its reports, or, as another's copy, reports
+        nothing.
+        """
         assert self._run is not None
         score = self._last[0] if self._last else None
         for event in visible(self._run.events()):
@@ -175,7 +180,7 @@ class TrialRuns:
         return run
 
     def _adopt(self, run_id: str) -> Run | None:
-        """A run of this very trial that an earlier session left, if it can go on."""
+        """Return a run of this same trial that an earlier session left, if it can be resumed."""
         folder = self._trainer.store.folder(run_id)
         if not self._is_own(run_id) or not folder.exists():
             return None
@@ -222,7 +227,7 @@ class TrialRuns:
 
 
 def _copy_newest(run: RunFolder, target: Path) -> Checkpoint:
-    """A run that saves often may drop a checkpoint while it is copied; then there is a newer one."""
+    """Copy the newest checkpoint; a run that saves often may delete it meanwhile, and then there is a newer one."""
     while True:
         checkpoint = find_checkpoint(run)
         try:
@@ -236,7 +241,7 @@ def _copy_newest(run: RunFolder, target: Path) -> Checkpoint:
 
 
 def value_at(event: Mapping[str, Any], path: str) -> float | None:
-    """A number inside an event, such as `policies.red.reward_mean`. None: there is none yet."""
+    """Return a number inside an event, such as `policies.red.reward_mean`, or None if there is none yet."""
     value: Any = event
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -244,7 +249,7 @@ def value_at(event: Mapping[str, Any], path: str) -> float | None:
 
 
 def numbers_in(event: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The paths of every number that an event holds."""
+    """Yield the paths of all numbers that an event holds."""
     for name, value in event.items():
         path = f"{above}{name}"
         if isinstance(value, Mapping):
