@@ -1,1 +1,1 @@
-"""What a user may ask for: one pydantic model per stage."""
+"""Pydantic models of a run's settings, one per stage, and their files."""

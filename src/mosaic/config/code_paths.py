@@ -1,4 +1,4 @@
-"""Whole paths for the files of code that a configuration names, so that a run finds them from any folder."""
+"""Absolute paths for the code files that a configuration names, so that a run finds them from any folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mosaic.core.user_code import PREFIX, absolute_code
 
 
 def with_absolute_code(config: RunConfig) -> RunConfig:
-    """Return the configuration with `python:PATH/file.py:NAME` made absolute wherever it stands."""
+    """Return the configuration with an absolute path in every `python:PATH/file.py:NAME`."""
     document = dump_run_config(config)
     changed = _absolute(document)
     changed["environment"] = absolute_environment(config.environment).model_dump(mode="json")
@@ -20,7 +20,7 @@ def with_absolute_code(config: RunConfig) -> RunConfig:
 
 
 def absolute_environment(config: EnvironmentConfig) -> EnvironmentConfig:
-    """Return the env's configuration with whole paths."""
+    """Return the env's configuration with absolute paths."""
     document = _absolute(config.model_dump(mode="json"))
     if config.family == "python":
         document["env_id"] = absolute_code(config.id).removeprefix(PREFIX)

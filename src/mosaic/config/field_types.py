@@ -1,4 +1,4 @@
-"""What one setting may hold: step counts, references, plain data."""
+"""Types of single settings: step counts, references, plain data."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from mosaic.core.errors import shown
 from mosaic.core.user_code import PREFIX
 
 MOST_STEPS = 10**15
-MOST_VALUES = 10_000  # a few lines of YAML with aliases can stand for billions
+MOST_VALUES = 10_000  # a few lines of YAML with aliases can expand to billions
 MOST_LEVELS = 32
 LONGEST = 4096
-INTEGER_LIMIT = 2**63  # what TOML, SQLite and every other JSON reader can hold
+INTEGER_LIMIT = 2**63  # the limit of TOML, SQLite and every other JSON reader
 
 _CODE = re.compile(PREFIX + r"[^:\s]+:[^:\s]+")
 
 
 def is_code(text: str) -> bool:
-    """Whether the text has the form python:module:function."""
+    """Return whether the text has the form python:module:function."""
     return _CODE.fullmatch(text) is not None
 
 
 def plain(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """A deep copy that holds exactly what JSON can: anything else could be asked for but never stored."""
+    """Return a deep copy that holds only what JSON can; anything else could be requested but never stored."""
     left = MOST_VALUES
 
     def copy(value: Any, path: tuple[str, ...]) -> Any:
@@ -76,7 +76,7 @@ def _scalar(value: Any, where: str) -> Any:
 
 
 def writable(text: str) -> str:
-    """The text, if a file can hold it."""
+    """Return the text; raise ValueError if a file cannot hold it."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise ValueError("it should be valid Unicode: half a surrogate pair cannot be written to a file")
     return text
@@ -93,5 +93,5 @@ def _auto_is_none(value: object) -> object:
 Steps: TypeAlias = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 FreeOptions: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain)]
-SHAPES_CHECKPOINTS = "shapes checkpoints"  # on an option with another value of which no run goes on from a checkpoint
-MosaicPicks = BeforeValidator(_auto_is_none)  # on a setting whose None means that Mosaic chooses: `auto` says the same
+SHAPES_CHECKPOINTS = "shapes checkpoints"  # marks an option that must not change when a run resumes from a checkpoint
+MosaicPicks = BeforeValidator(_auto_is_none)  # for settings where None lets Mosaic choose: `auto` means the same

@@ -1,4 +1,4 @@
-"""How a settings file becomes plain data."""
+"""Reader of settings files: JSON, YAML and TOML to plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.core.errors import FormatError, InputError, did_you_mean, shown
 
 
 def read_document(path: str | PathLike[str]) -> dict[str, Any]:
-    """The mapping that a .json, .yaml, .yml or .toml file holds."""
+    """Return the mapping that a .json, .yaml, .yml or .toml file holds."""
     file = Path(path)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -48,7 +48,7 @@ def _read_text(file: Path) -> str:
 
 
 def _neighbour(file: Path) -> str:
-    """A file beside it that may have been meant."""
+    """Suggest a file beside it that may have been meant."""
     try:
         return did_you_mean(file.name, [other.name for other in file.parent.iterdir()])
     except OSError:
@@ -56,7 +56,7 @@ def _neighbour(file: Path) -> str:
 
 
 def read_json(text: str) -> Any:
-    """Strict JSON. Raises ValueError, or RecursionError where it is nested too deeply."""
+    """Parse strict JSON; raise ValueError, or RecursionError where it is nested too deeply."""
     return json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse_constant)
 
 
@@ -74,14 +74,14 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _complaint(error: Exception) -> str:
-    """« line 3, column 5: what is wrong», as far as the parser knows."""
+    """Return « line 3, column 5: what is wrong», as far as the parser knows."""
     match error:
         case json.JSONDecodeError(msg=message, lineno=line, colno=column):
             return f", line {line}, column {column}: {message}."
         case yaml.MarkedYAMLError(problem=problem, problem_mark=mark) if mark is not None:
             return f", line {mark.line + 1}, column {mark.column + 1}: {problem}."
         case _:
-            return f": {error}."  # tomllib names the line itself
+            return f": {error}."  # tomllib's message includes the line
 
 
 _READERS: Mapping[str, Callable[[str], Any]] = {

@@ -1,4 +1,4 @@
-"""How a document becomes a RunConfig, and a RunConfig a document."""
+"""Conversion between documents and RunConfig, with overrides from the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """The document with every SECTION.KEY=VALUE written into it; what was given stays as it is."""
+    """Return a copy of the document with every SECTION.KEY=VALUE written into it."""
     document = dict(data)
     for override in overrides:
         dotted, equals, text = override.partition("=")
@@ -33,7 +33,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 class _Place(NamedTuple):
-    """Where a value belongs, and how its text is to be read."""
+    """Position of a value in the document, and how to parse its text."""
 
     keys: tuple[str, ...]
     text: bool = False  # the setting is text: `name=7` means the text 7
@@ -41,7 +41,7 @@ class _Place(NamedTuple):
 
 
 def _find_place(model: type[BaseModel], path: list[str]) -> _Place:
-    """Settings are checked against the model; below the env's and the worker's own options every key is free."""
+    """Check settings against the model; below the env's and the worker's own options any key is allowed."""
     section = model
     for depth, name in enumerate(path):
         field = section.model_fields.get(name)
@@ -68,7 +68,7 @@ def _place_in_field(field: FieldInfo, path: list[str], below: list[str]) -> _Pla
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """The members of a union, without their annotations."""
+    """Return the members of a union, without their annotations."""
     kinds = get_args(annotation) if get_origin(annotation) not in (dict, tuple, None) else (annotation,)
     return {getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind for kind in kinds}
 
@@ -101,7 +101,10 @@ def _read_value(override: str, text: str, place: _Place) -> Any:
 
 
 def _read_collection(text: str) -> Any:
-    """JSON where it is JSON, for YAML reads its surrogate pairs as two characters; else [a, b] as people type it."""
+    """Parse as JSON if possible, else as YAML, such as [a, b].
+
+    YAML reads the surrogate pairs of JSON as two characters.
+    """
     try:
         return read_json(text)
     except ValueError:
@@ -109,7 +112,7 @@ def _read_collection(text: str) -> Any:
 
 
 def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) -> RunConfig:
-    """The run that a .json, .yaml, .yml or .toml file asks for."""
+    """Load the run configuration from a .json, .yaml, .yml or .toml file."""
     document = read_document(path)
     with _naming(fspath(path)):
         document = upgrade(document)
@@ -119,14 +122,17 @@ def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) ->
 
 
 def parse_run_config(data: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
-    """The run that a document of any version asks for, after `SECTION.KEY=VALUE` overrides in today's names."""
+    """Parse a document of any version, after applying `SECTION.KEY=VALUE` overrides in current names."""
     if not isinstance(data, Mapping):
         raise FormatError(f"Settings are names with values, such as {{'seed': 7}}, not {shown(data)}.")
     return _validated(apply_overrides(upgrade(data), overrides))
 
 
 def dump_run_config(config: RunConfig) -> dict[str, Any]:
-    """A JSON document that `parse_run_config` turns into an equal RunConfig. Keep its order: in `agents` it counts."""
+    """Return a JSON document that `parse_run_config` turns into an equal RunConfig.
+
+    Keep its order: in `agents` it matters.
+    """
     return config.model_dump(mode="json")
 
 
@@ -139,7 +145,7 @@ def _validated(document: dict[str, Any]) -> RunConfig:
 
 @contextmanager
 def _naming(file: str) -> Iterator[None]:
-    """Errors about a file's content name the file; those about overrides must not."""
+    """Prefix errors about a file's content with its name; those about overrides must not have it."""
     try:
         yield
     except InputError as error:

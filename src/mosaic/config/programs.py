@@ -1,4 +1,4 @@
-"""Code and programs that a configuration names: what is not run on the word of a request or of an imported run."""
+"""Code and programs that a configuration names, which a request or an imported run may not run unasked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.reference import split_reference
 
-_PATHS = ("checkpoint", "onnx")  # a path follows the colon; inside the store only its own runs write
-_CODE = re.compile(r"python:[^:\n]+:\S")  # where free text may stand, only the whole form counts; paths have blanks
-_GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, `module:EnvId` included
+_PATHS = ("checkpoint", "onnx")  # a path follows the colon; only the store's own runs write inside the store
+_CODE = re.compile(r"python:[^:\n]+:\S")  # in free text only the complete form counts; paths may contain blanks
+_GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, including `module:EnvId`
 
 
 def named_programs(config: RunConfig, home: Path | None = None) -> list[str]:
-    """«environment: python:maze:make», one text for each place. `home` is the store that paths may lie in."""
+    """List the code and programs of a run: «environment: python:maze:make», one text for each place.
+
+    `home` is the store that paths may lie in.
+    """
     return [f"{place}: {form}" for place, form in _forms(config, home)]
 
 
@@ -27,12 +30,12 @@ def programs_of_environment(environment: EnvironmentConfig) -> list[str]:
 
 
 def programs_of_policies(policies: Mapping[str, str], home: Path | None = None) -> list[str]:
-    """`policies`: agent or pattern → policy."""
+    """List the programs among `policies`, a mapping from agent or pattern to policy."""
     return [f"agents.{agent}: {policy}" for agent, policy in policies.items() if _names_program(policy, home)]
 
 
 def code_in_document(document: Any, place: str) -> list[str]:
-    """«facts.json.network: python:net:make», one text for each `python:` reference in nested values."""
+    """List the `python:` references in nested values: «facts.json.network: python:net:make»."""
     return [f"{where}: {text}" for where, text in _texts(document, place) if _CODE.match(text)]
 
 
@@ -46,7 +49,7 @@ def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:
     for place, text in _texts(config.training.params, "training.params"):
         if _is_written_reference(text) and _names_program(text, home):
             yield place, text
-    # Whoever owns a Ray cluster decides what is unpickled by those that join it.
+    # The owner of a Ray cluster decides what is unpickled by the processes that join it.
     if config.resources.ray_address not in (None, "auto", "local"):
         yield "resources.ray_address", str(config.resources.ray_address)
 
@@ -65,7 +68,7 @@ def _environment(environment: EnvironmentConfig) -> Iterator[tuple[str, str]]:
 
 
 def _references(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Every setting that names a policy, a function or a sink."""
+    """Yield every setting that names a policy, a function or a sink."""
     if isinstance(config.agents, str):
         yield "agents", config.agents
     else:
@@ -96,14 +99,14 @@ def _names_program(reference: str, home: Path | None) -> bool:
 
 
 def _is_inside(path: str, home: Path | None) -> bool:
-    """By its text alone: a relative path depends on where the worker happens to run, so it counts as outside."""
+    """Compare by text alone: a relative path depends on the worker's directory, so it counts as outside."""
     if home is None or not os.path.isabs(path):
         return False
     return Path(os.path.normpath(path)).is_relative_to(os.path.normpath(home / "runs"))
 
 
 def _is_written_reference(text: str) -> bool:
-    """Among a worker's own options a text is a reference only if it has the whole form of one."""
+    """Return whether the text is a complete reference; among a worker's own options anything less is plain text."""
     name, rest = split_reference(text)
     return bool(_CODE.match(text)) or (bool(rest) and name in (*_PATHS, "uci")) or text.startswith(_ADDRESSES)
 
@@ -112,7 +115,7 @@ _ADDRESSES = ("http://", "https://", "godot/")
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Every text in nested options, names included."""
+    """Yield every text in nested options, including keys."""
     match value:
         case str():
             yield place, value

@@ -1,4 +1,4 @@
-"""What one run is asked to do."""
+"""RunConfig: all settings of one run."""
 
 from __future__ import annotations
 

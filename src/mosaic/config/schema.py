@@ -1,4 +1,4 @@
-"""The settings of a run as a JSON schema, for forms, editors and docs."""
+"""JSON schema of a run's settings, for forms, editors and docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy plays for which agent, and which policies learn."""
+"""Sections of a run's settings: environment, training, resources, checkpoints, evaluation and telemetry."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _check_trained(value: Any) -> Any:
 
 
 PolicyConfigurationChoice: TypeAlias = Annotated[PolicyConfiguration | None, MosaicPicks, BeforeValidator(_lower)]
-# The order of the rules matters: the first that fits an agent wins.
+# The order of the rules matters: the first that matches an agent wins.
 AgentRules: TypeAlias = Annotated[dict[str, str] | str, BeforeValidator(_check_agents)]
 TrainedPolicies: TypeAlias = Annotated[tuple[str, ...] | str | None, BeforeValidator(_check_trained)]
 
@@ -69,13 +69,13 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_heading(cls, data: Any) -> Any:
-        """In YAML a heading with nothing below it is null: it asks for the defaults."""
+        """Treat null, which is a YAML heading with nothing below it, as a request for the defaults."""
         return {} if data is None else data
 
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """To Python `true` is the number 1; nobody who writes `seed: true` means that."""
+        """Refuse booleans as numbers: to Python `true` is 1, but `seed: true` never means that."""
         if isinstance(value, bool) and info.field_name and cls.model_fields[info.field_name].annotation is not bool:
             raise ValueError("it should not be true or false; in quotes it would be text")
         return value
@@ -121,7 +121,7 @@ class EnvironmentConfig(Section):
 
     @property
     def id(self) -> EnvID:
-        """The whole name: family/name, or python:module:factory."""
+        """Return the complete name: family/name, or python:module:factory."""
         match self.family:
             case "":
                 return self.env_id
@@ -132,7 +132,7 @@ class EnvironmentConfig(Section):
 
 
 def split_id(env_id: EnvID) -> tuple[str, str]:
-    """Family and name; ("", name) where no family is given."""
+    """Return family and name; ("", name) where no family is given."""
     if env_id.startswith(PREFIX):
         return "python", env_id.removeprefix(PREFIX)
     family, slash, name = env_id.partition("/")
@@ -176,7 +176,7 @@ class ResourcesConfig(Section):
 
     @property
     def workers(self) -> int:
-        """As many as were asked for, or else as many as fit most machines."""
+        """Return the requested number of workers, or a default that fits most machines."""
         return USUAL_WORKERS if self.num_workers is None else self.num_workers
 
     @model_validator(mode="after")

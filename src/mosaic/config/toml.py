@@ -1,4 +1,4 @@
-"""How settings are written as TOML."""
+"""TOML writer for settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_toml(document: Mapping[str, Any]) -> str:
-    """Text that `tomllib` reads as the same data, in the same order. TOML has no null: settings without value go."""
+    """Return text that `tomllib` reads as the same data, in the same order.
+
+    TOML has no null, so settings without a value are left out.
+    """
     return "\n".join(_table(document, ())).strip() + "\n"
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """Values first: what stands below a heading belongs to it."""
+    """Yield values before subtables: everything below a heading belongs to it."""
     values = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
     below = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     if path and (values or not below):
@@ -51,5 +54,5 @@ def _key(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    """As in JSON, but DEL is escaped too."""
+    """Quote as in JSON, and escape DEL too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""How a document of an older version becomes one of the current version."""
+"""Upgrade of documents of older versions to the current version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CURRENT_VERSION: Final = 2
 
 
 def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The same document in the current version. Without a version it is taken to be current already."""
+    """Return the document in the current version; one without a version is assumed to be current."""
     document = dict(data)
     version = document.get("version", CURRENT_VERSION)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -27,7 +27,7 @@ def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 said `environment.name` and `training.timesteps`."""
+    """Rename `environment.name` and `training.timesteps` of version 1."""
     return _renamed(_renamed(data, "environment", "name", "env_id"), "training", "timesteps", "total_timesteps")
 
 

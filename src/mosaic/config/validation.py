@@ -1,4 +1,4 @@
-"""Which settings there are, by dotted path."""
+"""Lookup of settings by dotted path, and explanations of validation errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mosaic.core.errors import demand, nearest, shown, suggestion
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model behind a field that groups further settings."""
+    """Return the model behind a field that groups further settings."""
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def list_settings(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, FieldInfo]]:
-    """Every setting that holds a value: ("training.algorithm", its field), in the order of the model."""
+    """Yield every setting that holds a value, in the order of the model: ("training.algorithm", its field)."""
     for name, field in model.model_fields.items():
         section = section_of(field)
         if section is None:
@@ -29,7 +29,7 @@ def list_settings(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterat
 
 
 def find_section(model: type[BaseModel], path: Sequence[Any]) -> type[BaseModel] | None:
-    """The section at a path; None where the path leads elsewhere."""
+    """Return the section at a path; None where the path does not lead to one."""
     section: type[BaseModel] | None = model
     for name in path:
         field = section.model_fields.get(name) if section else None
@@ -38,7 +38,7 @@ def find_section(model: type[BaseModel], path: Sequence[Any]) -> type[BaseModel]
 
 
 def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
-    """«There is no setting 'training.algorithim'. Did you mean 'training.algorithm'? Known: …»"""
+    """Return «There is no setting 'training.algorithim'. Did you mean 'training.algorithm'? Known: …»."""
     *above, asked = path
     section = find_section(model, above) or model
     near = nearest(asked, section.model_fields)
@@ -50,7 +50,7 @@ def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
 
 
 def _elsewhere(model: type[BaseModel], asked: str) -> str | None:
-    """A setting of another section with that name: `total_timesteps` is `training.total_timesteps`."""
+    """Find a setting of another section with that name: `total_timesteps` is `training.total_timesteps`."""
     by_name = {path.rpartition(".")[2]: path for path, _ in list_settings(model)}
     near = nearest(asked, by_name)
     return by_name[near] if near else None
@@ -60,7 +60,7 @@ MOST_COMPLAINTS = 5
 
 
 def explain_settings(error: ValidationError, model: type[BaseModel]) -> str:
-    """One line per complaint. Unknown keys come first: a misspelt one is often why another is missing."""
+    """Return one line per error, unknown keys first: a misspelt key is often why another is missing."""
     complaints = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     lines = [_explain(each, model) for each in complaints[:MOST_COMPLAINTS]]
     if len(complaints) > MOST_COMPLAINTS:

@@ -22,12 +22,12 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\
 
 
 def read_yaml(text: str) -> Any:
-    """The one document in the text. Raises yaml.YAMLError, or RecursionError where it is nested too deeply."""
+    """Parse the one document in the text; raise yaml.YAMLError, or RecursionError where it is nested too deeply."""
     return yaml.load(text, Loader=_Loader)
 
 
 def read_scalar(text: str) -> bool | int | float | str | None:
-    """What a plain scalar means; text where it means nothing else. Raises ValueError for absurdly long integers."""
+    """Parse a plain scalar, as text if it is nothing else; raise ValueError for absurdly long integers."""
     for pattern, read in _READERS.values():
         if pattern.fullmatch(text):
             return read(text)
@@ -52,10 +52,10 @@ _READERS: dict[str, tuple[re.Pattern[str], Callable[[str], bool | int | float | 
 
 class _Loader(yaml.SafeLoader):
     yaml_constructors: ClassVar[dict[Any, Any]] = {}  # filled below with plain data and nothing else
-    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it so
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it this way
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
-        """Twins are looked for here, before merge keys (`<<`) add pairs that may be overridden."""
+        """Refuse duplicate keys here, before merge keys (`<<`) add pairs that may be overridden."""
         node = super().compose_mapping_node(anchor)
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
