@@ -108,7 +108,11 @@ def measure(package: Path) -> list[Figure]:
         at_most("files whose only importer is a neighbour", percent(len(lonely), files), 12, " %", names(lonely)),
         at_most("class names used for more than one thing", len(homonyms), 5, places=homonyms),
         at_most(
-            "module docstrings that start with a question word", percent(len(riddles), len(sources)), 0, " %", names(riddles)
+            "module docstrings that start with a question word",
+            percent(len(riddles), len(sources)),
+            0,
+            " %",
+            names(riddles),
         ),
         at_most("lines with Any, per 1,000", 1000 * sum(n for n, _ in untyped) / total, 12, places=top(untyped)),
         at_most("attributes of a class, most", attributes[0][0], 15, places=top(attributes, 15)),
