@@ -1,3 +1,3 @@
-"""What a run tells about itself: metric events, where they are kept, how they are read."""
+"""Metric events of a run: format, storage, curves, and live pictures."""
 
 from mosaic.telemetry.events.lines import emit_metric as emit_metric

@@ -1,7 +1,7 @@
-"""Where columns of numbers are kept between two looks at a run: files that only grow, and a head that says how far.
+"""Cache of metric columns: append-only files, and a head that records how much of each counts.
 
-The head is replaced after the columns have grown; what lies behind the counts it names is not there. Each column has
-a checksum, so a power cut or a flipped bit is noticed, and the whole cache is made anew from the events.
+The head is replaced after the columns have grown; data beyond its counts is ignored. Each column has a checksum, so a
+power cut or a flipped bit is noticed, and the whole cache is rebuilt from the events.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _EMPTY = np.empty(0)
 
 
 class DamagedColumnsError(MosaicError):
-    """The cache is not what its head says; making it anew helps."""
+    """Cache that does not match its head; rebuilding it helps."""
 
 
 @dataclass(frozen=True)
 class ColumnHead:
-    """How much of a file counts, and its checksum."""
+    """Number of values of a file that count, and their checksum."""
 
     file: str
     count: int = 0
@@ -47,9 +47,9 @@ class CellsHead:
 @dataclass
 class Head:
     source_end: int = 0
-    """The byte of the event file up to which the columns tell it."""
+    """End of the part of the event file that the columns cover, in bytes."""
     source_mark: int = 0
-    """The checksum of the last bytes before that."""
+    """Checksum of the last bytes before `source_end`."""
     rows: int = 0
     kinds: list[str] = field(default_factory=list)
     resumes: list[ResumePoint] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Head:
 
 
 class ColumnFiles:
-    """One process at a time: the caller holds a lock."""
+    """Column files of one run, for one process at a time: the caller holds a lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class ColumnFiles:
         self._loaded: dict[str, tuple[ColumnHead, NDArray[Any]]] = {}
 
     def refresh(self) -> None:
-        """See what other processes have added."""
+        """Read what other processes have added."""
         self.head = read_head(self.folder)
 
     def clear(self) -> None:
@@ -91,7 +91,7 @@ class ColumnFiles:
         self._write_head(Head(source_end, source_mark, total, list(kinds), resumes, frame, cells))
 
     def frame(self, name: str) -> Values:
-        """`kind` (a code), `attempt` or an axis: one value per row."""
+        """Return `kind` (a code), `attempt` or an axis: one value per row."""
         column = self.head.frame.get(name)
         return self._load(column, np.float64) if column else _EMPTY
 
@@ -114,7 +114,7 @@ class ColumnFiles:
         return ColumnHead(column.file, column.count + len(values), zlib.crc32(data, column.checksum))
 
     def _load(self, column: ColumnHead, dtype: type[np.generic]) -> NDArray[Any]:
-        """Only what came since the last time is read, and checked."""
+        """Read and check only what was added since the last time."""
         have, values = self._loaded.get(column.file, (ColumnHead(column.file), np.empty(0, dtype)))
         if have == column:
             return values
@@ -147,7 +147,7 @@ class ColumnFiles:
 
 
 def _codes(names: Sequence[str], told: Collection[str], kinds: Mapping[str, int]) -> Values:
-    """Mostly there is one kind, and nothing to look up."""
+    """Return the code of each name, without lookups in the usual case of a single kind."""
     if len(told) == 1:
         return np.full(len(names), float(kinds[names[0]]))
     return np.fromiter(map(kinds.__getitem__, names), np.float64, len(names))
@@ -170,7 +170,7 @@ def _write_at(fd: int, data: memoryview, position: int) -> None:
 
 
 def read_head(folder: Path) -> Head:
-    """An empty one where there is none, or none that we understand: the columns are then made anew."""
+    """Return the head; an empty one, so that the columns are rebuilt, where there is none or it cannot be read."""
     try:
         outer = json.loads((folder / "head.json").read_bytes())
         body = outer["body"]

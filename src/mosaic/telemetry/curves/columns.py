@@ -1,6 +1,7 @@
-"""Which columns of numbers a list of events makes.
+"""Columns of numbers built from a list of events.
 
-Events of a run look alike, so they are grouped by their keys and turned by `zip`, not walked value by value in Python.
+Events of a run look alike, so they are grouped by their keys and transposed with `zip`, not walked value by value in
+Python.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NUMBERS_OR_NULL = _NUMBERS | {type(None)}
 
 
 class Cells(NamedTuple):
-    """The numbers of one column that are there, and the growing rows they stand in."""
+    """Numbers present in one column, and their rows in ascending order."""
 
     rows: Rows
     values: Values
@@ -42,7 +43,7 @@ class Columns(NamedTuple):
 
 
 class Collector:
-    """Columns in the making: what is put in may come in any order."""
+    """Builder of columns; values may be added in any order."""
 
     def __init__(self, kinds: list[str]) -> None:
         self._kinds = kinds
@@ -50,7 +51,7 @@ class Collector:
         self._parts: dict[str, list[Cells]] = defaultdict(list)
 
     def place(self, key: str, cells: Cells) -> None:
-        """A field that places its event."""
+        """Set a field that locates its event."""
         if key in self._frame:
             if len(cells.rows) == len(self._kinds):
                 self._frame[key] = cells.values
@@ -66,7 +67,7 @@ class Collector:
 
 
 def transpose(events: Sequence[MetricEvent]) -> Columns:
-    """Rows count from 0."""
+    """Turn events into columns; rows count from 0."""
     kinds = list(map(itemgetter("kind"), events))
     collector = Collector(kinds)
     rows = np.arange(len(events), dtype=np.uint32)
@@ -80,7 +81,7 @@ def transpose(events: Sequence[MetricEvent]) -> Columns:
 
 
 def stacked(parts: Sequence[Columns]) -> Columns:
-    """Columns below one another."""
+    """Concatenate columns vertically."""
     starts = np.cumsum([0, *(len(part.kinds) for part in parts)], dtype=np.uint32)
     found: dict[str, list[Cells]] = defaultdict(list)
     for start, part in zip(starts, parts, strict=False):
@@ -97,7 +98,7 @@ def stacked(parts: Sequence[Columns]) -> Columns:
 
 
 def number_cells(rows: Rows, values: Sequence[int | float | None]) -> Cells:
-    """Null is no number."""
+    """Return the cells that hold a number; null does not."""
     try:
         numbers = np.array(values, np.float64)  # null becomes NaN
     except OverflowError:
@@ -111,7 +112,7 @@ def finite_cells(rows: Rows, numbers: Values) -> Cells:
 
 
 def grouped(keys: Sequence[K]) -> list[tuple[K, Places]]:
-    """Each key with the places where it stands."""
+    """Return each key with the places where it occurs."""
     if keys and keys.count(keys[0]) == len(keys):
         return [(keys[0], None)]
     places: dict[K, list[int]] = defaultdict(list)
@@ -129,7 +130,7 @@ def items_at(items: Sequence[Any], places: Places) -> Sequence[Any]:
 
 
 def _collect(name: str, rows: Rows, values: tuple[Any, ...], collector: Collector) -> None:
-    """Put the numbers among the values, and those in the dicts among them, where they belong."""
+    """Add the numbers among the values, and those nested in dicts, to the collector."""
     types = set(map(type, values))
     if not types.isdisjoint(_NUMBERS):
         collector.add(name, _numbers(rows, values))
@@ -140,7 +141,7 @@ def _collect(name: str, rows: Rows, values: tuple[Any, ...], collector: Collecto
 
 
 def _turned(rows: Rows, dicts: Sequence[Any]) -> Iterator[tuple[str, Rows, tuple[Any, ...]]]:
-    """Each key with its values and their rows, once for every set of keys that occurs."""
+    """Yield each key with its values and their rows, once for every set of keys that occurs."""
     for shape, places in grouped(list(map(tuple, dicts))):
         there = rows_at(rows, places)
         for key, values in zip(shape, zip(*map(dict.values, items_at(dicts, places)), strict=True), strict=True):

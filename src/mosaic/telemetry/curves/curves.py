@@ -1,4 +1,4 @@
-"""What a run's curves look like, however long it is: read from columns beside the events, not from the events."""
+"""Metric curves of a run of any length, read from cached columns instead of the events."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class Curves:
-    """The numbers of one run. Asking again is cheap and sees what was stored since; threads may share it.
+    """Metrics of one run; repeated queries are cheap and include what was stored since. Thread-safe.
 
-    Its columns are kept in the run's folder and grown by whoever asks first. Where that folder cannot be written they
-    are kept in a temporary one, for as long as this object lives.
+    The columns are kept in the run's folder and extended by the next query of any process. Where that folder cannot be
+    written they are kept in a temporary one, for as long as this object lives.
     """
 
     def __init__(self, run_folder: Path) -> None:
@@ -47,18 +47,18 @@ class Curves:
         self._mutex = Lock()
 
     def names(self) -> tuple[str, ...]:
-        """Every metric the run has reported, axes first."""
+        """Return every metric the run has reported, axes first."""
         return self._use(_names) or ()
 
     def has(self, metric: str) -> bool:
         return bool(self._use(lambda files: metric in files.head.cells or _is_told_axis(files, metric)))
 
     def catch_up(self) -> None:
-        """Read what was stored since."""
+        """Read what was stored since the last query."""
         self._use(lambda files: None)
 
     def unread_bytes(self) -> int:
-        """How much of the events a query would have to read first."""
+        """Return how many bytes of events a query would have to read first."""
         try:
             return max(0, self._events.stat().st_size - read_head(self._folder).source_end)
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class Curves:
         start: float | None = None,
         stop: float | None = None,
     ) -> Curve:
-        """A metric's visible points with start ≤ x ≤ stop, thinned to at most `buckets`."""
+        """Return a metric's visible points with start ≤ x ≤ stop, downsampled to at most `buckets`."""
         if x not in AXES:
             raise unknown("axis", x, AXES)
         if buckets < 1:
@@ -81,11 +81,11 @@ class Curves:
         return thinned(*(points or (np.empty(0), np.empty(0))), buckets, start, stop)
 
     def table(self, kind: str = "iteration", names: Sequence[str] | None = None) -> dict[str, Values]:
-        """The visible events of a kind as columns of one length, NaN where an event lacks a number."""
+        """Return the visible events of a kind as columns of equal length, NaN where an event lacks a number."""
         return self._use(lambda files: _table(files, kind, names)) or {}
 
     def _use(self, use: Callable[[ColumnFiles], T]) -> T | None:
-        """What `use` makes of the columns, brought up to date; None while the run has no events."""
+        """Call `use` with the up-to-date columns and return its result; None while the run has no events."""
         if not self._events.exists():
             return None
         with self._mutex:
@@ -118,7 +118,7 @@ def _extend(files: ColumnFiles, events_path: Path) -> None:
     fd = os.open(events_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if _mark(fd, files.head.source_end) != files.head.source_mark:
-            files.clear()  # these are the columns of another file
+            files.clear()  # these columns belong to another file
         while True:
             columns, end, _ = next_whole(fd, files.head.source_end, scanner.columns, 4 * CHUNK)
             if not columns.kinds:
@@ -129,7 +129,7 @@ def _extend(files: ColumnFiles, events_path: Path) -> None:
 
 
 def _mark(fd: int, end: int) -> int:
-    """Tells whether the bytes before `end` are still those that were read."""
+    """Return a checksum that tells whether the bytes before `end` are still those that were read."""
     start = max(0, end - _MARK_BYTES)
     return zlib.crc32(read_span(fd, start, end - start), end)
 
@@ -161,7 +161,7 @@ def _points(files: ColumnFiles, metric: str, x: str) -> tuple[Values, Values]:
 
 
 def _cells(files: ColumnFiles, metric: str) -> Cells:
-    """A metric's numbers. An axis is a metric of iteration events too."""
+    """Return a metric's numbers; an axis is also a metric, of iteration events."""
     if metric in AXES:
         values = files.frame(metric)
         rows = np.flatnonzero(_of_kind(files, "iteration") & np.isfinite(values)).astype(np.uint32)
@@ -179,7 +179,7 @@ def _of_kind(files: ColumnFiles, kind: str) -> NDArray[np.bool_]:
 
 
 def _shown(files: ColumnFiles) -> NDArray[np.bool_] | None:
-    """Which rows no later attempt went back behind; None where all are shown."""
+    """Return which rows no later attempt has superseded; None where all are visible."""
     if not files.head.resumes:
         return None
     seq, attempt, steps = files.frame("seq"), files.frame("attempt"), files.frame("env_steps")

@@ -1,4 +1,4 @@
-"""How an event file becomes columns, as fast as JSON can be read."""
+"""Fast decoder from an event file to columns."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ Tree = dict[str, Any]
 
 
 class Field(NamedTuple):
-    """A key that may lead to numbers."""
+    """Key that may lead to numbers."""
 
     key: str
     value: Callable[[Any], Any]
     inner: tuple[Field, ...] | None
-    """For a dict; None for a number."""
+    """Fields of a dict; None for a number."""
 
 
 class Shape(NamedTuple):
     decoder: msgspec.json.Decoder[Any]
-    """Makes objects that `Field.value` reads; they hold no reference cycles, so the collector leaves them alone."""
+    """Builds objects that `Field.value` reads; they hold no reference cycles, so garbage collection skips them."""
     kind: Callable[[Any], str]
     fields: tuple[Field, ...]
 
 
 def learn(tree: Tree, events: Iterable[Mapping[str, Any]]) -> bool:
-    """Make the tree fit the events; False where it cannot: a key holds now this, now that, or needs escapes."""
+    """Make the tree fit the events; return False where it cannot: a key changes its type, or needs escapes."""
     return all(_learn_value(tree, key, value) for event in events for key, value in event.items())
 
 
 def shape_of(tree: Tree) -> Shape | None:
-    """None for a run with too many different keys: a type of that size costs more than it saves."""
+    """Return a decoder for the tree; None with too many keys, where building the type costs more than it saves."""
     if _size(tree) > _MOST_KEYS:
         return None
     struct, fields = _struct(tree, _ALWAYS)
@@ -67,7 +67,7 @@ def shape_of(tree: Tree) -> Shape | None:
 
 
 def _learn_value(tree: Tree, key: str, value: Any) -> bool:
-    if _ESCAPED.search(key):  # msgspec knows no fields of such names
+    if _ESCAPED.search(key):  # msgspec does not support fields with such names
         return False
     if isinstance(value, dict):
         if tree.get(key, NoneType) is NoneType:
@@ -107,12 +107,12 @@ def _struct(tree: Tree, always: Mapping[str, type]) -> tuple[type[msgspec.Struct
     return struct, tuple(fields)
 
 
-_PIECE = 256 << 10  # what is decoded at a time: it should fit the processor's cache
-_FIRST = 16 << 10  # as long as nobody knows how events look they are decoded the slow way
+_PIECE = 256 << 10  # decoded at a time: it should fit the processor's cache
+_FIRST = 16 << 10  # until the shape of the events is known they are decoded the slow way
 
 
 class Scanner:
-    """Remembers how the run's events look, so that the next ones are decoded straight to numbers."""
+    """Decoder that remembers the shape of the run's events, so that later ones are decoded directly to numbers."""
 
     def __init__(self) -> None:
         self._tree: Tree = {}
@@ -120,14 +120,14 @@ class Scanner:
         self._steady = True
 
     def columns(self, data: bytes) -> Whole[Columns]:
-        """The columns of the events in bytes that begin with a line's first byte."""
+        """Return the columns of the events in `data`, which begins at the start of a line."""
         parts: list[Columns] = []
         position = end = damaged = 0
         while position < len(data):
             cut = data.find(b"\n", position + (_PIECE if self._shape else _FIRST)) + 1 or len(data)
             whole = self._piece(data[position:cut])
             if whole.end:
-                # a damaged line at the end of a piece was held back for a repair; what follows shows there is none
+                # a damaged line at the end of a piece was held back for a repair; what follows shows there was none
                 damaged += whole.damaged + data.count(b"\n", end, position)
                 end = position + whole.end
                 parts.append(whole.found)
@@ -151,7 +151,7 @@ def _taken(items: Sequence[Any], shape: Shape) -> Columns:
     kinds = list(map(shape.kind, items))
     groups = grouped(kinds)
     if len(groups) == 1:
-        kinds = len(kinds) * kinds[:1]  # one string many times is compared and looked up faster than many equal ones
+        kinds = len(kinds) * kinds[:1]  # one string repeated is compared and looked up faster than many equal ones
     collector = Collector(kinds)
     rows = np.arange(len(items), dtype=np.uint32)
     for kind, places in groups:
@@ -182,6 +182,6 @@ def _take(
 def _cells(rows: Rows, items: Sequence[Any], field: Field) -> Cells:
     try:
         numbers = np.fromiter(map(field.value, items), np.float64, len(items))
-    except (TypeError, OverflowError):  # null, or an integer beyond every float
+    except (TypeError, OverflowError):  # null, or an integer too large for a float
         return number_cells(rows, list(map(field.value, items)))
     return finite_cells(rows, numbers)

@@ -1,4 +1,4 @@
-"""What a long curve looks like in few points: lowest, highest and mean value per bucket of x."""
+"""Downsampling of long curves: lowest, highest and mean value per bucket of x."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 
 class Curve(NamedTuple):
-    """Arrays of one length, by growing x. `low` and `high` hold every outlier that `mean` smooths away."""
+    """Arrays of equal length, by ascending x. `low` and `high` keep every outlier that `mean` smooths away."""
 
     x: Floats
     low: Floats
@@ -20,10 +20,10 @@ class Curve(NamedTuple):
 
 
 def thinned(x: Floats, y: Floats, buckets: int, start: float | None = None, stop: float | None = None) -> Curve:
-    """The points with start ≤ x ≤ stop, at most `buckets` of them.
+    """Return the points with start ≤ x ≤ stop, at most `buckets` of them.
 
-    More points than that are put into buckets of equal width in x; one that nothing falls into is left out.
-    A bucket's x is the mean of its points'. Points of equal x keep their order.
+    More points than that are put into buckets of equal width in x; empty buckets are left out. A bucket's x is the mean
+    of its points' x. Points of equal x keep their order.
     """
     keep = np.isfinite(x) & np.isfinite(y)
     if start is not None:
@@ -44,8 +44,8 @@ def thinned(x: Floats, y: Floats, buckets: int, start: float | None = None, stop
 
 
 def bucket_of(x: Floats, buckets: int) -> NDArray[np.int64]:
-    """The number of the bucket that each of the growing x falls into."""
-    half = x / 2  # the width of a range of halves cannot overflow
+    """Return the bucket number of each x; x ascends."""
+    half = x / 2  # halved, because the width of the full range could overflow
     width = half[-1] - half[0]
     if width == 0:
         return np.zeros(len(x), np.int64)

@@ -1,8 +1,8 @@
-"""How the columns of many long runs are brought up to date at once: by a process on each core.
+"""Parallel update of the columns of many long runs, with one process per core.
 
     python -m mosaic.telemetry.curves.prefetch RUN_FOLDER...
 
-JSON is decoded under Python's lock, so threads would take turns, and keep whoever serves pages waiting meanwhile.
+JSON is decoded while holding the GIL, so threads would take turns and block the threads that serve pages.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from threading import Lock
 from mosaic.core.child_process import module_command
 from mosaic.telemetry.curves.curves import Curves
 
-WORTH_BYTES = 48 << 20  # less is read sooner than a process is started
+WORTH_BYTES = 48 << 20  # less is read faster than a process starts
 _one_at_a_time = Lock()
 
 
 def bring_up_to_date(run_folders: Sequence[Path], processes: int, worth_bytes: int = WORTH_BYTES) -> int:
-    """Reads ahead what asking for curves would read, if that is much. Answers how many processes it took.
+    """Read ahead what queries would have to read, if that is much; return the number of processes used.
 
-    A process that fails is no failure here: whoever asks for the curve reads what is missing, and says what is wrong.
+    A process that fails is not an error here: the next query of the curve reads what is missing and reports the
+    problem.
     """
     with _one_at_a_time:
         unread = {folder: Curves(folder).unread_bytes() for folder in run_folders if os.access(folder, os.W_OK)}

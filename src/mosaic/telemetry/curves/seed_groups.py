@@ -14,7 +14,7 @@ Counts = NDArray[np.int64]
 
 
 class GroupCurve(NamedTuple):
-    """Arrays of one length. `runs` says how many runs reach each x; where none does the values are NaN."""
+    """Arrays of equal length. `runs` is the number of runs that reach each x; where none does, the values are NaN."""
 
     x: Floats
     mean: Floats
@@ -25,10 +25,10 @@ class GroupCurve(NamedTuple):
 
 
 def group_curves(curves: Sequence[tuple[Floats, Floats]], points: int = 200) -> GroupCurve:
-    """Statistics over runs given as (x, y) with growing x; NaN in y is left out.
+    """Compute statistics over runs given as (x, y) with ascending x; NaN in y is ignored.
 
     A run counts from its first to its last x and is interpolated in between, never extended. The band is a bootstrap
-    interval of the mean: it takes two runs, shows how certain the mean is, not how far single runs spread, and never
+    interval of the mean: it needs two runs, shows how certain the mean is, not how far single runs spread, and never
     leaves the range of the runs.
     """
     whole = [(x[keep], y[keep]) for x, y in curves if (keep := np.isfinite(x) & np.isfinite(y)).any()]
@@ -42,13 +42,13 @@ def group_curves(curves: Sequence[tuple[Floats, Floats]], points: int = 200) -> 
 
 
 def mean(values: Floats) -> Floats:
-    """Per column, over the rows that are not NaN."""
+    """Return the mean of each column, ignoring NaN."""
     count = _counts(values)
     return _divided(np.nansum(values, axis=0), count)
 
 
 def interquartile_mean(values: Floats) -> Floats:
-    """Per column: the mean without the lowest and the highest quarter of the runs (n // 4 of each), NaN left out."""
+    """Return the mean of each column without its lowest and highest quarter of runs (n // 4 of each), ignoring NaN."""
     count = _counts(values)
     place = np.arange(len(values))[:, None]
     inner = (place >= count // 4) & (place < count - count // 4)

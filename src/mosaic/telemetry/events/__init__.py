@@ -1,1 +1,1 @@
-"""The event journal of a run: format, writer and reader."""
+"""Event journal of a run: format, writer and reader."""

@@ -1,4 +1,4 @@
-"""What one metric event holds, and how it becomes a line of JSON."""
+"""Format of a metric event, and its encoding as a line of JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURES = (
 
 
 class TimeSplit(TypedDict, total=False):
-    """Seconds since the last iteration event, by what they were spent on."""
+    """Seconds since the last iteration event, by activity."""
 
     env: float | None
     inference: float | None
@@ -39,7 +39,7 @@ class PolicyMetrics(TypedDict, total=False):
 
 
 class MetricEvent(TypedDict, total=False):
-    """One line of metrics.jsonl. Kinds may carry further fields of their own; what is not a finite number is null."""
+    """One line of metrics.jsonl. Kinds may have further fields of their own; what is not a finite number is null."""
 
     kind: Required[str]
     seq: Required[int]
@@ -57,7 +57,7 @@ class MetricEvent(TypedDict, total=False):
     time_split: TimeSplit
     policies: dict[str, PolicyMetrics]
     custom_metrics: dict[str, Any]
-    # kind "iteration": "clock" where only telemetry.report_every_s made it due, so that a repeated run has it elsewhere
+    # kind "iteration": "clock" if due only because of telemetry.report_every_s, so that a repeated run has it elsewhere
     trigger: str
     # kind "started"
     num_workers: int | None
@@ -73,11 +73,11 @@ class MetricEvent(TypedDict, total=False):
 
 
 class UnstorableEventError(MosaicError):
-    """An event that JSON cannot hold."""
+    """Event that JSON cannot hold."""
 
 
 def encode(record: object) -> bytes:
-    """JSON without a line break. NaN and ±inf become null, arrays and tensors become numbers and lists."""
+    """Encode as JSON without a line break; NaN and ±inf become null, arrays and tensors become numbers and lists."""
     try:
         return _encoder.encode(record)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -88,7 +88,7 @@ def encode(record: object) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy, torch and others, by their own way of becoming Python's."""
+    """Convert values of NumPy, torch and others with their own `tolist`, and paths to text."""
     if isinstance(value, PurePath):
         return str(value)
     if callable(as_list := getattr(value, "tolist", None)):

@@ -1,4 +1,4 @@
-"""Which bytes of an event file are whole events."""
+"""Parser of event files that finds whole events and skips damaged lines."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TYPES: tuple[tuple[str, type], ...] = (("seq", int), ("attempt", int), ("kind",
 class Whole(NamedTuple, Generic[T]):
     found: T
     end: int
-    """Where the line after the last whole event begins. Damaged lines behind it may still be cut off by a repair."""
+    """Start of the line after the last whole event. Damaged lines after it may still be cut off by a repair."""
     damaged: int
-    """Lines before `end` that are no events: they stay, and are left out."""
+    """Number of lines before `end` that are not events: they stay, and are skipped."""
 
 
 class Tail(NamedTuple):
@@ -34,7 +34,7 @@ class Tail(NamedTuple):
 
 
 def whole_events(data: bytes) -> Whole[list[MetricEvent]]:
-    """The events in bytes that begin with a line's first byte. A line without its break is not there yet."""
+    """Parse the events in `data`, which begins at the start of a line; an unterminated line does not count yet."""
     cut = data.rfind(b"\n") + 1
     lines = data if cut == len(data) else data[:cut]
     try:
@@ -70,7 +70,7 @@ def _event(line: bytes) -> MetricEvent | None:
 
 
 def read_span(fd: int, start: int, length: int) -> bytes:
-    """Up to `length` bytes from `start`, fewer only at the file's end."""
+    """Read up to `length` bytes from `start`, fewer only at the end of the file."""
     parts: list[bytes] = []
     while length > 0 and (part := os.pread(fd, length, start)):
         parts.append(part)
@@ -79,27 +79,27 @@ def read_span(fd: int, start: int, length: int) -> bytes:
 
 
 def next_events(fd: int, start: int) -> Whole[list[MetricEvent]]:
-    """The next events from the byte `start`, about a chunk of them; `end` counts from the file's first byte."""
+    """Read the next events from byte `start`, about a chunk of them; `end` counts from the start of the file."""
     return next_whole(fd, start, whole_events, CHUNK)
 
 
 def next_whole(fd: int, start: int, read: Callable[[bytes], Whole[T]], chunk: int) -> Whole[T]:
-    """What `read` finds in about a chunk of bytes from `start`; `end` counts from the file's first byte."""
+    """Apply `read` to about a chunk of bytes from `start`; `end` counts from the start of the file."""
     while True:
         data = read_span(fd, start, chunk)
         found, end, damaged = read(data)
-        if damaged:  # or a writer took a torn line back while we read it
+        if damaged:  # or a writer removed a torn line while we read it
             data = read_span(fd, start, chunk)
             found, end, damaged = read(data)
         if damaged:
             logger.warning("Left out %d damaged lines between the bytes %d and %d.", damaged, start, start + end)
         if end or len(data) < chunk:
             return Whole(found, start + end, damaged)
-        chunk *= 4  # one line longer than the chunk, or a long damaged stretch
+        chunk *= 4  # a line longer than the chunk, or a long damaged stretch
 
 
 def last_whole(fd: int) -> Tail:
-    """The end of the last whole event and its seq; zeros where there is none."""
+    """Return the end of the last whole event and its seq; zeros where there is none."""
     size, span = os.fstat(fd).st_size, _PROBE
     while True:
         start = max(0, size - span)
@@ -114,7 +114,7 @@ def last_whole(fd: int) -> Tail:
 
 
 def start_after(fd: int, seq: int) -> int:
-    """A line's first byte, at most about a chunk before the first event after `seq`: seq only grows along the file."""
+    """Return the start of a line at most about a chunk before the first event after `seq`; seq only grows."""
     low, high = 0, os.fstat(fd).st_size
     while high - low > CHUNK:
         middle = (low + high) // 2

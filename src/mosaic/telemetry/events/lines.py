@@ -1,4 +1,4 @@
-"""How a program of any language tells its metrics: lines `@METRIC {json}` on its standard output."""
+"""Metric lines: `@METRIC {json}` on standard output, with which a program in any language reports metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.telemetry.events.resume_filter import is_number
 MARK = "@METRIC"
 SWITCHES = ("MOSAIC_METRICS", "CONTROLLER_METRICS")
 KINDS = ("iteration", "episode", "evaluation", "alert")
-"""What a program may report. `resumed` and `checkpoint` are Mosaic's own words: they decide what is shown and kept."""
+"""Kinds a program may report. `resumed` and `checkpoint` are reserved: they decide what is shown and kept."""
 LONGEST_LINE = 1 << 20
 
 _POLICY_FIELDS = frozenset(PolicyMetrics.__annotations__)
@@ -24,11 +24,11 @@ _TIME_FIELDS = frozenset(TimeSplit.__annotations__)
 
 
 class MalformedMetricError(FormatError):
-    """A line that begins like a metric and is none."""
+    """Line that begins like a metric but is not one."""
 
 
 def parse_metric(line: str | bytes) -> dict[str, Any] | None:
-    """The event's fields in a line `@METRIC {json}`; None where the line is no such line."""
+    """Return the event's fields in a line `@METRIC {json}`; None for other lines."""
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     text = text.strip()
     if not text.startswith(MARK):
@@ -39,7 +39,7 @@ def parse_metric(line: str | bytes) -> dict[str, Any] | None:
     if len(body) > LONGEST_LINE:
         raise MalformedMetricError(f"A metric line of {len(body)} characters is too long; the limit is {LONGEST_LINE}.")
     try:
-        data = json.loads(body)  # takes NaN and Infinity too: most programs print them
+        data = json.loads(body)  # accepts NaN and Infinity too: most programs print them
     except (ValueError, RecursionError) as error:
         raise MalformedMetricError(f"Not JSON behind {MARK}: {error}. The line: {_short(text)}") from error
     if not isinstance(data, dict):
@@ -53,7 +53,7 @@ def parse_metric(line: str | bytes) -> dict[str, Any] | None:
 
 
 def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A program's own object as fields of an event; those that we do not know become custom metrics."""
+    """Convert a program's object to fields of an event; unknown ones become custom metrics."""
     given = dict(data)
     kind = given.pop("kind", "iteration")
     if kind not in KINDS:
@@ -82,7 +82,7 @@ def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emit_metric(stream: TextIO | None = None, /, **fields: Any) -> bool:
-    """Print a metric line if somebody listens: when MOSAIC_METRICS or CONTROLLER_METRICS is 1. Says whether it did.
+    """Print a metric line if MOSAIC_METRICS or CONTROLLER_METRICS is 1; return whether it was printed.
 
     ```python
     emit_metric(env_steps=4096, episode_reward_mean=21.5, policies={"left": {"reward_mean": 3.0}}, loss=0.25)
@@ -107,7 +107,7 @@ def _policy(policy: str, block: Any) -> dict[str, Any]:
 
 
 def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
-    """Takes the field out; an empty one where it is missing or null."""
+    """Remove and return the field; an empty dict where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not isinstance(value, dict):
         raise MalformedMetricError(f"{name} is no object but {_short(repr(value))}.")
@@ -115,7 +115,7 @@ def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _number(given: dict[str, Any], name: str) -> int | float | None:
-    """Takes the field out; None where it is missing or null."""
+    """Remove and return the field; None where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not is_number(value):
         raise MalformedMetricError(f"{name} is no number but {_short(repr(value))}.")
@@ -123,7 +123,7 @@ def _number(given: dict[str, Any], name: str) -> int | float | None:
 
 
 def _moment(value: Any) -> int | float | None:
-    """Seconds since 1970, from a number or from ISO 8601 text; text without a time zone is local time."""
+    """Return seconds since 1970, from a number or from ISO 8601 text; text without a time zone is local time."""
     if value is None or is_number(value):
         return value
     try:

@@ -1,4 +1,4 @@
-"""What a number inside an event is called: `episode_reward_mean`, `policies/left/learner/loss`, `evaluation/…`."""
+"""Names of the numbers in an event: `episode_reward_mean`, `policies/left/learner/loss`, `evaluation/…`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 AXES = ("env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq")
 FRAME = frozenset({*AXES, "attempt", "kind"})
-"""Fields that place an event; the others are what it says."""
+"""Fields that locate an event; the others are its content."""
 
 
 def prefix(kind: str) -> str:
-    """Iteration events name their numbers plainly. Others put their kind first, or an evaluation's mean reward
-    would lie on the training curve."""
+    """Return the prefix of an event's metric names: none for iterations, else the kind.
+
+    Without it an evaluation's mean reward would appear on the training curve.
+    """
     return "" if kind == "iteration" else f"{kind}/"
 
 
 def leaves(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Name and value of everything an event says, without the fields that place it."""
+    """Yield name and value of an event's content, without the fields that locate it."""
     start = prefix(event["kind"])
     for key, value in event.items():
         if key not in FRAME:

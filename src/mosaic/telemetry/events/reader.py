@@ -1,4 +1,4 @@
-"""How stored events are read, also while they are being written."""
+"""Reader of stored events, also while they are being written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.telemetry.events.resume_filter import visible as visible
 
 
 class EventTail:
-    """A place in an event file: `read()` gives what was stored behind it, each event once. The file may come later."""
+    """Position in an event file: `read()` returns events stored after it, each once. The file may appear later."""
 
     def __init__(self, path: Path, after_seq: int = 0) -> None:
         self.path = path
@@ -25,9 +25,9 @@ class EventTail:
         self._position = 0
 
     def read(self) -> list[MetricEvent]:
-        """The next events, some thousands at most; none where the writer has not stored more yet.
+        """Return the next events, some thousands at most; none where the writer has not stored more yet.
 
-        A line that is not whole is never kept: the writer may take it back.
+        An incomplete line is never kept: the writer may remove it.
         """
         if not self._opened():
             return []
@@ -68,7 +68,7 @@ class EventTail:
 
 
 def read_events(path: Path, after_seq: int = 0) -> Generator[MetricEvent, None, None]:
-    """Every event stored so far, in the order of seq (never of time: clocks jump). None where there is no file."""
+    """Yield every event stored so far, in the order of seq (not of time: clocks jump); none where there is no file."""
     with EventTail(path, after_seq) as tail:
         while events := tail.read():
             yield from events
@@ -77,7 +77,7 @@ def read_events(path: Path, after_seq: int = 0) -> Generator[MetricEvent, None, 
 def follow(
     path: Path, after_seq: int = 0, stop: Event | None = None, poll_s: float = 0.05
 ) -> Generator[MetricEvent, None, None]:
-    """Every event, past and to come, until `stop` is set; what was stored before that is still given."""
+    """Yield every past and future event until `stop` is set; events stored before that are still yielded."""
     stop = stop or Event()
     with EventTail(path, after_seq) as tail:
         while True:

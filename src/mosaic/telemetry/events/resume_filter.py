@@ -1,4 +1,4 @@
-"""Which events count after a run was resumed from an earlier point."""
+"""Filter of events that were superseded when a run was resumed from an earlier point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mosaic.telemetry.events.event import MetricEvent
 
 
 class ResumePoint(NamedTuple):
-    """From here on `attempt` tells the run's story, not the attempts before it."""
+    """Point from which `attempt` replaces the attempts before it."""
 
     seq: int
     attempt: int
@@ -17,7 +17,7 @@ class ResumePoint(NamedTuple):
 
 
 def resume_point(event: Mapping[str, Any]) -> ResumePoint | None:
-    """A resumed run without a point to go on from begins anew, at 0."""
+    """Return the resume point of a `resumed` event, at 0 where it names none: the run started over."""
     if event["kind"] != "resumed":
         return None
     start = event.get("from_env_steps")
@@ -29,7 +29,7 @@ def resume_points(events: Iterable[Mapping[str, Any]]) -> list[ResumePoint]:
 
 
 def is_hidden(event: Mapping[str, Any], points: Iterable[ResumePoint]) -> bool:
-    """Whether a later attempt went back behind this event. One that names no env_steps (an alert) always shows."""
+    """Return whether a later attempt superseded this event. Events without env_steps (alerts) are always visible."""
     steps = event.get("env_steps")
     return is_number(steps) and any(
         event["seq"] < point.seq and event["attempt"] < point.attempt and steps > point.from_env_steps
@@ -38,7 +38,7 @@ def is_hidden(event: Mapping[str, Any], points: Iterable[ResumePoint]) -> bool:
 
 
 def visible(events: Iterable[MetricEvent]) -> list[MetricEvent]:
-    """What is left of all of a run's events: from each resume point on, only the newest attempt."""
+    """Return the visible events of a run: from each resume point on, only those of the newest attempt."""
     kept = list(events)
     points = resume_points(kept)
     return [event for event in kept if not is_hidden(event, points)] if points else kept

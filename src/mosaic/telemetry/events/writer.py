@@ -1,4 +1,4 @@
-"""How an event is stored: one write, whole or not at all."""
+"""Writer that appends events atomically, one write each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mosaic.telemetry.events.journal import last_whole, read_span
 
 
 class EventWriter:
-    """Appends events to one file; there is at most one at a time, the file's lock sees to that.
+    """Writer that appends events to one file; the file's lock allows at most one at a time.
 
-    Opening cuts a torn end off, reports an alert that says so, and goes on with the next `seq`.
+    Opening it cuts off a torn end, reports that as an alert, and continues with the next `seq`.
     """
 
     def __init__(self, path: Path, attempt: int, clock: Callable[[], float] = time.time) -> None:
@@ -44,11 +44,11 @@ class EventWriter:
 
     @property
     def seq(self) -> int:
-        """Of the last event stored; 0 before the first."""
+        """Return the seq of the last event stored; 0 before the first."""
         return self._seq
 
     def report(self, event: Mapping[str, Any] | None = None, /, **fields: Any) -> int:
-        """Store an event and return its seq. Once this returns, the death of no process can take the event back."""
+        """Store an event and return its seq; after that, no process's death can lose the event."""
         if event:
             fields = {**event, **fields}
         if "seq" in fields or "attempt" in fields:
@@ -84,7 +84,7 @@ class EventWriter:
         self.close()
 
     def _claim(self) -> tuple[int, int]:
-        """Make the file ours and whole."""
+        """Lock the file and cut off its torn end."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -105,7 +105,7 @@ class EventWriter:
             raise ValueError(f"The event writer of '{self.path}' is closed.")
         try:
             written = os.write(self._fd, line)
-            while written < len(line):  # a full disk takes a part first and fails then
+            while written < len(line):  # a full disk accepts a part first and then fails
                 written += os.write(self._fd, line[written:])
         except OSError as error:
             self._cut_back()
@@ -117,6 +117,6 @@ class EventWriter:
         try:
             os.ftruncate(self._fd, self._end)
         except OSError:
-            os.close(self._fd)  # no later event may be glued to a torn one; the next writer repairs
+            os.close(self._fd)  # a later event must not be appended to a torn one; the next writer repairs it
             self._fd = -1
             raise

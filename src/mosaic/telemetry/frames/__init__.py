@@ -1,1 +1,1 @@
-"""FastLane: pictures of running environments, in shared memory."""
+"""FastLane: live pictures of running environments, in shared memory."""

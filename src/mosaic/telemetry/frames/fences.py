@@ -1,6 +1,6 @@
-"""How one process writes what others read at the same time, without a lock, on any CPU.
+"""Seqlock for frames: one process writes while others read, without a lock, on any CPU.
 
-A seqlock. Each slot has a mark: 2·n says "frame n, whole", any odd number "being written". With one writer:
+Each slot has a mark: 2·n means "frame n, whole", any odd number "being written". With one writer:
 
     writer                                          reader
     mark of the slot := odd           (relaxed)     a := mark                        (acquire)
@@ -10,20 +10,20 @@ A seqlock. Each slot has a mark: 2·n says "frame n, whole", any odd number "bei
     mark of the slot := 2·n           (release)     b := mark                        (acquire)
     newest := n                       (release)     accept if a = b = 2·n
 
-Why an accepted copy is whole. Suppose the copy holds a byte of a later frame. The writer put that byte behind its
-upper fence, the reader took it before its lower one, so the two fences synchronise: what the writer did before, the odd
+An accepted copy is whole. Suppose the copy holds a byte of a later frame. The writer stored that byte after its upper
+fence, the reader loaded it before its lower one, so the two fences synchronise: what the writer did before, the odd
 mark, is seen by what the reader does after, the load of b. Marks only grow, so b is not 2·n. Suppose the copy misses a
-byte of frame n: a = 2·n was stored behind the writer's lower fence and loaded before the reader's upper one, so all of
-frame n was there to be seen. This is the C11 argument (Boehm, "Can seqlocks get along with programming language memory
-models?", 2012). It takes nothing from x86, where loads and stores happen to stay in order, nor from the GIL, which
-other processes do not share. The copies are calls of memcpy between two calls of ours, all opaque to every compiler, so
-only the CPU could move them, and that is what fences forbid.
+byte of frame n: a = 2·n was stored after the writer's lower fence and loaded before the reader's upper one, so all of
+frame n was visible. This is the C11 argument (Boehm, "Can seqlocks get along with programming language memory models?",
+2012). It relies neither on x86, where loads and stores happen to stay in order, nor on the GIL, which other processes
+do not share. The copies are calls of memcpy between two calls of ours, all opaque to every compiler, so only the CPU
+could reorder them, and that is what fences forbid.
 
 The fences are sequentially consistent, not just release and acquire: a large memcpy may use non-temporal stores, which
-on x86 pass even earlier plain stores, and a release fence is no instruction there. A full fence orders those too.
+on x86 pass even earlier plain stores, and a release fence emits no instruction there. A full fence orders those too.
 
-The mark of the slot that comes next turns odd in the same call that makes a frame public: one call per frame, and a
-writer killed in the middle of a picture leaves it behind an odd mark.
+The mark of the next slot turns odd in the same call that publishes a frame: one call per frame, and a writer killed in
+the middle of a picture leaves it with an odd mark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mosaic.telemetry.frames.layout import (
     SLOTS,
 )
 
-# Calls of some nanoseconds: letting go of the GIL for them would let another thread keep it for milliseconds.
+# Calls take nanoseconds: releasing the GIL for them would let another thread keep it for milliseconds.
 _OPTIONS = {"cache": True, "nogil": False, "error_model": "numpy"}
 _WORD = ir.IntType(64).as_pointer()
 
@@ -63,7 +63,7 @@ def _fence(context: Any) -> Any:
 
 @intrinsic
 def _load(context: Any, address: Any) -> Any:
-    """One word, whole, with acquire order."""
+    """Load one word atomically with acquire order."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(builder.inttoptr(arguments[0], _WORD), "acquire", 8)
@@ -73,7 +73,7 @@ def _load(context: Any, address: Any) -> Any:
 
 @intrinsic
 def _store(context: Any, address: Any, value: Any) -> Any:
-    """One word, whole, with release order."""
+    """Store one word atomically with release order."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store_atomic(arguments[1], builder.inttoptr(arguments[0], _WORD), "release", 8)
@@ -82,13 +82,13 @@ def _store(context: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-# As compiled code calls them, which is without the context.
+# As called by compiled code, without the context.
 fence, load, store = cast(Any, _fence), cast(Any, _load), cast(Any, _store)
 
 
 @njit(**_OPTIONS)
 def make_public(ring: int, number: int) -> None:
-    """Frame `number` lies in its slot; from here on readers find it, and the next slot may be written."""
+    """Publish frame `number`, which is in its slot, and open the next slot for writing."""
     slots_at, slot_bytes = ring + HEAD_BYTES, load(ring + SLOT_BYTES_AT)
     fence()
     store(slots_at + number % SLOTS * slot_bytes, 2 * number)
@@ -99,7 +99,7 @@ def make_public(ring: int, number: int) -> None:
 
 @njit(**_OPTIONS)
 def withdraw(ring: int) -> None:
-    """No frame of the ring will be accepted from here on; what lies in it may change."""
+    """Invalidate all frames of the ring, so that its content may change."""
     slot_bytes = load(ring + SLOT_BYTES_AT)
     for slot in range(SLOTS):
         store(ring + HEAD_BYTES + slot * slot_bytes, -1)
@@ -114,7 +114,7 @@ def newest(ring: int) -> int:
 
 @njit(**_OPTIONS)
 def holds(slot: int, number: int) -> bool:
-    """Asked before and after a copy: yes twice, and the copy is frame `number`, whole."""
+    """Return whether the slot holds frame `number`; a copy is whole if this is true before and after it."""
     fence()
     mark: int = load(slot)
     fence()
@@ -134,7 +134,7 @@ def put_word(address: int, value: int) -> None:
 
 @njit(**_OPTIONS)
 def shortest_interval(ring: int, now_ns: int, memory_ns: int) -> int:
-    """Of the readers that looked within the last `memory_ns`, in nanoseconds; 0 where nobody did."""
+    """Return the shortest interval of readers seen within the last `memory_ns`, in nanoseconds; 0 without readers."""
     shortest = 0
     for reader in range(READERS):
         area = ring + AREAS_AT + reader * AREA_BYTES

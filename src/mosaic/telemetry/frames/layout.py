@@ -1,11 +1,11 @@
-"""Where everything lies in the file of a frame ring.
+"""Layout of a frame ring's file.
 
     0      head: magic, version, sizes, writer, phase            one page
     128    number of the newest frame, alone in its cache line
-    256    what readers ask for: `READERS` areas of 64 bytes
+    256    requests of readers: `READERS` areas of 64 bytes
     4096   `SLOTS` slots: mark, facts, label, agent; then the pixels
 
-All numbers are eight bytes, in the machine's own order: the file never leaves the machine that made it.
+All numbers have eight bytes, in native byte order: the file never leaves the machine that made it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTERVAL_AT: Final = 24
 ENV_AT: Final = 32
 GRID_AT: Final = 40
 
-FACTS_AT: Final = 8  # behind the slot's mark
+FACTS_AT: Final = 8  # after the slot's mark
 FACTS: Final = Struct("=qqqddd")
 LABEL_AT: Final = FACTS_AT + FACTS.size
 LABEL: Final = Struct("=QQQQQ")
@@ -48,12 +48,12 @@ _HEAD = Struct("=8s8Q")
 class Phase(IntEnum):
     WRITING = 0
     FINISHED = 1
-    GIVEN_UP = 2  # closed without an end
-    REPLACED = 3  # the same writer goes on in another file
+    GIVEN_UP = 2  # closed without a proper end
+    REPLACED = 3  # the same writer continues in another file
 
 
 class Head(NamedTuple):
-    """What never changes in the life of a file: frames that do not fit get a new one."""
+    """Constants of a file: frames that do not fit get a new file."""
 
     magic: bytes
     version: int
@@ -62,15 +62,15 @@ class Head(NamedTuple):
     slot_bytes: int
     capacity: int  # bytes of the largest picture
     writer_pid: int
-    writer_started: int  # ticks since boot: a later process with the same number is another one
-    writer_id: int  # drawn by each writer; stays when its file is replaced
+    writer_started: int  # ticks since boot: a later process with the same pid is another one
+    writer_id: int  # random per writer; unchanged when its file is replaced
 
     def pack(self) -> bytes:
         return _HEAD.pack(*self)
 
 
 class Facts(NamedTuple):
-    """What is new with each frame."""
+    """Values that change with each frame."""
 
     step: int
     episode: int
@@ -81,7 +81,7 @@ class Facts(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What seldom changes from frame to frame."""
+    """Values that seldom change from frame to frame."""
 
     height: int
     width: int
@@ -91,7 +91,7 @@ class Label(NamedTuple):
 
 
 def head_for(capacity: int, writer_pid: int, writer_started: int, writer_id: int) -> Head:
-    """Of a ring for pictures up to `capacity` bytes; with 0 it has no slots, only a place to ask for pictures."""
+    """Return the head of a ring for pictures up to `capacity` bytes; with 0 it has no slots, only request areas."""
     slots = SLOTS if capacity else 0
     slot_bytes = PIXELS_AT + -(-capacity // 64) * 64
     size = HEAD_BYTES + slots * slot_bytes

@@ -1,8 +1,8 @@
-"""Place of a run's frame ring: a private folder in shared memory, or the run's own folder.
+"""Location of a run's frame ring: a private folder in shared memory, or the run's own folder.
 
-The folder in shared memory has a random name, which stands in the run's folder, and is closed to other users: nobody
-else can guess it and take it first. Where there is no shared memory or no room in it, the ring lies in the run's
-folder. A file appears whole, by renaming.
+The folder in shared memory has a random name, which is stored in the run's folder, and is closed to other users, who
+therefore cannot guess the name and claim it first. Where there is no shared memory or no room in it, the ring is in the
+run's folder. Files appear atomically, by renaming.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BELL = "bell"
 
 
 def ring_bell(folder: Path) -> None:
-    """May be done again and again. Where the folder is gone nobody is left to open."""
+    """Ask the session of this folder to open its pictures; idempotent. A missing folder means that it has ended."""
     with suppress(FileNotFoundError, NotADirectoryError):
         (folder / _BELL).touch()
 
@@ -29,12 +29,12 @@ def bell_rang(folder: Path) -> bool:
 
 
 def started_at(pid: int) -> int | None:
-    """In ticks since boot. None where no such process is alive; a zombie is not."""
+    """Return the start time of a process in ticks since boot; None where it is not alive (a zombie is not)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    fields = text.rpartition(")")[2].split()  # the name in brackets may contain anything
     return None if fields[0] in "ZX" else int(fields[19])
 
 
@@ -46,29 +46,32 @@ _FOLDER = re.compile(r"mosaic-[0-9a-f]{32}")
 
 
 def lane_paths(run_folder: Path) -> tuple[Path, ...]:
-    """Where the ring may be, best place first."""
+    """Return where the ring may be, best place first."""
     folder = run_folder.resolve()
     shared = _shared_folder(folder)
     return (folder / _NAME,) if shared is None else (shared / _NAME, folder / _NAME)
 
 
 def make_place(run_folder: Path) -> tuple[Path, ...]:
-    """Where a writer may put its ring, best place first. Removes what dead writers of this user left."""
+    """Return where a writer may put its ring, best place first; remove what dead writers of this user left."""
     folder = run_folder.resolve()
     if SHARED_MEMORY.is_dir() and _shared_folder(folder) is None:
         remove_dead_rings()
-        with suppress(OSError):  # no room, or not writable: the run's own folder is left
+        with suppress(OSError):  # no room, or not writable: the run's own folder remains
             _make_shared(folder)
     return lane_paths(folder)
 
 
 def unfinished(path: Path) -> Path:
-    """The name of a file that is not whole yet."""
+    """Return the name of a file that is not complete yet."""
     return path.with_name(path.name + ".new")
 
 
 def remove_lane(run_folder: Path) -> None:
-    """What a dead writer left. Readers that have it open keep it; a writer that lives would write for nobody."""
+    """Remove what a dead writer left.
+
+    Readers that have it open keep it; a writer that is still alive would lose its readers.
+    """
     folder = run_folder.resolve()
     shared = _shared_folder(folder)
     if shared is not None:
@@ -80,7 +83,7 @@ def remove_lane(run_folder: Path) -> None:
 
 
 def remove_dead_rings() -> None:
-    """Of this user's writers that were killed, also where the run's folder is gone and nothing else leads to them."""
+    """Remove the rings of this user's killed writers, even where the run's folder, the only reference, is gone."""
     for folder in SHARED_MEMORY.glob("mosaic-*"):
         if _FOLDER.fullmatch(folder.name) and _is_private(folder) and _is_dead(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -99,7 +102,7 @@ def _make_shared(folder: Path) -> None:
 
 
 def _shared_folder(folder: Path) -> Path | None:
-    """What the run's folder names, if it is one of ours: an imported run may name anything."""
+    """Return the folder named in the run's folder, if it is one of ours: an imported run may name anything."""
     try:
         name = (folder / _TOKEN).read_text()
     except (OSError, UnicodeDecodeError):
@@ -117,11 +120,11 @@ def _is_private(path: Path) -> bool:
 
 
 def _is_dead(folder: Path) -> bool:
-    """A process id of another namespace says nothing here."""
+    """Return whether the owner has died; a process id of another namespace proves nothing."""
     try:
         pid, started, namespace = (folder / _OWNER).read_text().split()
     except (OSError, ValueError):
-        return False  # being made right now
+        return False  # being created right now
     return namespace == _pid_namespace() and str(started_at(int(pid))) != started
 
 

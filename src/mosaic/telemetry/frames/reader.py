@@ -1,8 +1,8 @@
-"""How a run's pictures are seen from another process: the newest frame, each at most once, and how the writer is.
+"""Reader of a run's live pictures from another process: the newest frame, each at most once, and the writer's state.
 
-with FrameReader(run_folder) as reader:
-    reader.look(rate=30)
-    frame = reader.read()  # as often as the screen changes
+    with FrameReader(run_folder) as reader:
+        reader.look(rate=30)
+        frame = reader.read()  # once per screen refresh
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from mosaic.telemetry.frames.ring_file import Ring, open_ring
 
 LaneState = Literal["waiting", "live", "stalled", "finished", "writer died"]
 STALLED_AFTER_NS = 2_000_000_000
-_TRIES = 8  # a writer at full speed may overtake a copy; so often in a row, and the reader is called again
+_TRIES = 8  # a writer at full speed may overtake a copy; after this many in a row `read` returns None
 
 
 class Frame(NamedTuple):
-    """Copies: nothing that happens to the run changes them."""
+    """Copied frame: later changes in the run do not affect it."""
 
-    number: int  # counts what the writer published; gaps are frames that newer ones overtook
+    number: int  # counts the writer's frames; gaps are frames overtaken by newer ones
     pixels: NDArray[np.uint8]  # height × width × 3, or height × width
     step: int
     episode: int
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Follows a run: it may be opened before the first picture, and outlives rings that are replaced or made anew."""
+    """Reader that follows a run: it may be opened before the first picture, and survives recreated rings."""
 
     def __init__(self, run_folder: Path, clock_ns: Callable[[], int] = monotonic_ns) -> None:
         self._run_folder, self._clock_ns = run_folder, clock_ns
@@ -64,16 +64,16 @@ class FrameReader:
         self._last = 0
         self._seen, self._seen_ns, self._moved = 0, clock_ns(), False
         self._follow()
-        self._seen = newest(self._ring.address) if self._ring is not None else 0  # older than our first look
+        self._seen = newest(self._ring.address) if self._ring is not None else 0  # older than this reader
 
     def look(self, rate: float = 30.0, env: int = 0, grid: int = 1) -> None:
-        """Ask for pictures. Holds for two seconds; each `read` asks again for the same."""
+        """Request pictures. A request holds for two seconds; each `read` repeats it."""
         self._wish = checked(Wish(rate, env, grid))
         self._follow()
         self._beat()
 
     def read(self) -> Frame | None:
-        """The newest frame, if it was not read before. After the state `finished` one may still be there."""
+        """Return the newest frame, if it was not read before. One may remain after the state is `finished`."""
         self._follow()
         self._beat()
         for _ in range(_TRIES if self._ring is not None else 0):
@@ -88,7 +88,10 @@ class FrameReader:
         return None
 
     def state(self) -> LaneState:
-        """`stalled`: the writer lives and shows nothing for two seconds, or three of the intervals asked for."""
+        """Return the writer's state.
+
+        `stalled`: the writer is alive but has published nothing for two seconds, or for three requested intervals.
+        """
         self._follow()
         ring, now = self._ring, self._clock_ns()
         if ring is None:
@@ -107,7 +110,7 @@ class FrameReader:
         return "stalled" if number else "waiting"
 
     def close(self) -> None:
-        """Asks for no more pictures. The ring and its other readers notice nothing else."""
+        """Stop requesting pictures; the ring and its other readers are not affected."""
         if self._place is not None:
             self._place.leave()
         self._ring = self._place = self._wish = None
@@ -121,7 +124,7 @@ class FrameReader:
         self.close()
 
     def _follow(self) -> None:
-        """To the run's ring of today."""
+        """Switch to the run's current ring."""
         old = self._ring
         if old is not None and old.phase is not Phase.REPLACED and newest(old.address) > self._last:
             return
@@ -129,7 +132,7 @@ class FrameReader:
             return
         ring = open_ring(self._run_folder)
         if ring is None:
-            return  # what was seen last stays
+            return  # the last ring remains open
         if old is None or old.head.writer_id != ring.head.writer_id:
             self._last = 0
             self._seen, self._seen_ns, self._moved = 0, self._clock_ns(), False
@@ -145,7 +148,7 @@ class FrameReader:
 
 
 def _copy(ring: Ring, number: int) -> Frame | None:
-    """None where the writer came round in the meantime."""
+    """Copy a frame; return None where the writer reused the slot in the meantime."""
     offset = ring.offset(number)
     slot = ring.address + offset
     if not holds(slot, number):
@@ -160,5 +163,5 @@ def _copy(ring: Ring, number: int) -> Frame | None:
     facts = Facts(*FACTS.unpack_from(start, FACTS_AT))
     shape = (label.height, label.width) if label.channels == 1 else label[:3]
     text = start[AGENT_AT : AGENT_AT + min(label.agent_length, AGENT_BYTES)]
-    agent = text.decode(errors="ignore")  # a long name may be cut inside a letter
+    agent = text.decode(errors="ignore")  # a long name may be cut inside a character
     return Frame(number, pixels.reshape(shape), *facts[:3], agent, *facts[3:])

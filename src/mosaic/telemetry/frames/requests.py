@@ -1,7 +1,8 @@
-"""What the readers of a frame ring ask for, and how recently.
+"""Requests of a frame ring's readers, and their last heartbeats.
 
-Each reader has an area of words in the file, which nobody else writes; the writer only reads. A word is always whole. A
-wish of several may be read half old, half new; that costs one picture of the wrong env, so no lock is worth it.
+Each reader has an area of words in the file that no other process writes; the writer only reads them. A word is always
+whole. A request of several words may be read half old, half new; that costs one picture of the wrong env, which does
+not justify a lock.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from mosaic.telemetry.frames.layout import (
 )
 
 MEMORY_NS = 2_000_000_000
-"""Who has not looked for so long has gone."""
+"""A reader is considered gone after this long without a heartbeat."""
 
 
 class Wish(NamedTuple):
-    """`grid` pictures of envs from `env` on in one; 1: that env alone."""
+    """Request for `grid` pictures of envs from `env` on, combined in one; 1: that env alone."""
 
     rate_hz: float = 30.0
     env: int = 0
@@ -58,7 +59,7 @@ class Place:
         if wish != self._wish:
             self._wish, self._asked_ns = wish, now_ns
         if get_word(self._area + OWNER_AT) != self._token:
-            self._area = self._claim()  # somebody took us for gone, or chose the area in the same moment
+            self._area = self._claim()  # another reader took us for gone, or claimed the area at the same moment
         self._write(now_ns)
 
     def leave(self) -> None:
@@ -66,7 +67,7 @@ class Place:
             put_word(self._area + LOOKED_AT, 0)
 
     def _claim(self) -> int:
-        """The area that was not looked from for longest: a free one, as long as there is one."""
+        """Claim the area with the oldest heartbeat: a free one, as long as there is one."""
         areas = (self._ring + AREAS_AT + reader * AREA_BYTES for reader in range(READERS))
         area: int = min(areas, key=lambda area: get_word(area + LOOKED_AT))
         put_word(area + OWNER_AT, self._token)
@@ -77,12 +78,14 @@ class Place:
         put_word(self._area + ENV_AT, self._wish.env)
         put_word(self._area + GRID_AT, self._wish.grid)
         put_word(self._area + ASKED_AT, self._asked_ns)
-        put_word(self._area + LOOKED_AT, now_ns)  # last: it makes the others count
+        put_word(self._area + LOOKED_AT, now_ns)  # last: it makes the others valid
 
 
 def last_wish(ring: int, now_ns: int) -> Wish | None:
-    """Of the reader that asked for something else most recently, not of the one that looked last: with two readers
-    the picture would jump. None where nobody looks."""
+    """Return the request that changed most recently; None without readers.
+
+    The most recent heartbeat does not decide: with two readers the picture would jump.
+    """
     chosen, chosen_asked = None, -1
     for area in range(ring + AREAS_AT, ring + AREAS_AT + READERS * AREA_BYTES, AREA_BYTES):
         looked, asked = get_word(area + LOOKED_AT), get_word(area + ASKED_AT)

@@ -1,4 +1,4 @@
-"""A frame ring's file, made by its writer or opened by a reader, in this process's memory."""
+"""File of a frame ring, created by its writer or opened by a reader, mapped into memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mosaic.telemetry.frames.paths import lane_paths, make_place, unfinished
 
 
 class Ring:
-    """Its addresses are good for as long as the object lives: drop it to let the memory go."""
+    """Mapped frame ring. Its addresses are valid while the object lives: drop it to free the memory."""
 
     def __init__(self, path: Path, head: Head, file: int, memory: mmap.mmap) -> None:
         self.path, self.head, self.memory = path, head, memory
@@ -53,23 +53,23 @@ class Ring:
         return self.memory[AREAS_AT:AREAS_END]
 
     def offset(self, number: int) -> int:
-        """Of the slot that frame `number` goes to."""
+        """Return the offset of the slot for frame `number`."""
         return HEAD_BYTES + number % self.head.slots * self.head.slot_bytes
 
     def pixels(self, number: int, length: int) -> NDArray[np.uint8]:
-        """A view. What would lie behind the slot's end is cut off."""
+        """Return a view of the frame's pixels, limited to the slot."""
         start = self.offset(number) + PIXELS_AT
         return self._bytes[start : start + min(length, self.head.capacity)]
 
     def release(self) -> None:
-        """Gives the memory of the slots back, also while others have it open: they find empty slots, no frames."""
+        """Free the memory of the slots, even while others have it open: they find empty slots, not frames."""
         if self.head.slots:
             withdraw(self.address)
-            with suppress(OSError):  # some file systems cannot; then the last to close it gives it back
+            with suppress(OSError):  # not supported by some file systems; then the last process to close it frees it
                 self.memory.madvise(mmap.MADV_REMOVE, HEAD_BYTES, self.head.file_bytes - HEAD_BYTES)
 
     def is_at_its_path(self) -> bool:
-        """False once it was removed or another ring took its place."""
+        """Return whether the path still leads to this ring; False once it was removed or replaced."""
         try:
             return _identity(os.stat(self.path)) == self._identity
         except FileNotFoundError:
@@ -77,7 +77,7 @@ class Ring:
 
 
 def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer_id: int, areas: bytes = b"") -> Ring:
-    """In the best place that has room. A ring that is there is replaced; who has it open keeps it."""
+    """Create a ring in the best place that has room. It replaces an existing ring, which stays open for its readers."""
     head, problems = head_for(capacity, *writer, writer_id), []
     paths = make_place(run_folder)
     for path in paths:
@@ -97,7 +97,7 @@ def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer
 
 
 def open_ring(run_folder: Path) -> Ring | None:
-    """None where there is none (yet, or any more)."""
+    """Open the run's ring; return None where there is none (yet, or any more)."""
     for path in lane_paths(run_folder):
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -120,7 +120,7 @@ def _create(path: Path, head: Head, areas: bytes) -> Ring:
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(file, 0, head.file_bytes)  # a full disk is an error here, and a SIGBUS in a picture's middle
+        os.posix_fallocate(file, 0, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS amid a picture
         os.pwrite(file, head.pack(), 0)
         os.pwrite(file, areas, AREAS_AT)
         memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)

@@ -1,12 +1,12 @@
-"""How a run shows its pictures: one writer, any number of readers, newest wins, and no cost while nobody looks.
+"""Writer of a run's live pictures: one writer, any number of readers, newest wins, no cost without viewers.
 
     with FrameWriter(run_folder) as lane:
         ...
         if lane.wanted():
             lane.publish(env.render(), step=step, reward=reward)
 
-Picture and numbers of a frame are published together, see `fastlane_fences`. A ring holds the last few frames, sized by
-the largest so far; until the first one it is a page that readers leave their wishes in.
+Picture and numbers of a frame are published together, see `fences`. A ring holds the last few frames, sized by the
+largest so far; until the first one it is a single page for the readers' requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _put_facts = FACTS.pack_into
 
 
 class FrameWriter:
-    """At most one per run at a time, used by one thread at a time."""
+    """Writer of live pictures; at most one per run at a time, used by one thread at a time."""
 
     def __init__(self, run_folder: Path, clock_ns: Callable[[], int] = monotonic_ns) -> None:
         pid = os.getpid()
@@ -62,9 +62,9 @@ class FrameWriter:
         self._use(create_ring(run_folder, 0, self._writer, self._id))
 
     def wanted(self) -> bool:
-        """Whether to draw now: somebody looked within the last two seconds, and the interval asked for has passed.
+        """Return whether to render now: a reader was seen within two seconds, and the requested interval has passed.
 
-        Says yes once per interval; who is told yes draws and publishes. Without readers it costs a call of nanoseconds.
+        Returns True once per interval; the caller then renders and publishes. Without readers it costs nanoseconds.
         """
         if self._ring is None:
             return False
@@ -73,12 +73,12 @@ class FrameWriter:
         waited = now - self._drawn_ns
         if not interval or waited < interval:
             return False
-        # from the time it was due, not from now: who asks every 20 ms still gives 30 pictures a second
+        # from the time it was due, not from now: a caller that asks every 20 ms still gets 30 pictures a second
         self._drawn_ns = self._drawn_ns + interval if waited < 2 * interval else now
         return True
 
     def wish(self) -> Wish | None:
-        """What the last reader to ask for something wants to see; None where nobody looks."""
+        """Return the most recent request of a reader; None without readers."""
         return None if self._ring is None else last_wish(self._address, self._clock_ns())
 
     def publish(
@@ -92,7 +92,7 @@ class FrameWriter:
         reward: float = 0.0,
         ret: float = 0.0,
     ) -> None:
-        """A picture, height × width × 3 or grey, and what belongs to it. Readers find both or neither."""
+        """Publish a picture, height × width × 3 or grey, together with its data; readers find both or neither."""
         if rgb.shape != self._shape or rgb.dtype is not _UINT8:
             self._fit(rgb)
         memory, number = self._memory, self._number + 1
@@ -101,7 +101,7 @@ class FrameWriter:
         _put_facts(memory, facts_at, step, episode, env, time(), reward, ret)
         try:
             memory[pixels] = rgb  # one memcpy, at a sixth of the overhead of np.copyto
-        except ValueError:  # its rows do not lie one behind the other
+        except ValueError:  # its rows are not contiguous
             memory[pixels] = np.ascontiguousarray(rgb)
         if agent != self._agents[slot]:
             self._label(slot, agent)
@@ -109,7 +109,7 @@ class FrameWriter:
         self._number = number
 
     def close(self, finished: bool = True) -> None:
-        """Readers that are there keep the last pictures and learn that this was the end, or that none will come."""
+        """Close the ring; readers keep the last pictures and learn whether the run has finished."""
         ring = self._ring
         if ring is None:
             return
@@ -128,7 +128,7 @@ class FrameWriter:
         self.close(finished=kind is None)
 
     def _fit(self, rgb: NDArray[np.uint8]) -> None:
-        """Gives the slots the shape of this picture, in a larger ring if it needs one."""
+        """Give the slots the shape of this picture, in a larger ring if necessary."""
         if self._ring is None:
             raise MosaicError("This frame writer is closed; make a new one to show more pictures.")
         if rgb.ndim not in (2, 3) or (rgb.ndim == 3 and rgb.shape[2] != 3) or not rgb.size or rgb.dtype != _UINT8:
@@ -137,14 +137,14 @@ class FrameWriter:
             self._grow(self._ring, rgb.size)
         offsets = [self._ring.offset(slot) for slot in range(SLOTS)]
         self._slots = [(start + FACTS_AT, slice(start + PIXELS_AT, start + PIXELS_AT + rgb.size)) for start in offsets]
-        self._agents = [None] * SLOTS  # each slot gets its label when its turn comes: until then it may be read
+        self._agents = [None] * SLOTS  # each slot is labelled when it is next written: until then it may be read
         self._shape = rgb.shape
 
     def _grow(self, old: Ring, capacity: int) -> None:
         self._use(create_ring(self._run_folder, capacity, self._writer, self._id, old.areas))
         old.enter(Phase.REPLACED)
         old.release()
-        self._earlier.append(old)  # for a reader that does not move on in time: it must learn how this ends
+        self._earlier.append(old)  # for a reader that does not switch in time: it must still learn how the run ends
 
     def _use(self, ring: Ring) -> None:
         self._ring, self._memory, self._address = ring, ring.memory, ring.address

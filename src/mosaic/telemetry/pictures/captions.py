@@ -1,4 +1,4 @@
-"""How labels are written in a strip below a picture."""
+"""Caption strip with labels below a picture."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from PIL import Image, ImageDraw, ImageFont
 from mosaic.telemetry.pictures.labels import Label
 from mosaic.telemetry.pictures.resize import Picture, as_rgb, enlarged
 
-LEAST_WIDTH = 240  # pixels: below it no name can be read
+LEAST_WIDTH = 240  # pixels; names cannot be read below this
 _SIZE, _LINE, _PAD, _BETWEEN = 13, 18, 6, 10
-_COLUMN = 220  # the least width of a label's place, where there are several side by side
+_COLUMN = 220  # least width of a label where there are several side by side
 _GROUND, _NAME, _VALUE = "#0f172a", "#cbd5e1", "#fbbf24"
 
 
 def with_strip(picture: Picture, title: str, labels: Sequence[Label], rows: int | None = None) -> Picture:
-    """Title and labels below the picture, which is enlarged if it is too small to carry them.
+    """Return the picture, enlarged if it is too small, with title and labels below it.
 
-    `rows` of labels keeps the size of a film the same when agents come and go: what has no room is counted.
+    A fixed number of `rows` of labels keeps the size of a video constant when agents come and go; labels that do not
+    fit are counted.
     """
     picture = enlarged(as_rgb(picture), LEAST_WIDTH)
     width = picture.shape[1]
@@ -31,11 +32,11 @@ def with_strip(picture: Picture, title: str, labels: Sequence[Label], rows: int 
 
 
 def rows_of(labels: int, width: int) -> int:
-    """How many lines so many labels take below a picture of this width."""
+    """Return how many lines this many labels take below a picture of this width."""
     return math.ceil(labels / _columns(max(width, LEAST_WIDTH)))
 
 
-@lru_cache(maxsize=8)  # what is shown often changes less often than the picture
+@lru_cache(maxsize=8)  # captions often change less often than the picture
 def _drawn(title: str, labels: tuple[Label, ...], rows: int, width: int) -> Picture:
     strip = Image.new("RGB", (width, 2 * _PAD + _LINE * (rows + 1)), _GROUND)
     pen, font = ImageDraw.Draw(strip), ImageFont.load_default(_SIZE)
@@ -63,7 +64,7 @@ def _fitting(labels: tuple[Label, ...], room: int) -> tuple[Label, ...]:
 
 
 def _cut(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
-    """The text, or its beginning and `…` where it would be too long."""
+    """Return the text, or its beginning and `…` where it would be too long."""
     text = " ".join(text.split())
     if font.getlength(text) <= width:
         return text

@@ -1,4 +1,4 @@
-"""How a picture becomes bytes: JPEG, lossless WebP where it is flat, PNG for a file to keep."""
+"""Encoding of pictures: JPEG, lossless WebP for flat ones, PNG for files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.telemetry.pictures.resize import Picture
 PictureFormat: TypeAlias = Literal["jpeg", "webp"]
 FLAT_SHARE = 0.9
 _JPEG_QUALITY = 80
-_WEBP_LARGEST = 16_383  # pixels along a side, by its format
+_WEBP_LARGEST = 16_383  # pixels along a side, a limit of the format
 _SAMPLED_ROWS = 64
 
 
@@ -27,7 +27,10 @@ class Encoded(NamedTuple):
 
 
 def encoded(picture: Picture) -> Encoded:
-    """As a browser shows it. Flat pictures keep every pixel and become smaller than as JPEG; others lose a little."""
+    """Encode a picture for browsers.
+
+    Flat pictures keep every pixel and become smaller than as JPEG; others lose some detail.
+    """
     image, out = Image.fromarray(picture), BytesIO()
     if is_flat(picture) and max(picture.shape[:2]) <= _WEBP_LARGEST:
         # method 0 takes as long and makes line drawings twenty times larger; higher ones only take longer
@@ -38,7 +41,7 @@ def encoded(picture: Picture) -> Encoded:
 
 
 def is_flat(picture: Picture) -> bool:
-    """Boards, grids and line drawings: nine in ten pixels equal the one to their left."""
+    """Return whether nine in ten pixels equal the one to their left, as in boards, grids and line drawings."""
     if picture.shape[1] < 2:
         return True
     rows = picture[:: max(1, picture.shape[0] // _SAMPLED_ROWS)]
@@ -48,12 +51,12 @@ def is_flat(picture: Picture) -> bool:
 
 
 def decoded(data: bytes) -> Picture:
-    """Grey pictures stay grey as JPEG; WebP knows colours only."""
+    """Decode a picture; grey ones stay grey as JPEG, while WebP has colours only."""
     return np.array(Image.open(BytesIO(data)))
 
 
 def save_png(path: Path, picture: Picture) -> None:
-    """Whole or not at all: written beside its place, then renamed."""
+    """Save a picture atomically: written beside its place, then renamed."""
     if path.suffix.lower() != ".png":
         raise InputError(f"'{path}' is no PNG file. Type: {path.with_suffix('.png')}")
     if not path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""Who is in a picture and what each got: one label an agent, and one line of text for all."""
+"""Labels of a picture: each agent's name and return, also as one line of text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def return_labels(returns: Mapping[str, float]) -> list[Label]:
 
 
 def to_line(labels: Sequence[Label], most_bytes: int) -> str:
-    """`red_0=1.5, red_1=-2`; where there is no room for all, the last ones are counted: `red_0=1.5, +7 more`.
+    """Format labels as `red_0=1.5, red_1=-2`, or as `red_0=1.5, +7 more` where there is no room for all.
 
-    A label without a value is its name alone; it needs one with a value behind it to be told from an agent.
+    A label without a value is its name alone; it needs a label with a value after it to be distinguished from an agent.
     """
     parts = [f"{label.name}{_IS}{label.value}" if label.value else label.name for label in labels]
     for kept in range(len(parts), 0, -1):
@@ -32,7 +32,7 @@ def to_line(labels: Sequence[Label], most_bytes: int) -> str:
 
 
 def from_line(line: str, value: float) -> list[Label]:
-    """The labels of a frame. A line that names one agent alone, or nobody, has the frame's own return as value."""
+    """Parse the labels of a frame; a line with just one agent, or none, gets the frame's own return as value."""
     if _IS not in line:
         return [Label(line or "return", f"{value:.4g}")]
     labels = []

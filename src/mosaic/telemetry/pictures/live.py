@@ -1,4 +1,4 @@
-"""The newest picture of a run, wherever it comes from, and how its writer is."""
+"""Newest picture of a run from any source, and the state of its writer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mosaic.telemetry.frames.requests import Wish, checked
 
 
 class Pictures(Protocol):
-    """What a screen asks as often as it is drawn. Not asked for two seconds, the run draws no more."""
+    """Source of pictures, polled as often as a screen is drawn. Not polled for two seconds, the run stops rendering."""
 
     def newest(self) -> Frame | None:
-        """None where nothing new came since it was asked last."""
+        """Return the newest frame; None where nothing new came since the last call."""
         ...
 
     @property
@@ -24,7 +24,7 @@ class Pictures(Protocol):
 
 
 class LivePictures:
-    """Of a run on this machine."""
+    """Pictures of a run on this machine."""
 
     def __init__(self, run_folder: Path, wish: Wish) -> None:
         self._wish = checked(wish)

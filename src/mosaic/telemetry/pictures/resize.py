@@ -1,4 +1,4 @@
-"""How a picture gets another size: colours for grey, whole-number enlargement, a given frame."""
+"""Resizing of pictures: grey to RGB, enlargement by whole factors, fitting into a given size, grids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Picture: TypeAlias = NDArray[np.uint8]
 
 
 def as_rgb(picture: Picture) -> Picture:
-    """Height × width × 3; grey gets three equal channels, an alpha channel is left out."""
+    """Return the picture as height × width × 3; grey gets three equal channels, an alpha channel is dropped."""
     if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or 0 in picture.shape:
         raise InputError(f"This is no picture: {picture.dtype} of shape {picture.shape}; uint8 height × width × 3 is.")
     if picture.ndim == 2:
@@ -29,13 +29,13 @@ def as_rgb(picture: Picture) -> Picture:
 
 
 def enlarged(picture: Picture, least_width: int) -> Picture:
-    """By a whole number, so that pixels stay sharp squares; as it is where it is wide enough."""
+    """Enlarge by a whole factor, so that pixels stay sharp squares; do nothing where it is wide enough."""
     factor = math.ceil(least_width / picture.shape[1])
     return picture if factor <= 1 else picture.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def fitted(picture: Picture, width: int, height: int) -> Picture:
-    """The whole of an rgb picture on black in exactly this size, its proportions kept."""
+    """Fit an RGB picture on black into exactly this size, keeping its proportions."""
     if picture.shape[:2] == (height, width):
         return picture
     canvas = np.zeros((height, width, 3), np.uint8)
@@ -53,7 +53,7 @@ _GROUND = 40
 
 
 def tiled(pictures: Sequence[Picture]) -> Picture:
-    """Row by row, near a square of cells, each as large as the largest picture."""
+    """Arrange pictures row by row in a nearly square grid; each cell is as large as the largest picture."""
     if not pictures:
         raise InputError("A grid needs at least one picture.")
     coloured = [as_rgb(picture) for picture in pictures]

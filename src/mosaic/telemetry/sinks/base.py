@@ -1,7 +1,7 @@
-"""Who else gets a run's metrics: TensorBoard, CSV and plug-ins, off unless the config names them.
+"""Sinks that mirror a run's metrics: TensorBoard, CSV and plug-ins, off unless the config names them.
 
-A mirror reads the stored events, so it can neither slow a worker down nor know more than the truth. It begins with all
-that is visible; when a resumed run goes back, and in every new session, it begins again: what it shows is always
+A mirror reads the stored events, so it can neither slow a worker down nor contain more than they do. It starts with
+everything visible; when a resumed run goes back, and in every new session, it starts again: its content is always
 `visible(events)`.
 """
 
@@ -20,7 +20,7 @@ from mosaic.telemetry.events.resume_filter import is_hidden, resume_points
 
 
 class Sink(Protocol):
-    """A foreign place for events. Opening it empties it of what an earlier session wrote for this run."""
+    """External destination of events. Opening it removes what an earlier session wrote for this run."""
 
     def write(self, event: MetricEvent, /) -> None: ...
 
@@ -33,15 +33,15 @@ Factory = Callable[[Path], Sink]
 def mirror(run_folder: Path, names: Sequence[str], stop: Event, poll_s: float = 0.5) -> None:
     """Keep the mirrors equal to the run's visible events until `stop` is set and all stored by then is written.
 
-    Blocks: meant for a thread or process of its own. Whatever goes wrong in a sink ends it and is raised here.
+    Blocks: meant for its own thread or process. An error in a sink ends mirroring and is raised here.
     """
     factories = [sink_factory(name) for name in names]
     while _resumed_meanwhile(run_folder, factories, stop, poll_s):
-        pass  # the next session leaves out what the new attempt went back behind
+        pass  # the next session leaves out what the new attempt superseded
 
 
 def _resumed_meanwhile(run_folder: Path, factories: Sequence[Factory], stop: Event, poll_s: float) -> bool:
-    """One session: sinks opened empty and filled until `stop`, or until the run is resumed."""
+    """Run one session: open empty sinks and fill them until `stop`, or until the run is resumed (return True)."""
     path = run_folder / "metrics.jsonl"
     points = resume_points(read_events(path))
     newest = points[-1].seq if points else 0
@@ -57,6 +57,6 @@ def _resumed_meanwhile(run_folder: Path, factories: Sequence[Factory], stop: Eve
 
 
 def sink_factory(name: str) -> Factory:
-    """What opens the sink of that name; its package is imported now."""
+    """Import the sink's package and return the factory of that name."""
     factory: Factory = load_plugin("mosaic.sinks", name)
     return factory

@@ -1,4 +1,4 @@
-"""Metrics as a table for spreadsheets: metrics.csv in the run's folder, a row per event, a column per number."""
+"""CSV sink: metrics.csv in the run's folder for spreadsheets, one row per event, one column per number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST = ("kind", "seq", "attempt", *(axis for axis in AXES if axis != "seq"))
 
 
 class CsvSink:
-    """A number never seen before adds a column: the file is written again with a longer header, whole or not at all."""
+    """CSV writer that adds a column for each new number by atomically rewriting the file with a longer header."""
 
     def __init__(self, run_folder: Path) -> None:
         self.path = run_folder / "metrics.csv"

@@ -1,4 +1,4 @@
-"""Metrics as TensorBoard event files: `tensorboard/` in the run's folder, a scalar per number, env_steps as step."""
+"""TensorBoard sink: event files in `tensorboard/` of the run's folder, one scalar per number, env_steps as step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.telemetry.events.resume_filter import is_number
 
 
 class TensorBoardSink:
-    """Events that name no env_steps have no place on TensorBoard's axis and are left out."""
+    """TensorBoard writer; events without env_steps have no place on its axis and are left out."""
 
     def __init__(self, run_folder: Path) -> None:
         folder = run_folder / "tensorboard"
