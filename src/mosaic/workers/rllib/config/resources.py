@@ -142,7 +142,7 @@ def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
     if said is not None and own is not None and said != own:
         raise InputError(
             f"resources.num_workers={said} and training.params.num_env_runners={own} both say how many env runners "
-            "there are. Leave one of them out."
+            f"there are. Leave one of them out. On resume: --set training.params.num_env_runners={said}"
         )
 
 
