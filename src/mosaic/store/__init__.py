@@ -1,1 +1,1 @@
-"""Data at rest: run folders, checkpoints, the index, archives."""
+"""Storage of runs: run folders, checkpoints, the index, archives."""

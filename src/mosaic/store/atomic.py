@@ -1,4 +1,4 @@
-"""How a file is written whole or not at all."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mosaic.store.errors import StorageError, reason
 
 
 def write_atomic(path: Path, content: bytes | str, mode: int = 0o644) -> None:
-    """Replaces the file in one step; after a crash at any moment either the old or the new content is there."""
+    """Replace the file in one step; after a crash at any moment either the old or the new content is there."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
@@ -26,7 +26,10 @@ def write_atomic(path: Path, content: bytes | str, mode: int = 0o644) -> None:
 
 
 def write_once(path: Path, content: bytes, mode: int = 0o600) -> bool:
-    """Writes the file whole unless there is one; of several processes exactly one does. Says whether this one did."""
+    """Write the file atomically unless it exists; return whether this call did.
+
+    Of several processes exactly one does.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         _write_new(temporary, content, mode)
@@ -67,7 +70,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes names that came, went or changed in this folder survive a power cut."""
+    """Make names created, removed or changed in this folder survive a power cut."""
     sync_file(path)
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is, and whether it is still what was written."""
+"""Checkpoint records: manifests, integrity checks and seals."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 
 BestBy: TypeAlias = Literal["reward", "rating", "env_steps"]
-"""What the best checkpoint is found by. In self-play the reward says nothing, as both sides learn: the rating in the
-league counts, and where there is no league the newest is the best."""
+"""Criterion of the best checkpoint.
+
+In self-play the reward says nothing, as both sides learn: the rating in the league counts, and without a league the
+newest is the best.
+"""
 
 
 class _Record(BaseModel):
@@ -73,9 +76,9 @@ class Checkpoint:
     env_steps: int
     manifest: CheckpointManifest
     digest: str  # of the manifest
-    mark: str  # the seal of the store that wrote it
+    mark: str  # seal of the store that wrote it
     verified: bool = False  # every file was compared with its hash
-    skipped: tuple[str, ...] = ()  # why others, which would have come first, were passed over
+    skipped: tuple[str, ...] = ()  # why others, which would have come first, were skipped
 
     @property
     def run(self) -> RunFolder:
@@ -83,7 +86,10 @@ class Checkpoint:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Later is greater. By seq first: after a resume from further back, fewer steps may be newer."""
+        """Return a sort key; later is greater.
+
+        By seq first: after a resume from further back, fewer steps may be newer.
+        """
         return self.manifest.seq, self.env_steps
 
     @property
@@ -92,7 +98,7 @@ class Checkpoint:
 
     @property
     def merit(self) -> float | None:
-        """What the best checkpoint has most of; None where it was not measured."""
+        """Return the value that the best checkpoint maximises; None where it was not measured."""
         match self.manifest.best_by:
             case "reward":
                 return self.manifest.reward
@@ -104,24 +110,24 @@ class Checkpoint:
                 assert_never(unreachable)
 
     def trusted(self, store: Store) -> bool:
-        """Whether a run of this very store wrote exactly these files."""
+        """Return whether a run of this very store wrote exactly these files."""
         here = self.run.path.parent.resolve() == store.runs.resolve()
         return here and not self.run.is_imported() and self.sealed_by(store)
 
     def sealed_by(self, store: Store) -> bool:
-        """Whether this store sealed exactly these files, wherever they have been copied since."""
+        """Return whether this store sealed exactly these files, wherever they have been copied since."""
         return is_sealed(store.home, self.digest, self.mark) and (self.verified or damage(self) is None)
 
 
 def manifest_bytes(folder: RunFolder, manifest: CheckpointManifest) -> bytes:
-    """The manifest with its own hash, so that no bit of it changes unnoticed, and the store's seal."""
+    """Return the manifest with its own hash, so that every change is noticed, and the store's seal."""
     document = _finite(manifest.model_dump(mode="python"))
     digest = _digest(document)
     return json.dumps({**document, "digest": digest, "seal": seal(folder, digest)}, indent=1, allow_nan=False).encode()
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """By its manifest alone; the files are compared by `damage`."""
+    """Read a checkpoint's manifest; `damage` checks the files."""
     name = path / MANIFEST
     try:
         document = json.loads(name.read_bytes())
@@ -139,7 +145,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def damage(checkpoint: Checkpoint) -> str | None:
-    """What is wrong with its files; None if every byte is as it was written."""
+    """Describe what is wrong with its files; return None if every byte is as it was written."""
     wanted = checkpoint.manifest.files
     try:
         found = files_in(checkpoint.path)
@@ -159,7 +165,7 @@ def damage(checkpoint: Checkpoint) -> str | None:
 
 
 def files_in(path: Path) -> set[str]:
-    """Relative names of all files below. Links and devices have no place in a checkpoint."""
+    """Return the relative names of all files below; links and devices are not allowed in a checkpoint."""
     found: set[str] = set()
     for folder, folders, files in os.walk(path, onerror=_raise):
         for name in (*folders, *files):
@@ -186,7 +192,7 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity, but the bounds of spaces do."""
+    """Replace infinities, which occur in the bounds of spaces, by text: JSON does not support them."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)

@@ -1,4 +1,4 @@
-"""How checkpoints are written, found and cleared away."""
+"""Checkpoint files of a run: writing, finding and pruning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mosaic.store.run_folder import RunFolder
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Those that were measured, by what the newest one is measured by; of equals the newest comes first."""
+    """Return the measured ones by the criterion of the newest, best first; of equals the newest comes first."""
     newest = newest_first(checkpoints)
     alike = [c for c in newest if c.manifest.best_by == newest[0].manifest.best_by]
     rated = [(c.merit, c.rank, c) for c in alike if c.merit is not None]
@@ -46,7 +46,7 @@ def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 def dispensable(
     checkpoints: Iterable[Checkpoint], written: Checkpoint, keep_last: int, keep_best: int
 ) -> list[Checkpoint]:
-    """All but the newest and the best; the one just written, the only one surely whole, always stays."""
+    """Return all but the newest and the best; the one just written, the only one known to be whole, is always kept."""
     everything = list(checkpoints)
     kept = {written.path}
     kept.update(c.path for c in newest_first(everything)[: max(keep_last, 1)])
@@ -58,7 +58,7 @@ __all__ = ["Checkpoint", "CheckpointManifest", "PolicyEntry", "find_checkpoint",
 
 Which: TypeAlias = Literal["latest", "best"] | int
 
-# A checkpoint that is being replaced is called .old-STEP until the new one stands in its place.
+# A checkpoint that is being replaced is called .old-STEP until the new one is in its place.
 _NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
 _THIS_PROCESS = secrets.token_hex(4)
 
@@ -82,9 +82,9 @@ def write_checkpoint(
     keep_last: int = 3,
     keep_best: int = 1,
 ) -> Path:
-    """`save` fills a folder; it becomes `checkpoints/<env_steps>` whole or not at all. One process writes at a time.
+    """Write `checkpoints/<env_steps>` atomically from a folder that `save` fills. One process writes at a time.
 
-    Say `pickles=False` only if no file runs code when it is loaded.
+    Pass `pickles=False` only if no file runs code when it is loaded.
     """
     described = CheckpointManifest(
         origin=folder.run_id,
@@ -104,8 +104,8 @@ def write_checkpoint(
     )
     temporary = folder.checkpoints / f".tmp-{_THIS_PROCESS}-{secrets.token_hex(4)}"
     try:
-        folder.checkpoints.mkdir(exist_ok=True)  # not its parents: a run that was deleted stays so
-        sync_folder(folder.path)  # or a power loss would take the first checkpoint with its folder
+        folder.checkpoints.mkdir(exist_ok=True)  # not its parents: a deleted run stays deleted
+        sync_folder(folder.path)  # or a power cut would lose the first checkpoint with its folder
         _tidy(folder.checkpoints)
         temporary.mkdir()
         save(temporary)
@@ -124,7 +124,7 @@ def write_checkpoint(
 
 
 def list_checkpoints(folder: RunFolder) -> list[Checkpoint]:
-    """All with a readable manifest, oldest first; their files are not compared with their hashes."""
+    """Return all with a readable manifest, oldest first; their files are not compared with their hashes."""
     return newest_first(_survey(folder)[0])[::-1]
 
 
@@ -133,10 +133,10 @@ def find_checkpoint(folder: RunFolder, which: Which = ..., *, missing_ok: Litera
 @overload
 def find_checkpoint(folder: RunFolder, which: Which = ..., *, missing_ok: bool) -> Checkpoint | None: ...
 def find_checkpoint(folder: RunFolder, which: Which = "latest", *, missing_ok: bool = False) -> Checkpoint | None:
-    """The one asked for, every byte of it compared with its hash.
+    """Return the requested checkpoint, with every byte compared with its hash.
 
-    Instead of a damaged latest (or best) one the next in order is given, and `skipped` says so. A damaged one that was
-    asked for by its steps is refused. `missing_ok`: None where the run has not saved anything yet.
+    Instead of a damaged latest (or best) one the next in order is returned, and `skipped` says so. A damaged one that
+    was requested by its steps is refused. `missing_ok`: return None where the run has not saved anything yet.
     """
     while True:
         readable, damaged = _survey(folder)
@@ -151,14 +151,14 @@ def find_checkpoint(folder: RunFolder, which: Which = "latest", *, missing_ok: b
                 skipped |= {s: text for s, text in damaged.items() if which == "best" or s > checkpoint.env_steps}
                 return replace(checkpoint, verified=True, skipped=_messages(folder, skipped, checkpoint, which))
             if _changed(checkpoint):
-                break  # it was removed or replaced while we looked: look again
+                break  # it was removed or replaced meanwhile: look again
             skipped[checkpoint.env_steps] = problem
         else:
             raise DamagedError(_refusal(folder, which, damaged | skipped, readable))
 
 
 def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest) -> None:
-    """Adds the manifest and makes everything survive a power cut."""
+    """Add the manifest and make everything survive a power cut."""
     names = files_in(temporary)
     if MANIFEST in names:
         raise StorageError(f"save() wrote a file called {MANIFEST}, which is the checkpoint's own")
@@ -190,7 +190,7 @@ def _publish(temporary: Path, path: Path) -> Path:
 
 
 def _tidy(checkpoints: Path) -> None:
-    """Clears away what a process that died while it wrote has left."""
+    """Remove what a process left that died while writing."""
     for entry in list(checkpoints.iterdir()):
         kind, _, rest = entry.name.removeprefix(".").partition("-")
         match kind:
@@ -203,14 +203,14 @@ def _tidy(checkpoints: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Out of sight first, so that a crash leaves no half checkpoint to be seen."""
+    """Hide it first, so that a crash does not leave a visible partial checkpoint."""
     trash = path.with_name(f".trash-{secrets.token_hex(4)}")
     path.rename(trash)
     shutil.rmtree(trash)
 
 
 def _changed(checkpoint: Checkpoint) -> bool:
-    """Whether the writer was at it meanwhile."""
+    """Return whether the writer has replaced or removed it meanwhile."""
     try:
         return read_checkpoint(checkpoint.path).digest != checkpoint.digest
     except DamagedError:
@@ -218,7 +218,7 @@ def _changed(checkpoint: Checkpoint) -> bool:
 
 
 def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
-    """The readable ones, and what is wrong with the others by their env steps."""
+    """Return the readable ones, and the problems of the others by their env steps."""
     while True:
         readable: list[Checkpoint] = []
         damaged: dict[int, str] = {}
@@ -228,7 +228,7 @@ def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
                 readable.append(_read_in_place(path, steps))
             except DamagedError as error:
                 damaged[steps] = str(error)
-        if all(paths[steps].exists() for steps in damaged):  # else the writer removed it while we looked
+        if all(paths[steps].exists() for steps in damaged):  # else the writer removed it meanwhile
             return readable, damaged
 
 

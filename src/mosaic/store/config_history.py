@@ -1,4 +1,4 @@
-"""Changes that were made to a run's configuration between its attempts."""
+"""History of the changes made to a run's configuration between its attempts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HISTORY = "config_history.json"
 
 
 def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above: str = "") -> dict[str, list[Any]]:
-    """Return {dotted name: [old value, new value]} of two documents."""
+    """Return the settings in which two documents differ: {dotted name: [old value, new value]}."""
     found: dict[str, list[Any]] = {}
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
@@ -26,12 +26,12 @@ def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above:
 
 
 def read_history(folder: RunFolder) -> list[dict[str, Any]]:
-    """Return what changed, oldest first: the attempt that began with it, the time, and old and new values."""
+    """Return the changes, oldest first: the first attempt with them, the time, and old and new values."""
     path = folder.path / HISTORY
     return json.loads(path.read_text()) if path.exists() else []
 
 
 def add_to_history(folder: RunFolder, attempt: int, changes: Mapping[str, Any]) -> None:
-    """Call it with the run's lock held."""
+    """Append the changes of an attempt; the caller holds the run's lock."""
     entry = {"attempt": attempt, "timestamp": time.time(), "changes": dict(changes)}
     write_atomic(folder.path / HISTORY, json.dumps([*read_history(folder), entry], indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""What goes wrong with data at rest."""
+"""Errors of stored data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from mosaic.core.errors import FormatError, MosaicError
 
 
 class StorageError(MosaicError):
-    """Something could not be written or read; what was there before is intact."""
+    """Failed write or read; what was there before is intact."""
 
 
 class DamagedError(FormatError):
-    """A file or folder of the store is not what was written."""
+    """File or folder of the store that differs from what was written."""
 
 
 def reason(error: OSError) -> str:
-    """«No space left on device», without number and path."""
+    """Return the operating system's message, such as «No space left on device», without number and path."""
     return error.strerror or str(error)

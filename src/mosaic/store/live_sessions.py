@@ -1,6 +1,6 @@
-"""What is played now and is no run: evaluations, tournaments, games on a terminal, matches.
+"""Live sessions other than runs: evaluations, tournaments, games on a terminal, matches.
 
-Each has a folder `live/<id>` for as long as it lasts, where others find out about it and ask for its pictures.
+Each has a folder `live/<id>` for as long as it lasts, where other processes find it and request its pictures.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class About:
     kind: str  # evaluate, tournament, play, match
     env: str
     policies: Mapping[str, str]  # agent or pattern → policy
-    began: float  # in seconds since 1970
-    pid: int  # whose end is the show's
-    started: int  # of that process, in ticks since boot: a later one with the same number is another
+    began: float  # seconds since 1970
+    pid: int  # the session ends with this process
+    started: int  # of that process, in ticks since boot: a later one with the same pid is another
     boot: str = ""  # see mosaic.core.machine
 
 
@@ -49,7 +49,7 @@ class Show:
         return self.path.name
 
     def about(self) -> About | None:
-        """None where it is over and gone, or where a power cut left a part of it."""
+        """Return the session's description; None where it has ended, or where a power cut left a part of it."""
         try:
             return About(**json.loads((self.path / _ABOUT).read_bytes()))
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
@@ -60,20 +60,20 @@ class Show:
         return about is not None and is_current(about.boot) and _is_alive(about.pid, about.started)
 
     def ask(self) -> None:
-        """For pictures; whoever plays notices within a fraction of a second."""
+        """Request pictures; the session notices within a fraction of a second."""
         ring_bell(self.path)
 
     def end(self) -> None:
-        """Nothing is left. May be done again, and by others where its process has died."""
+        """Remove everything; idempotent, and allowed for other processes if its own has died."""
         remove_lane(self.path)
-        trash = self.path.with_name(_passing_name())  # whoever asks for pictures now finds no folder to do it in
+        trash = self.path.with_name(_passing_name())  # a request for pictures finds no folder from here on
         with suppress(FileNotFoundError):
             os.rename(self.path, trash)
             _remove(trash)
 
 
 def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None) -> Show:
-    """Appears whole; whoever begins one ends it. What dead ones have left is cleared away first."""
+    """Create a live session atomically, after removing the remains of dead ones. The caller ends it."""
     folder, pid = home / _FOLDER, os.getpid()
     about = About(kind, env, dict(policies), time.time(), pid, started_at(pid) or 0, boot_id())
     show = Show(folder / (show_id or f"{kind}-{secrets.token_hex(2)}"))
@@ -86,13 +86,13 @@ def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], sho
         (new / _ABOUT).write_text(json.dumps(asdict(about)))
         os.rename(new, show.path)
     except OSError as error:
-        shutil.rmtree(new, ignore_errors=True)  # why it failed is what is told; the rest is swept
+        shutil.rmtree(new, ignore_errors=True)  # report the original error; the rest is swept later
         raise StorageError(f"Nobody can watch this: '{show.path}' could not be made: {reason(error)}.") from error
     return show
 
 
 def end_show(home: Path, show_id: str) -> None:
-    """By whoever knows that its process has died, or will not end it."""
+    """End a session whose process has died, or will not end it."""
     Show(home / _FOLDER / show_id).end()
 
 
@@ -113,13 +113,13 @@ def live_screen(
 
 
 def shows(home: Path) -> list[Show]:
-    """Those that are on, the newest first."""
+    """Return the sessions in progress, newest first."""
     found = [(about.began, show) for show in _all(home) if (about := show.about()) is not None and show.is_on()]
     return [show for _, show in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
 def find_show(home: Path, reference: str) -> Show:
-    """By its id or a unique beginning of it."""
+    """Find a session by its id or a unique prefix of it."""
     known = shows(home)
     for show in known:
         if show.id == reference:
@@ -134,7 +134,7 @@ def find_show(home: Path, reference: str) -> Show:
 
 
 def sweep_shows(home: Path) -> None:
-    """Removes what processes that died have left."""
+    """Remove what dead processes left."""
     for path in _folders(home):
         if path.name.startswith(_PASSING):
             pid, started = path.name.split("-")[1:3]
@@ -156,7 +156,7 @@ def _folders(home: Path) -> list[Path]:
 
 
 def _passing_name() -> str:
-    """Of a folder that comes or goes. It says whose it is: what it left when it died is swept."""
+    """Return a name for a folder being created or removed; it names the process, so that its remains can be swept."""
     pid = os.getpid()
     return f"{_PASSING}{pid}-{started_at(pid) or 0}-{secrets.token_hex(4)}"
 
@@ -166,7 +166,7 @@ def _is_alive(pid: int, started: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Two processes may be at the same one."""
+    """Remove a folder that another process may be removing too."""
     shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
 
 
@@ -176,7 +176,7 @@ def _ignore_gone(error: BaseException) -> None:
 
 
 class ShowPictures:
-    """Writers may follow one another, in this process and that; the end is the show's own."""
+    """Pictures of a session. Its writers may follow one another, in several processes; the session decides the end."""
 
     def __init__(self, show: Show, wish: Wish) -> None:
         self._show = show

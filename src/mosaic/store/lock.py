@@ -1,7 +1,7 @@
-"""Who lives: the supervisor of a run holds a lock on its folder, and the kernel drops it when the process dies.
+"""Lock on a run's folder, held by its live supervisor; the kernel releases it when the process dies.
 
-The lock belongs to the open file (F_OFD_SETLK), not to the process, and can be looked at without being taken
-(F_OFD_GETLK): a reader never makes a starting supervisor believe that somebody else has the run.
+The lock belongs to the open file (F_OFD_SETLK), not to the process, and can be tested without being taken
+(F_OFD_GETLK): a reader never makes a starting supervisor believe that another process has the run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length,
 
 
 class RunLock:
-    """Not inherited by programs that the holder starts; a forked child that starts none must close it itself."""
+    """Lock on a run, not inherited by programs that the holder starts; a forked child without exec must close it."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.lock
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """Takes the lock if it is free and the run still exists. Never waits."""
+        """Take the lock if it is free and the run still exists; never wait."""
         if self._descriptor is not None:
             return True
         try:
@@ -38,7 +38,7 @@ class RunLock:
         return False
 
     def _is_mine(self, descriptor: int) -> bool:
-        """The run may have been deleted, and its name given to another, between open and lock."""
+        """Check that the run was not deleted, and its name given to another, between open and lock."""
         try:
             there = os.stat(self._path)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ class RunLock:
 
 
 def held(folder: RunFolder) -> bool:
-    """Whether somebody, this process included, holds the run's lock now."""
+    """Return whether any process, including this one, holds the run's lock now."""
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

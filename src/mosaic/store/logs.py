@@ -1,8 +1,8 @@
 """Logs of a run's worker: stdout and stderr, each in a file of bounded size.
 
-A worker and its children write straight into the file, which outlives every reader. When it is full, the supervisor
-moves what it holds into one earlier part, `worker.log.N`, and empties it; N is how many bytes were written before the
-file's first one. Positions count from the very first byte, so readers can follow across that.
+A worker and its children write directly into the file, which outlives every reader. When it is full, the supervisor
+moves its content into one earlier part, `worker.log.N`, and empties it; N is how many bytes were written before the
+file's first one. Positions count from the very first byte, so readers can follow across rotations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mosaic.store.run_folder import RunFolder
 
 Stream = Literal["stdout", "stderr"]
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
-LARGEST_BYTES = 16 << 20  # of the file that is written; the earlier part is as large at most, but for a last burst
+LARGEST_BYTES = 16 << 20  # of the current file; the earlier part is at most as large, except for a last burst
 
 
 class Part(NamedTuple):
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     end: int
 
     def text(self) -> tuple[str, int]:
-        """Decoded, and the position after it: a character that is not there to its end is left for the next part."""
+        """Return the decoded text and the position after it; an incomplete character is left for the next part."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(self.data)
         return text, self.end - len(decoder.getstate()[0])
@@ -40,7 +40,7 @@ class WorkerLog:
         self.path = folder.log if stream == "stdout" else folder.errors
 
     def read(self, after: int | None = None, size: int | None = None) -> Part:
-        """What stands after a position; without one, the last `size` bytes. What was dropped is left out."""
+        """Read what follows a position; without one, the last `size` bytes. Dropped content is left out."""
         with self._parts() as (earlier, current):
             if current is None:
                 return Part(b"", 0, 0)
@@ -61,8 +61,8 @@ class WorkerLog:
     def rotate(self, largest_bytes: int = LARGEST_BYTES) -> bool:
         """Move a file that is too large into its earlier part. Only the holder of the run's lock may call this.
 
-        Writers do not notice: they append, and find the file empty. A line that one of them writes in the microsecond
-        between the last look at the size and the cut is lost.
+        Writers do not notice: they append, and find the file empty. A line written in the microsecond between the last
+        check of the size and the truncation is lost.
         """
         try:
             if self.path.stat().st_size <= largest_bytes:
@@ -73,7 +73,7 @@ class WorkerLog:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return False  # somebody reads; the next call comes soon
+                return False  # being read; the next call comes soon
             before = self._earlier()
             staged = self.path.with_name(f".{self.path.name}.part")
             copied = 0
@@ -93,7 +93,7 @@ class WorkerLog:
 
     @contextmanager
     def _parts(self) -> Iterator[tuple[Path | None, IO[bytes] | None]]:
-        """The earlier part and the current one, which do not change meanwhile."""
+        """Yield the earlier part and the current one, which do not change meanwhile."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class WorkerLog:
             yield self._earlier(), file
 
     def _earlier(self) -> Path | None:
-        """The newest one: an older one is about to be removed."""
+        """Return the newest earlier part: an older one is about to be removed."""
         found = [path for path in self.path.parent.glob(f"{self.path.name}.*") if path.suffix[1:].isdecimal()]
         return max(found, key=_position, default=None)
 

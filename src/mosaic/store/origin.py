@@ -1,4 +1,4 @@
-"""Where a run comes from: what was asked, by which command, from which code and on which machine."""
+"""Origin of a run: the request, the command, the code and the machine."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class _Record(BaseModel):
 
 class GitState(_Record):
     commit: str
-    dirty: bool | None  # None: git did not say within its time
+    dirty: bool | None  # None: git did not return in time
 
 
 class Machine(_Record):
     host: str
     system: str
     cpu: str
-    cores: int  # that the process may use
+    cores: int  # available to the process
     gpus: tuple[str, ...]
 
 
@@ -53,7 +53,7 @@ class Origin(_Record):
 
 
 def origin_here(asked: Mapping[str, Any]) -> Origin:
-    """Describe this process, its working folder and its machine."""
+    """Describe this process, its working directory and its machine."""
     return Origin(
         asked=dict(asked),
         command=without_secrets(sys.argv),
@@ -68,7 +68,7 @@ def write_origin(folder: RunFolder, origin: Origin) -> None:
 
 
 def read_origin(folder: RunFolder) -> Origin | None:
-    """Return None for a run of a version that kept no origin."""
+    """Return the run's origin; None for a run of a version that kept none."""
     path = folder.path / ORIGIN
     try:
         return Origin.model_validate_json(path.read_bytes())
@@ -89,7 +89,7 @@ def machine_here() -> Machine:
 
 
 def all_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide results; nothing is imported."""
+    """Return the versions of Python and of the packages that affect results, without importing them."""
     found = dict(versions_of_envs())
     for package in _PACKAGES:
         try:
@@ -108,7 +108,7 @@ def git_state(folder: Path) -> GitState | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Return what git prints; None where there is no git, no repository or no answer in time."""
+    """Return git's output; None where there is no git, no repository or no output in time."""
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(folder), *words],

@@ -1,4 +1,4 @@
-"""Where everything of one run is."""
+"""Paths of a run's files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RunFolder:
 
     @property
     def home(self) -> Path:
-        """Of the store that the run belongs to."""
+        """Return the home of the store that the run belongs to."""
         return self.path.parent.parent
 
     @property
     def config(self) -> Path:
-        return self.path / "config.json"  # what was asked, with the resources of the newest attempt
+        return self.path / "config.json"  # the request, with the resources of the newest attempt
 
     @property
     def state(self) -> Path:
@@ -62,7 +62,7 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        return self.path / "lock"  # held by the supervisor for as long as it lives
+        return self.path / "lock"  # held by the supervisor while it lives
 
     @property
     def control(self) -> Path:
@@ -70,17 +70,17 @@ class RunFolder:
 
     @property
     def cache(self) -> Path:
-        return self.path / "cache"  # may be thrown away at any time
+        return self.path / "cache"  # may be deleted at any time
 
     @property
     def imported(self) -> Path:
-        return self.path / "imported.json"  # says where an imported run came from
+        return self.path / "imported.json"  # names the origin of an imported run
 
     def exists(self) -> bool:
         return self.state.is_file()
 
     def is_imported(self) -> bool:
-        """Somebody else may have written every byte of it."""
+        """Return whether the run was imported, so that any of its bytes may be untrusted."""
         return self.imported.exists()
 
     def read_config(self) -> RunConfig:
@@ -89,7 +89,7 @@ class RunFolder:
         return load_run_config(self.config)
 
     def write_config(self, config: RunConfig) -> None:
-        """Only whoever makes the run, or holds its lock, may write."""
+        """Write the configuration; only the creator of the run or the holder of its lock may call this."""
         from mosaic.config.loading import dump_run_config
         from mosaic.store.atomic import write_atomic
 

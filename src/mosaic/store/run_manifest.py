@@ -1,4 +1,4 @@
-"""What a run has made, written down at its end."""
+"""Manifest of a run's files and results, written when it ends."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class RunManifest(_Record):
     final_metrics: dict[str, Any]
     versions: dict[str, str]
     attempts: tuple[Attempt, ...]
-    origin: Origin | None = None  # what was asked, from where; None in runs of older versions
+    origin: Origin | None = None  # the request and its source; None in runs of older versions
     machine: Machine | None = None  # that executed the last attempt
 
 
 def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str, str] | None = None) -> RunManifest:
-    """`state`: how the run ended; it is usually written right after."""
+    """Write the manifest of a run that ended in `state`, which is usually written right after."""
     metrics = last_metrics(folder.metrics)
     summary = {"env_steps": metrics.env_steps, "episode_reward_mean": metrics.episode_reward_mean}
     manifest = RunManifest(
@@ -73,7 +73,7 @@ def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str
 
 
 def read_run_manifest(folder: RunFolder) -> RunManifest | None:
-    """None while the run has not ended."""
+    """Return the manifest; None while the run has not ended."""
     try:
         return RunManifest.model_validate_json(folder.manifest.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How a run folder comes into the store and leaves it: whole or not at all."""
+"""Staging of run folders, which appear in the store and leave it atomically."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _STAGED, _TRASH = ".staged-", ".trash-"
 
 
 class TakenError(StorageError):
-    """Another run has that id."""
+    """Run id that another run has."""
 
 
 class Staged:
-    """A folder that no reader sees yet. Its lock tells `sweep` that somebody is at it."""
+    """Folder that readers do not see yet. Its lock tells `sweep` that it is in use."""
 
     def __init__(self, folder: RunFolder, lock: RunLock) -> None:
         self.folder, self._lock = folder, lock
 
     def publish(self, run_id: str) -> RunFolder:
-        """Gives it its name; may be tried again with another name."""
+        """Rename the folder to its run id; may be retried with another id."""
         target = RunFolder(self.folder.path.parent / run_id)
         sync_folder(self.folder.path)
-        self._lock.release()  # before the run is seen: whoever sees it may want to start it
+        self._lock.release()  # before the run is visible: a process that sees it may want to start it
         try:
             os.rename(self.folder.path, target.path)
         except OSError as error:
@@ -46,7 +46,7 @@ class Staged:
 
 @contextmanager
 def staged(runs: Path) -> Iterator[Staged]:
-    """What was not published by the end is removed."""
+    """Create a staged folder; remove it at the end unless it was published."""
     private_folder(runs.parent)
     private_folder(runs)
     folder = RunFolder(runs / f"{_STAGED}{secrets.token_hex(8)}")
@@ -65,7 +65,7 @@ def staged(runs: Path) -> Iterator[Staged]:
 
 
 def discard(folder: RunFolder) -> None:
-    """Out of sight in one step, then removed: a crash in between leaves no half run to be seen."""
+    """Hide the folder in one step, then remove it: a crash in between does not leave a visible partial run."""
     trash = folder.path.with_name(f"{_TRASH}{secrets.token_hex(8)}")
     os.rename(folder.path, trash)
     sync_folder(trash.parent)
@@ -73,7 +73,7 @@ def discard(folder: RunFolder) -> None:
 
 
 def sweep(runs: Path) -> None:
-    """Removes what processes that died while they made or deleted a run have left."""
+    """Remove what processes left that died while creating or deleting a run."""
     for path in list(runs.iterdir()) if runs.exists() else ():
         if path.name.startswith(_TRASH):
             _remove(path)
@@ -84,7 +84,7 @@ def sweep(runs: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Two processes may be at the same one."""
+    """Remove a folder that another process may be removing too."""
     shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
 
 

@@ -1,4 +1,4 @@
-"""What a run is doing, as its supervisor wrote it down."""
+"""State of a run, as written by its supervisor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Record(BaseModel):
 
 
 class Process(_Record):
-    """A process id alone may belong to another process by now; with its start time and boot it does not."""
+    """Process identified by pid, start time and boot: a pid alone may belong to another process by now."""
 
     pid: int
     start_time: float
@@ -51,9 +51,9 @@ class Attempt(_Record):
     started: float | None = None
     ended: float | None = None
     exit: int | None = None  # of the worker; negative: the signal that ended it
-    reason: str = ""  # why it ended, for people
+    reason: str = ""  # why it ended, for humans
     patience_s: float | None = None  # seconds that a stop gives the worker before it is killed; None: no stop yet
-    forced: bool = False  # the worker did not end by itself when it was stopped; nothing new was saved
+    forced: bool = False  # the worker did not exit by itself when it was stopped; nothing new was saved
 
 
 class RunState(_Record):
@@ -62,8 +62,8 @@ class RunState(_Record):
     state: State
     queued_at: float
     updated: float
-    group: str = ""  # runs that differ in their seed only share it
-    working_folder: str = ""  # where the run was asked for: `python:` modules and relative paths are looked up there
+    group: str = ""  # shared by runs that differ only in their seed
+    working_folder: str = ""  # directory of the request: `python:` modules and relative paths are resolved from it
     attempts: tuple[Attempt, ...] = ()
     seal: str = ""  # of the store that created the run; see mosaic.store.archives.trust
 
@@ -73,15 +73,15 @@ class RunState(_Record):
 
     @property
     def ended(self) -> float | None:
-        """Of the last attempt."""
+        """Return the end of the last attempt."""
         return self.attempts[-1].ended if self.attempts else None
 
 
 def read_state(folder: RunFolder) -> RunState:
-    """The truth: a run that says it lives while nobody holds its lock is `lost`."""
+    """Return the actual state: a run whose file says that it is live while its lock is free is `lost`."""
     state = read_written_state(folder)
     while state.state in LIVE and not held(folder):
-        # The supervisor writes the end before it lets go: only if nothing was written meanwhile did it die.
+        # The supervisor writes the end before it releases the lock: it died only if nothing was written meanwhile.
         again = read_written_state(folder)
         if again == state:
             return state.model_copy(update={"state": State.LOST})
@@ -90,7 +90,7 @@ def read_state(folder: RunFolder) -> RunState:
 
 
 def read_written_state(folder: RunFolder) -> RunState:
-    """What state.json says, true or not."""
+    """Return the content of state.json, whether still true or not."""
     try:
         return RunState.model_validate_json(folder.state.read_bytes())
     except FileNotFoundError as error:
@@ -100,5 +100,5 @@ def read_written_state(folder: RunFolder) -> RunState:
 
 
 def write_state(folder: RunFolder, state: RunState) -> None:
-    """Only the holder of the run's lock, or whoever makes the run, may write."""
+    """Write the state; only the creator of the run or the holder of its lock may call this."""
     write_atomic(folder.state, state.model_dump_json(indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Where runs are kept, and how a new one gets its folder."""
+"""Store of runs, which creates and finds their folders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mosaic.store.state import RunState, State, write_state
 
 
 def home() -> Path:
-    """$MOSAIC_HOME, or the platform's folder for user data."""
+    """Return $MOSAIC_HOME, or the platform's folder for user data."""
     from platformdirs import user_data_path
 
     chosen = os.environ.get("MOSAIC_HOME")
@@ -28,7 +28,7 @@ def home() -> Path:
 
 class Store:
     def __init__(self, path: Path | None = None) -> None:
-        """The default home, if no path is given. Nothing is made before the first run."""
+        """Open the store at `path`, by default the user's home of Mosaic; nothing is created before the first run."""
         self.home = home() if path is None else Path(path).absolute()
         self.runs = self.home / RUNS
 
@@ -37,20 +37,20 @@ class Store:
         return Index(self.home)
 
     def folder(self, run_id: str) -> RunFolder:
-        """By its whole id, whether there is such a run or not."""
+        """Return the folder for a complete id, whether the run exists or not."""
         try:
             return RunFolder(self.runs / check_run_id(run_id))
         except ValueError as error:
             raise InputError(f"'{run_id}' is no run id: {error}.") from error
 
     def resolve(self, reference: str) -> RunFolder:
-        """An id, a unique beginning of one, a name, or `latest`."""
+        """Find a run by its id, a unique prefix of it, its name, or `latest`."""
         return self.index.resolve(reference)
 
     def create(
         self, config: RunConfig, *, group: str = "", now: float | None = None, asked: RunConfig | None = None
     ) -> RunFolder:
-        """Create a queued run, asked for from the folder we are in. It appears when it is complete; its id is unique.
+        """Create a queued run, requested from the working directory, with a unique id. It appears once it is complete.
 
         `asked` is the configuration before Mosaic filled in what it leaves open.
         """

@@ -1,4 +1,4 @@
-"""How a run is packed into one file, and leaves the store."""
+"""Export of a run to one file, and deletion of runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mosaic.store.staging import discard, sweep
 from mosaic.store.store import Store
 from mosaic.telemetry.frames.paths import remove_lane
 
-NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # mean nothing, or harm, elsewhere
+NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # meaningless or harmful elsewhere
 
 
 def archive_run(folder: RunFolder, target: Path) -> Path:
-    """Packs a run that is not alive into a .tar.gz, which appears whole or not at all."""
+    """Pack a run that is not alive into a .tar.gz, which appears atomically."""
     if target.exists():
         raise InputError(f"'{target}' exists already. Name another file.")
     with _not_alive(folder, "archived"):
@@ -42,7 +42,7 @@ def archive_run(folder: RunFolder, target: Path) -> Path:
 
 
 def delete_run(store: Store, folder: RunFolder) -> None:
-    """Removes a run that is not alive, with everything it made."""
+    """Remove a run that is not alive, with everything it made."""
     with _not_alive(folder, "deleted"):
         remove_lane(folder.path)
         discard(folder)
@@ -51,7 +51,7 @@ def delete_run(store: Store, folder: RunFolder) -> None:
 
 
 def _not_alive(folder: RunFolder, done: str) -> RunLock:
-    """The run's lock, so that nobody starts it meanwhile."""
+    """Return the acquired lock of the run, so that it is not started meanwhile."""
     if not folder.exists():
         raise InputError(f"There is no run '{folder.run_id}'.")
     lock = RunLock(folder)
@@ -73,7 +73,7 @@ def _packed(path: Path) -> Iterator[Path]:
 
 
 def _below(path: Path) -> Iterator[Path]:
-    """A folder and all in it, but for what a dead process left half made."""
+    """Yield a folder and everything in it, except what a dead process left unfinished."""
     yield path
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -81,7 +81,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whose account it was is nobody's business."""
+    """Remove the owner's account from the archive."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member

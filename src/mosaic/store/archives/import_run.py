@@ -1,4 +1,4 @@
-"""How an archive from anywhere is unpacked without harm."""
+"""Safe import of runs from untrusted archives."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an archive may hold at most."""
+    """Limits on the content of an archive."""
 
     files: int = 100_000
     total_bytes: int = 50 * 2**30
 
 
 def unpack(archive: Path, target: Path, limits: Limits) -> str:
-    """Fills the target with the one run in the archive and answers the id it had. Modes and owners are not taken over.
+    """Unpack the one run in the archive into the target and return the id it had.
 
-    Refused are absolute names, `..`, links, devices, names that stand twice, and more than the limits allow.
+    Modes and owners are ignored. Absolute names, `..`, links, devices, duplicate names, and more than the limits allow
+    are refused.
     """
     top: str | None = None
     total = 0
@@ -72,7 +73,7 @@ def unpack(archive: Path, target: Path, limits: Limits) -> str:
 
 
 def _read_to_end(archive: Path, stream: gzip.GzipFile) -> None:
-    """Read the padding and the checksum behind the last file: else an archive cut there would pass as whole."""
+    """Read the padding and the checksum after the last file: else an archive truncated there would pass as whole."""
     read = 0
     while block := stream.read(_CHUNK):
         read += len(block)
@@ -81,7 +82,7 @@ def _read_to_end(archive: Path, stream: gzip.GzipFile) -> None:
 
 
 class _Sober(gzip.GzipFile):
-    """Refuses absurd requests: headers may claim to be gigabytes long, and tarfile would believe them."""
+    """Reader that refuses absurd sizes: headers may claim to be gigabytes long, and tarfile would believe them."""
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= _LONGEST_READ:
@@ -133,7 +134,7 @@ def _unpack_member(
 
 
 def import_run(store: Store, archive: Path, *, limits: Limits | None = None, now: float | None = None) -> RunFolder:
-    """A run of an archive, under its id, or with `-2`, `-3` … behind it where that is taken.
+    """Import the run of an archive under its id, or with `-2`, `-3` … appended where that is taken.
 
     It is marked as imported: code that it or its checkpoints name is not loaded without the user's trust.
     """
@@ -158,7 +159,7 @@ def _check(archive: Path, folder: RunFolder) -> None:
         folder.read_config()
         read_written_state(folder)
     except (InputError, OSError) as error:
-        problem = str(error).replace(f"{folder.path}/", "")  # where it was unpacked to is gone when this is read
+        problem = str(error).replace(f"{folder.path}/", "")  # the staging path no longer exists when this is read
         raise FormatError(f"'{archive}' holds no run: {problem}") from error
 
 
@@ -176,8 +177,8 @@ def _published(made: Staged, run_id: str, state: RunState) -> RunFolder:
 def _harmless(state: RunState, now: float) -> RunState:
     """Make the state of a foreign run safe to keep.
 
-    Not queued, or the queue would start it; no process ids, or a recovery would end unrelated processes with these
-    ids; no working folder, or modules would be loaded from a place that the archive chose; no seal.
+    Not queued, or the queue would start it; no process ids, or a recovery would end unrelated processes with these ids;
+    no working folder, or modules would be loaded from a place that the archive chose; no seal.
     """
     ended = {State.QUEUED: State.STOPPED, **dict.fromkeys(LIVE, State.LOST)}
     attempts = tuple(_without_processes(attempt) for attempt in state.attempts)

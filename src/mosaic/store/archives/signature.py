@@ -15,7 +15,7 @@ RUNS = "runs"
 
 
 def seal(folder: RunFolder, digest: str) -> str:
-    """The store's word for a manifest; empty where the run lies in no store."""
+    """Return the store's signature of a manifest; empty where the run is not in a store."""
     if folder.path.parent.name != RUNS:
         return ""
     path = folder.home / KEY_FILE
@@ -25,7 +25,7 @@ def seal(folder: RunFolder, digest: str) -> str:
 
 
 def run_digest(run_id: str) -> str:
-    """What is sealed when a run is created."""
+    """Return the text that is sealed when a run is created."""
     return f"run {run_id}"
 
 

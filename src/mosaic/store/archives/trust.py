@@ -1,7 +1,7 @@
 """Trust in runs: whether code that a run or a checkpoint names, or packs into pickles, may be loaded.
 
-A run is ours if this store created it. Every other run, imported or copied into the store by hand, is foreign: a
-stranger may have written every byte of it, and none of the code it names runs before the user has typed `--trust`.
+A run is ours if this store created it. Every other run, imported or copied into the store by hand, is foreign: every
+byte of it may come from a stranger, and none of the code it names runs before the user has typed `--trust`.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_written_state
 from mosaic.store.store import Store
 
-VARIABLE = "MOSAIC_TRUST"  # how `--trust` reaches the processes that load policies
+VARIABLE = "MOSAIC_TRUST"  # passes `--trust` to the processes that load policies
 _LARGEST_FACTS = 1 << 26  # bytes of a JSON file that is searched
 _ADVICE = f"add --trust (or set {VARIABLE}=1)"
 
 
 def trust_given() -> bool:
-    """Whether the user said `--trust`, to this process or to the one that started it."""
+    """Return whether the user passed `--trust`, to this process or to its parent."""
     return os.environ.get(VARIABLE) == "1"
 
 
 def foreign(folder: RunFolder) -> str:
-    """Why a run is not ours; empty for a run that this store created."""
+    """Return why a run is not ours; empty for a run that this store created."""
     if folder.is_imported():
         return "it was imported"
     if folder.path.parent.name != RUNS or is_sealed(
         folder.home, run_digest(folder.run_id), read_written_state(folder).seal
     ):
         return ""
-    # Runs created before runs were sealed are known by their checkpoints.
+    # Runs created before runs were sealed are recognised by their checkpoints.
     if any(is_sealed(folder.home, each.digest, each.mark) for each in list_checkpoints(folder)):
         return ""
     return "this store did not create it"
@@ -63,9 +63,9 @@ def require_trust_to_run(folder: RunFolder, trust: bool) -> None:
 
 
 def confine(folder: RunFolder) -> None:
-    """In a worker's process, before it starts: let a foreign run load no code unless the user trusts it.
+    """Prevent a foreign run from loading code unless the user trusts it; called in a worker's process before it starts.
 
-    It leaves the folder that the run named, or that a stranger filled: Ray puts the working folder on `sys.path`.
+    It also leaves the working directory, which the run named or a stranger filled: Ray puts it on `sys.path`.
     """
     if trust_given() or not (why := foreign(folder)):
         return
@@ -78,13 +78,13 @@ def confine(folder: RunFolder) -> None:
 
 
 def require_trust_to_go_on(checkpoint: Checkpoint, trust: bool | None = None) -> None:
-    """Of a worker that unpickles to resume: called by itself before it does, and before it is started."""
+    """Raise TrustError before a worker unpickles to resume; the worker calls this itself, and so does its starter."""
     trust = trust_given() if trust is None else trust
     require_trust(checkpoint, trust, f"type: mosaic runs resume {checkpoint.run.run_id} --trust")
 
 
 def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) -> None:
-    """To be called before anything is unpickled: a pickle runs whatever code its writer put in."""
+    """Raise TrustError before anything untrusted is unpickled: a pickle runs whatever code its writer put in."""
     if trust or checkpoint.trusted(Store(checkpoint.run.home)):
         return
     run = checkpoint.run
@@ -97,7 +97,7 @@ def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) ->
 def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], trust: bool | None = None) -> None:
     """Raise TrustError before a run is created whose worker would be refused these policies of a foreign checkpoint.
 
-    What the search misses is refused by `loading` when the worker loads the policy.
+    What this search misses is refused by `loading` when the worker loads the policy.
     """
     if (trust_given() if trust is None else trust) or checkpoint.trusted(Store(checkpoint.run.home)):
         return
@@ -108,7 +108,7 @@ def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], tru
         if getattr(worker, "loads_pickles", True):
             require_trust(checkpoint, trust=False)
         forms += [form for file in entry.files for form in _code_in_file(checkpoint.path / file)]
-    if not manifest.spaces and manifest.environment:  # the env is made to ask for its spaces
+    if not manifest.spaces and manifest.environment:  # the env is created to query its spaces
         forms += programs_of_environment(EnvironmentConfig.model_validate(manifest.environment))
     if forms:
         raise TrustError(
@@ -122,7 +122,7 @@ def _code_in_file(path: Path) -> list[str]:
         return []
     try:
         return code_in_document(json.loads(path.read_bytes()), path.name)
-    except ValueError:  # not JSON: the worker that reads it says so
+    except ValueError:  # not JSON: the worker that reads it reports that
         return []
 
 

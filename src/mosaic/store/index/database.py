@@ -28,7 +28,7 @@ _TABLE = "CREATE TABLE runs ({}, stamp, checksum, PRIMARY KEY (run_id))".format(
     ", ".join(f'"{name}"' for name in _COLUMNS)
 )
 _PUT = f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * (len(_COLUMNS) + 2))})"
-# Failures that a new file would not cure. Any other one counts as damage: a damaged file fails in many ways.
+# Failures that a new file would not cure. All others count as damage: a damaged file fails in many ways.
 _NOT_DAMAGE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -41,21 +41,21 @@ Row = tuple[RunSummary, str]  # with the stamp of the state.json it was made fro
 
 
 class UnusableError(Exception):
-    """The database is missing, damaged, or of another version."""
+    """Database that is missing, damaged, or of another version."""
 
 
 class Database:
-    """Every use opens the file under a shared lock; replacing the file takes that lock exclusively."""
+    """SQLite database; every use opens the file under a shared lock, and replacing it takes that lock exclusively."""
 
     def __init__(self, home: Path) -> None:
         self._path, self._lock = home / "index.sqlite", home / "index.lock"
 
     def rows(self) -> dict[str, Row]:
-        """Newest first."""
+        """Return all rows by run id, newest first."""
         return self._use(_read)
 
     def change(self, put: Iterable[Row], gone: Iterable[str]) -> None:
-        """All of it or nothing."""
+        """Apply all changes or none."""
         put, gone = list(put), list(gone)
 
         def work(connection: sqlite3.Connection) -> None:

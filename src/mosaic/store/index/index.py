@@ -1,4 +1,4 @@
-"""Which runs there are: a fast answer that is checked against the folders whenever it is given."""
+"""Index of runs: a fast list that is checked against the folders at every use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from mosaic.store.state import LIVE, State, read_state, read_written_state
 T = TypeVar("T")
 
 _SHOWN = 10
-_TRIES = 5  # others may delete the file again and again
+_TRIES = 5  # other processes may keep deleting the file
 
 
 class Index:
-    """The folders are the truth. A row counts as long as its run's state.json is the file it was made from.
+    """Index of the runs in a store.
 
-    `notes` collects what people should be told: an index that had to be rebuilt, a run that cannot be read.
+    The folders are authoritative: a row is valid while its run's state.json is the file it was made from.
+
+    `notes` collects messages for users: an index that had to be rebuilt, a run that cannot be read.
     """
 
     def __init__(self, home: Path) -> None:
@@ -43,7 +45,7 @@ class Index:
         worker: str | None = None,
         group: str | None = None,
     ) -> list[RunSummary]:
-        """The newest first. Only runs that say they live have their lock and their metrics looked at."""
+        """Return the matching runs, newest first; locks and metrics are checked only for runs recorded as live."""
         found = filter(None, map(self._now, self._synced().values()))
         return [
             run
@@ -56,7 +58,10 @@ class Index:
         ]
 
     def resolve(self, reference: str) -> RunFolder:
-        """An id, a unique beginning of one, a name, or `latest`; said by a run, that is the one begun before it."""
+        """Find a run by its id, a unique prefix of it, its name, or `latest`.
+
+        Within a run, `latest` is the run that began before it.
+        """
         if is_run_id(reference) and self._folder(reference).exists():
             return self._folder(reference)
         runs = self._synced()
@@ -79,31 +84,31 @@ class Index:
         return self._folder(candidates[0].run_id)
 
     def prepare(self) -> None:
-        """Makes the file of a new store, so that a missing one is news."""
+        """Create the file of a new store, so that a missing one is worth a note."""
         if not self._database.exists():
             self._try(lambda: self._database.rebuild(self._collect))
 
     def refresh(self, folder: RunFolder) -> RunSummary:
-        """Reads one run again; the next listing would, too, so this is never needed for a right answer."""
+        """Read one run again. The next listing would do so too, so this is never needed for correctness."""
         row = _row_of(folder)
         self._change([row], [])
         return self._now(row) or row[0]
 
     def upsert(self, summary: RunSummary) -> None:
-        """Takes the caller's word until the next listing."""
+        """Store the caller's summary until the next listing."""
         self._change([(summary, "")], [])
 
     def remove(self, run_id: str) -> None:
         self._change([], [run_id])
 
     def reindex(self) -> int:
-        """Rebuilds everything from the folders; says how many runs there are."""
+        """Rebuild everything from the folders; return the number of runs."""
         rows = list(self._collect())
         self._database.rebuild(lambda: rows, always=True)
         return len(rows)
 
     def _synced(self) -> dict[str, Row]:
-        """The rows, after those that differ from their folders were made anew; newest first."""
+        """Return the rows, newest first, after rebuilding those that differ from their folders."""
         rows = self._try(lambda: self._with_rebuild(self._database.rows)) or {}
         stamps = self._stamps()
         changed = [run_id for run_id, stamp in stamps.items() if run_id not in rows or rows[run_id][1] != stamp]
@@ -117,9 +122,9 @@ class Index:
         return dict(sorted((left | fresh).items(), key=lambda item: (item[1][0].queued_at, item[0]), reverse=True))
 
     def _now(self, row: Row) -> RunSummary | None:
-        """Return how the run stands at this moment; None if it was deleted meanwhile.
+        """Return the current summary of the run; None if it was deleted meanwhile.
 
-        A living run whose configuration became unreadable is still listed, as it was indexed: it uses resources.
+        A live run whose configuration became unreadable is still listed, as it was indexed: it uses resources.
         """
         if row[0].state not in LIVE:
             return row[0]
@@ -138,7 +143,10 @@ class Index:
         self._try(lambda: self._with_rebuild(lambda: self._database.change(put, gone)))
 
     def _try(self, work: Callable[[], T]) -> T | None:
-        """A disk that is full or read-only makes answers slower, not wrong: the folders are read instead."""
+        """Run `work`; note a StorageError and return None.
+
+        A disk that is full or read-only makes results slower, not wrong: the folders are read instead.
+        """
         try:
             return work()
         except StorageError as error:
@@ -166,11 +174,11 @@ class Index:
                 self._note_unreadable(folder, error)
 
     def _note_unreadable(self, folder: RunFolder, error: Exception) -> None:
-        if folder.exists():  # else it was deleted while we looked
+        if folder.exists():  # else it was deleted meanwhile
             self.notes.append(f"Run '{folder.run_id}' cannot be shown: {error}")
 
     def _stamps(self) -> dict[str, str]:
-        """Of every run. Names that begin with a dot are runs being made, imported or deleted."""
+        """Return the stamp of every run. Names that begin with a dot are runs being created, imported or deleted."""
         try:
             names = [name for name in os.listdir(self._runs) if name[0] != "."]
         except FileNotFoundError:
@@ -182,18 +190,18 @@ class Index:
 
 
 def reindex(home: Path) -> int:
-    """Rebuilds the index from the folders; says how many runs there are."""
+    """Rebuild the index from the folders; return the number of runs."""
     return Index(home).reindex()
 
 
 def _row_of(folder: RunFolder) -> Row:
-    """Stored is what state.json says; whether it is true is found out when somebody asks."""
+    """Return the row with the state recorded in state.json; whether it is still true is checked on use."""
     stamp = _stamp(str(folder.state))  # before reading: a change meanwhile is noticed next time
     return summarise(folder, read_written_state(folder)), stamp
 
 
 def _stamp(path: str) -> str:
-    """Changes with every write of state.json, which is always replaced by a new file. Empty: there is none."""
+    """Return a stamp that changes with every write of state.json, which is always a new file; empty without one."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -202,7 +210,7 @@ def _stamp(path: str) -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Whether it may be joined to a path."""
+    """Return whether the text may be joined to a path."""
     try:
         check_run_id(text)
     except ValueError:

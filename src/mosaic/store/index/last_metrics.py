@@ -1,4 +1,4 @@
-"""How a run stands, from the end of its metrics.jsonl."""
+"""Last metrics of a run, read from the end of its metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 _CHUNK = 1 << 14
-_ASIDES = ("checkpoint", "evaluation")  # say nothing about training itself
-_FARTHEST = 1 << 22  # a run that said nothing of interest in its last 4 MiB has no last metrics
+_ASIDES = ("checkpoint", "evaluation")  # not about training itself
+_FARTHEST = 1 << 22  # a run without training metrics in its last 4 MiB has no last metrics
 
 
 @dataclass(frozen=True, slots=True)
 class LastMetrics:
     env_steps: int = 0
     episode_reward_mean: float | None = None
-    event: Mapping[str, Any] = field(default_factory=dict)  # the last one that measures something
+    event: Mapping[str, Any] = field(default_factory=dict)  # the last one with measurements
 
 
 def last_metrics(path: Path) -> LastMetrics:
-    """What readers see last: events that a later attempt did over again from an earlier step are hidden."""
+    """Return the last visible metrics: events that a later attempt repeated from an earlier step are hidden."""
     newest: Mapping[str, Any] = {}
     measured: Mapping[str, Any] = {}
-    reached = math.inf  # where the attempt after this one began
+    reached = math.inf  # where the next attempt began
     resumed_at: int | None = None
     for line in _lines_backwards(path):
         event = _event(line)
@@ -52,7 +52,7 @@ def _reached(newest: Mapping[str, Any], resumed_at: int | None) -> int:
 
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:
-    """Whole lines, last one first; what stands behind the last line end is still being written."""
+    """Yield whole lines, last one first; anything after the last line break is still being written."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def _event(line: bytes) -> Mapping[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return {}  # the reader of the metrics complains about damaged lines; here the one before will do
+        return {}  # the metrics reader reports damaged lines; here the line before is enough
     return value if isinstance(value, dict) else {}
 
 

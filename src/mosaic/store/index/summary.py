@@ -1,4 +1,4 @@
-"""One run in one line."""
+"""Summary of one run, as listed in the index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunSummary:
     env_steps: int
     episode_reward_mean: float | None
     queued_at: float
-    started: float | None  # seconds since 1970, as all times here
+    started: float | None  # seconds since 1970, like all times here
     ended: float | None
     group: str
     seed: int
@@ -30,7 +30,7 @@ class RunSummary:
 
 
 def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:
-    """From the folder alone. `state`: what to show instead of the truth."""
+    """Summarise a run from its folder alone; `state` replaces the actual state."""
     state = state or read_state(folder)
     config = folder.read_config()
     metrics = last_metrics(folder.metrics)

@@ -1,4 +1,4 @@
-"""A policy that a run has trained: `run:RUN[@best|@latest|@STEP][/POLICY][,sample=true]`."""
+"""Policy trained by a run: `run:RUN[@best|@latest|@STEP][/POLICY][,sample=true]`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PolicyGroup:
         make: Callable[[str], PolicyController],
         policies: Iterable[str],
     ) -> None:
-        """`policies`: those to be made now; others follow when an agent that has them is born."""
+        """Create the controllers of `policies` now; others follow when an agent that has them is created."""
         self._policy_of: Lookup[AgentID, str] = Lookup(policy_of)
         self._controllers: Lookup[str, PolicyController] = Lookup(make, sorted(policies))
         self._begun: set[str] = set()
@@ -129,7 +129,7 @@ class InitOptions(Options):
 
 
 def parse_init(reference: str) -> tuple[str, Which, str | None, bool]:
-    """`run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True)."""
+    """Parse `run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True)."""
     kind, text = split_reference(reference)
     if kind != "run":
         raise InputError(
@@ -141,7 +141,7 @@ def parse_init(reference: str) -> tuple[str, Which, str | None, bool]:
 
 
 def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
-    """`nightly@best/red` → ("nightly", "best", "red"). Without @ the latest checkpoint is meant."""
+    """Parse `nightly@best/red` → ("nightly", "best", "red"). Without @ it means the latest checkpoint."""
     left, slash, policy = text.partition("/")
     run, at, which = left.partition("@")
     if not run or (at and not which) or (slash and not policy):
@@ -156,9 +156,9 @@ def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
 
 
 def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
-    """Return the policy that the run gave this agent, the first whose patterns fit.
+    """Return the policy that the run gave this agent, the first whose patterns match.
 
-    An agent that the env of training does not have gets the run's policy where there is only one.
+    An agent that does not exist in the training env gets the run's policy where there is only one.
     """
     manifest = checkpoint.manifest
     if len(manifest.policies) == 1 and manifest.spaces and agent not in manifest.spaces:
@@ -185,8 +185,8 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
             "it makes no controllers."
         )
     check_spaces(checkpoint, policy, request)
-    # What the manifest says may be forged, and its pickles may be files that only going on reads: the worker's own word
-    # that playing unpickles nothing is what counts.
+    # The manifest may be forged, and its pickles may be files that are read only to resume:
+    # only the worker's own statement that playing does not unpickle anything counts.
     if getattr(worker, "loads_pickles", True):
         require_trust(checkpoint, trust)
     add_code_folder(code_folder(checkpoint.run))
@@ -195,7 +195,7 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
 
 
 def code_folder(run: RunFolder) -> str:
-    """Return where a run of this store was started, which is where its modules lie; nothing for a foreign run."""
+    """Return the directory where a run of this store was started, which holds its modules; empty for a foreign run."""
     return "" if foreign(run) else read_written_state(run).working_folder
 
 
@@ -243,7 +243,7 @@ def _find(options: RunPolicyOptions) -> tuple[Checkpoint, str | None]:
 
 
 def _groups(checkpoint: Checkpoint, request: PolicyRequest) -> dict[str, tuple[AgentID, ...]]:
-    """Return the agents of each policy; empty where the env names its agents when they are born."""
+    """Return the agents of each policy; empty where the env names its agents only when they are created."""
     groups: dict[str, tuple[AgentID, ...]] = {}
     for agent in request.agents if request.spec.possible_agents else ():
         name = policy_for(checkpoint, agent)
@@ -259,7 +259,7 @@ def _worker_of(checkpoint: Checkpoint, policy: str) -> str:
 
 
 def _sampling(options: RunPolicyOptions, checkpoint: Checkpoint, policy: str, spec: EnvSpec) -> Sampling | None:
-    """What was asked for, or else the default of the game: see `default_sampling`."""
+    """Return the requested sampling, or else the default of the game: see `default_sampling`."""
     name = _worker_of(checkpoint, policy)
     info = getattr(load_plugin("mosaic.workers", name), "info", None)
     able = bool(getattr(info, "samples", False))

@@ -1,4 +1,4 @@
-"""Comparison of the spaces a policy was trained on with those of the env it is asked to play."""
+"""Comparison of the spaces a policy was trained on with those of the env it is to play."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mosaic.store.checkpoint_record import Checkpoint
 def check_spaces(checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> None:
     """Raise InputError, with the differences, where an agent's spaces are not among those the policy was trained on.
 
-    Agents that an env does not name ahead are not checked here.
+    Agents that an env does not name in advance are not checked here.
     """
     trained = _spaces_of_policy(checkpoint, policy)
     spec = request.spec
@@ -46,7 +46,7 @@ def check_spaces(checkpoint: Checkpoint, policy: str, request: PolicyRequest) ->
 
 
 def foreign_env_note(checkpoint: Checkpoint, request: PolicyRequest) -> str | None:
-    """Say in what the env differs from the one of training, for a policy that plays it since the spaces are equal."""
+    """Describe how the env differs from the training env, for a policy that can play it since the spaces are equal."""
     trained, here = _trained_in(checkpoint), request.spec.facts.config
     if trained is None:
         return None
@@ -74,7 +74,7 @@ def _spaces_of_policy(checkpoint: Checkpoint, policy: str) -> Mapping[AgentID, D
 
 
 def trained_spaces(checkpoint: Checkpoint) -> Mapping[AgentID, Document]:
-    """Return what the manifest says; a checkpoint without spaces has its env made to ask it."""
+    """Return the spaces in the manifest; without them, create the env and query it."""
     if checkpoint.manifest.spaces:
         return checkpoint.manifest.spaces
     config = _trained_in(checkpoint)
@@ -113,7 +113,7 @@ def _trained_id(checkpoint: Checkpoint) -> EnvID:
 
 
 def _same_name(one: EnvID, other: EnvID) -> bool:
-    """Compare versions only where both have one: a run may have been asked for without."""
+    """Compare versions only where both have one: a run may have been requested without."""
     (name, version), (other_name, other_version) = split_version(one), split_version(other)
     return name == other_name and (version == other_version or None in (version, other_version))
 
