@@ -20,7 +20,7 @@ _GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env
 def named_programs(config: RunConfig, home: Path | None = None) -> list[str]:
     """List the code and programs of a run: «environment: python:maze:make», one text for each place.
 
-    `home` is the store that paths may lie in.
+    `home` is the store that may contain the paths.
     """
     return [f"{place}: {form}" for place, form in _forms(config, home)]
 

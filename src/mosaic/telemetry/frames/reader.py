@@ -1,5 +1,7 @@
 """Reader of a run's live pictures from another process: the newest frame, each at most once, and the writer's state.
 
+Usage:
+
     with FrameReader(run_folder) as reader:
         reader.look(rate=30)
         frame = reader.read()  # once per screen refresh

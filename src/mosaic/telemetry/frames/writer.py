@@ -1,9 +1,9 @@
 """Writer of a run's live pictures: one writer, any number of readers, newest wins, no cost without viewers.
 
-    with FrameWriter(run_folder) as lane:
+    with FrameWriter(run_folder) as writer:
         ...
-        if lane.wanted():
-            lane.publish(env.render(), step=step, reward=reward)
+        if writer.wanted():
+            writer.publish(env.render(), step=step, reward=reward)
 
 Picture and numbers of a frame are published together, see `fences`. A ring holds the last few frames, sized by the
 largest so far; until the first one it is a single page for the readers' requests.
