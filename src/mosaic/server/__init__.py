@@ -1,1 +1,1 @@
-"""Runs over HTTP: the API, who may use it, the queue, and its Python client."""
+"""HTTP server for runs: the API, access control, the queue, and a Python client."""

@@ -1,4 +1,4 @@
-"""The server as a FastAPI app: routes, guard, queue."""
+"""FastAPI app of the server: routes, guard, queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mosaic.server.settings import ServerSettings
 def create_app(
     store_home: Path, settings: ServerSettings | None = None, doctor: Callable[[], Iterable[Finding]] = tuple
 ) -> FastAPI:
-    """The API over one store. `doctor` says what is installed on this machine and what is missing."""
+    """Create the API over one store; `doctor` reports what is installed on this machine and what is missing."""
     settings = settings or ServerSettings()
     trainer = Trainer(store_home)
     store = trainer.store
@@ -52,7 +52,7 @@ def create_app(
         await run_in_threadpool(examined.close)
         await run_in_threadpool(dispatcher.close)
 
-    # The pages that FastAPI offers load their scripts from elsewhere, so there are none.
+    # FastAPI's documentation pages load their scripts from other hosts, so they are disabled.
     app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     for part in (runs, metrics, events, frames, catalog):
         app.include_router(part.routes(desk), responses=REFUSALS)
@@ -66,7 +66,7 @@ def create_app(
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """With the configuration's own schema, which no route names as a type: it is read with better messages."""
+    """Add the configuration's own schema, which no route uses as a type because it is parsed with better messages."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
         schema = RunConfig.model_json_schema(ref_template="#/components/schemas/{model}")

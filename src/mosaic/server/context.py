@@ -1,4 +1,4 @@
-"""What every route needs at hand."""
+"""Context shared by all routes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mosaic.store.store import Store
 
 
 class Finding(Protocol):
-    """One line of the doctor's."""
+    """One finding of the doctor."""
 
     @property
     def id(self) -> str: ...
@@ -42,7 +42,7 @@ class Desk:
     programs: ProgramRule
 
     def folder(self, ref: str) -> RunFolder:
-        """References are looked up among the runs that exist, never joined to a path."""
+        """Look the reference up among the runs that exist; it is never joined to a path."""
         return self.store.resolve(ref)
 
     def run(self, ref: str) -> Run:

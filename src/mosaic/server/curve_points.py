@@ -1,4 +1,4 @@
-"""A metric of a run, thinned for drawing."""
+"""Metric of a run, downsampled for drawing."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def curve_of(
 
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:
-    """JSON has no NaN."""
+    """Replace NaN, which JSON does not have, by None."""
     return [value if np.isfinite(value) else None for value in values.tolist()]

@@ -1,6 +1,6 @@
 """Trial of an environment that a request describes: created once in a process with limited memory and time.
 
-An env's own options decide how large it is. What takes too much is refused before the server creates it itself.
+An env's own options decide how large it is. One that takes too much is refused before the server creates it itself.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mosaic.core.errors import InputError
 MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
 MOST_TIME_S = 30.0
 _TOO_LARGE = 3  # exit code
-_turns = BoundedSemaphore(2)  # trials at the same time
+_turns = BoundedSemaphore(2)  # concurrent trials
 
 
 class TooLargeError(InputError):
-    """An environment that takes more memory or time than a request may."""
+    """Error for an environment that takes more memory or time than a request may."""
 
 
 def check_environment(environment: EnvironmentConfig) -> None:
-    """Raise TooLargeError for an env that is too large. What is wrong with it otherwise is left to its maker."""
+    """Raise TooLargeError for an env that is too large; other errors are left to the code that creates it."""
     if environment.options or environment.wrappers:
         _try(environment.id, environment.model_dump_json(), MOST_MEMORY, MOST_TIME_S)
 
 
-@lru_cache(maxsize=256)  # an error is not kept: the machine may have been busy
+@lru_cache(maxsize=256)  # an error is not cached: the machine may have been busy
 def _try(env_id: str, environment: str, most_memory: int, most_time_s: float) -> None:
     with _turns:
         problem = _problem(environment, most_memory, most_time_s)
@@ -64,7 +64,7 @@ def main() -> int:
     try:
         with closing(make_env(environment)) as env:
             env.reset(0)
-    except Exception as error:  # noqa: BLE001 - whoever creates it next gets the same error, and explains it
+    except Exception as error:  # noqa: BLE001 - creating it for real raises the same error, and explains it
         return _TOO_LARGE if _is_memory_error(error) else 1
     return 0
 
@@ -78,7 +78,7 @@ def _is_memory_error(error: BaseException | None) -> bool:
 
 
 def _size() -> int:
-    """Of the address space that this process takes now."""
+    """Return the current address space of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     return pages * resource.getpagesize()
 

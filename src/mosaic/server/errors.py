@@ -1,4 +1,4 @@
-"""How what went wrong becomes an answer: {"error": text} and a status that says whose fault it is."""
+"""Error responses: {"error": text} and a status that tells a client's error from a server's."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        return complain(500, "The server failed; its own log says how.")  # details may hold what is nobody's business
+        return complain(500, "The server failed; its own log says how.")  # details may be confidential

@@ -1,4 +1,4 @@
-"""What the server answers: one model per document."""
+"""Response models of the server, one per document."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Health(Answer):
 
 
 class LiveRow(Answer):
-    """What is played now and is no run."""
+    """An activity that is played now and is not a run."""
 
     id: str
     kind: str = Field(description="evaluate, tournament, play or match.")
@@ -39,7 +39,7 @@ class LiveRow(Answer):
 
 
 class RunRow(Answer):
-    """One line of the list of runs."""
+    """One row of the list of runs."""
 
     run_id: str
     name: str = ""
@@ -94,7 +94,7 @@ class Events(Answer):
 
 
 class CurvePoints(Answer):
-    """One bucket per place: where it lies, and the least, greatest and mean value in it."""
+    """Buckets of a curve: position, and the least, greatest and mean value of each."""
 
     metric: str
     x_name: str

@@ -1,4 +1,4 @@
-"""How the server is started, and where it listens."""
+"""Start of the server, and its listening socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mosaic.server.settings import ServerSettings, machine_limits
 from mosaic.store.archives.trust import VARIABLE as TRUST
 from mosaic.store.store import Store
 
-REQUEST_WITHIN_S = 30.0  # from the first byte, or from the connection's begin, to the end of the headers
+REQUEST_WITHIN_S = 30.0  # from the first byte, or from the start of the connection, to the end of the headers
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -35,7 +35,7 @@ else:
 
 
 class TimedProtocol(_Protocol):
-    """Watches the time between two requests in which a part of the next one has come."""
+    """Protocol that limits the time for a request's headers to arrive completely."""
 
     within_s = REQUEST_WITHIN_S
     _deadline: asyncio.TimerHandle | None = None
@@ -56,7 +56,7 @@ class TimedProtocol(_Protocol):
         super().connection_lost(exc)
 
     def _is_busy(self) -> bool:
-        """Whether the headers of a request have come and its answer is on the way; the guard limits its body."""
+        """Return whether a request's headers have arrived and its response is pending; the guard limits its body."""
         cycle: Any = self.cycle
         return cycle is not None and not cycle.response_complete
 
@@ -74,11 +74,11 @@ class TimedProtocol(_Protocol):
             self.transport.close()
 
 
-_PATIENCE_S = 3  # for requests under way when the server ends
+_PATIENCE_S = 3  # for requests in progress when the server ends
 
 
 class Listening(NamedTuple):
-    """A server that can be reached from now on, though it answers a moment later."""
+    """A server that accepts connections from now on, though it responds a moment later."""
 
     address: str
     token: str
@@ -86,12 +86,12 @@ class Listening(NamedTuple):
     end: Callable[[], None]
 
     def link(self, path: str, **query: str) -> str:
-        """That a browser can open. The token in it is turned into a cookie."""
+        """Return a link that a browser can open. The token in it is turned into a cookie."""
         return f"{self.address}{path}?{urlencode({**query, 'token': self.token})}"
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # whoever started us through a pipe waits for the address
+    print(text, flush=True)  # a parent process that reads through a pipe waits for the address
 
 
 def serve(
@@ -109,7 +109,7 @@ def serve(
     greet: Callable[[Listening], None] | None = None,
     say: Callable[[str], None] = _say,
 ) -> None:
-    """Returns after Ctrl-C. Runs go on; what waits in the queue waits for the next server."""
+    """Serve until Ctrl-C. Runs continue; queued ones wait for the next server."""
     if not allow_public and not is_loopback(host):
         raise InputError(
             f"'{host}' can be reached from other machines. To reach this one from elsewhere, use ssh: "
@@ -141,7 +141,7 @@ def serve(
             say("Requests may name code and programs: whoever has the token can run anything as this user.")
         if greet is not None:
             greet(listening)
-        with suppress(KeyboardInterrupt):  # how a server is meant to end
+        with suppress(KeyboardInterrupt):  # the normal way to end a server
             server.run([listener])
     say("The server has ended. Runs under way go on.")
 
@@ -153,11 +153,11 @@ def _end(server: uvicorn.Server) -> None:
 def _config(app: object) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        access_log=False,  # addresses of requests are nobody's business, and no place for secrets
+        access_log=False,  # request URLs are private, and logs are no place for secrets
         log_level="warning",
         http=TimedProtocol,
         ws="websockets-sansio",
-        ws_max_size=1 << 16,  # listeners have nothing to say
+        ws_max_size=1 << 16,  # clients send only short messages
         ws_per_message_deflate=False,
         proxy_headers=False,
         server_header=False,

@@ -1,4 +1,4 @@
-"""What the owner of a server decides."""
+"""Settings of a server, decided by its owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.server.queue.policy import Limits
 def machine_limits(
     runs: int | None = None, cores: int | None = None, memory_mb: int | None = None, gpus: int | None = None
 ) -> Limits:
-    """All of the machine, less where something was said."""
+    """Return the machine's resources, or less where given."""
     cores = cores or available_cores()
     return Limits(
         runs=runs or max(1, cores),
@@ -27,7 +27,7 @@ def machine_limits(
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    hosts: AllowedHosts = field(default_factory=allowed_hosts)  # names under which it may be asked for
+    hosts: AllowedHosts = field(default_factory=allowed_hosts)  # host names that are accepted
     allow_programs: bool = False  # whether a request may name code to run
     limits: Limits = field(default_factory=machine_limits)  # for all runs of the store together
     retries: int = 0  # further attempts for a run that fails or is lost

@@ -1,4 +1,4 @@
-"""Everything there is to say about one run."""
+"""Response documents of one run: row, details, log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def details_of(folder: RunFolder) -> RunDetails:
 
 
 def _config(folder: RunFolder) -> dict[str, Any]:
-    """As it was written, by whichever version of Mosaic."""
+    """Return the configuration as it was written, by any version of Mosaic."""
     try:
         document = json.loads(folder.config.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -83,7 +83,7 @@ def last_seq(folder: RunFolder) -> int:
 
 
 def live_rows(home: Path) -> list[LiveRow]:
-    """The newest first."""
+    """Return the live activities, newest first."""
     rows = []
     for show in shows(home):
         about = show.about()

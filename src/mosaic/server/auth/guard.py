@@ -1,4 +1,4 @@
-"""Who gets past the door: name, origin, token and size of every request are checked before anything reads it."""
+"""Middleware that checks host, origin, token and size of every request before anything reads it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class RefusedError(Exception):
-    """Why the door stays closed."""
+    """Error for a request that is refused, with the status and the reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ class Guard:
             raise RefusedError(401, _NO_TOKEN)
         changes = scope["type"] == "websocket" or scope["method"] not in _SAFE
         if changes and not origins and not by_header:
-            # A browser adds the cookie by itself, whoever asks; it then names the asking page too.
+            # A browser adds the cookie by itself, whichever page sends the request; it then names that page too.
             raise RefusedError(403, "With the cookie alone, a request must name its Origin.")
 
     def _has_header(self, headers: Headers) -> bool:
@@ -96,7 +96,7 @@ class Guard:
             raise RefusedError(408, f"The body was not sent within {self._body_within_s:g} s.") from None
 
     async def _whole_body(self, scope: Scope, receive: Receive) -> Receive:
-        """Reads it up to the limit, however it is sent, and hands it on in one piece."""
+        """Read the body up to the limit, however it is sent, and pass it on in one piece."""
         length = Headers(scope=scope).get("content-length")
         if length is not None and not (length.isascii() and length.isdigit()):
             raise RefusedError(400, "Content-Length is not a number.")
@@ -120,7 +120,7 @@ class Guard:
 
 
 def with_security_headers(send: Send) -> Send:
-    """Add the headers that keep browsers from framing an answer, guessing its type, or loading foreign scripts."""
+    """Add the headers that keep browsers from framing a response, guessing its type, or loading foreign scripts."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -151,7 +151,7 @@ def _cookies(headers: Iterable[str]) -> list[str]:
         try:
             jar = SimpleCookie(header)
         except CookieError:
-            continue  # a cookie that cannot be read opens nothing
+            continue  # a cookie that cannot be parsed grants nothing
         if COOKIE in jar:
             found.append(jar[COOKIE].value)
     return found
@@ -169,7 +169,7 @@ def _once(first: Message, rest: Receive) -> Receive:
 async def _refuse(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
     if scope["type"] == "http":
-        headers["Connection"] = "close"  # a body that nobody read may still be on its way
+        headers["Connection"] = "close"  # an unread body may still be arriving
     if scope["type"] == "http" or "websocket.http.response" in scope.get("extensions", {}):
         await JSONResponse({"error": str(refused)}, refused.status, headers)(scope, receive, send)
     else:

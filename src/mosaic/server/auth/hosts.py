@@ -1,4 +1,4 @@
-"""Under which names a server may be asked for: a page of a stranger must not reach it by a name of the stranger's."""
+"""Allowed host names of a server, so that a foreign page cannot reach it through a name of the page's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_loopback(host: str) -> bool:
 
 
 def split_host(header: str) -> str | None:
-    """The host of `HOST[:PORT]`, lower case, without brackets; None where the header is none."""
+    """Return the host of `HOST[:PORT]`, lower case, without brackets; None if the header is not valid."""
     text = header.strip().lower()
     if text.startswith("["):
         host, bracket, port = text[1:].partition("]")
@@ -51,7 +51,7 @@ class AllowedHosts:
 
 
 def allowed_hosts(bound_to: str = "127.0.0.1", further: Iterable[str] = ()) -> AllowedHosts:
-    """Loopback names always; on a public address also its own name, the machine's name and any bare address."""
+    """Allow loopback names always; on a public address also its own name, the machine's name and any bare address."""
     names = _LOOPBACK_NAMES | {name.lower() for name in further}
     if is_loopback(bound_to):
         return AllowedHosts(names | {bound_to.lower()})
@@ -59,6 +59,6 @@ def allowed_hosts(bound_to: str = "127.0.0.1", further: Iterable[str] = ()) -> A
 
 
 def same_origin(origin: str, host_header: str) -> bool:
-    """Whether a page that came from this very server asks."""
+    """Return whether the request comes from a page of this same server."""
     scheme, separator, authority = origin.strip().lower().partition("://")
     return bool(separator) and scheme in ("http", "https") and authority == host_header.strip().lower()

@@ -1,4 +1,4 @@
-"""Code and programs named over HTTP: only the server's owner may allow them."""
+"""Rule for code and programs named over HTTP: only the server's owner may allow them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mosaic.core.errors import MosaicError
 
 
 class ForbiddenProgramsError(MosaicError):
-    """Something was asked over HTTP that only the server's owner may allow."""
+    """Error for a request over HTTP that only the server's owner may allow."""
 
     def __init__(self, forms: list[str]) -> None:
         listed = "; ".join(forms)
@@ -25,13 +25,15 @@ class ForbiddenProgramsError(MosaicError):
 
 @dataclass(frozen=True, slots=True)
 class ProgramRule:
-    """Raises ForbiddenProgramsError for what a request must not name. `home` is the store that paths may lie in."""
+    """Rule that raises ForbiddenProgramsError for what a request must not name; paths may lie in the store `home`."""
 
     home: Path
     allowed: bool = False
 
     def check_run(self, config: RunConfig, known: RunConfig | None = None) -> None:
-        """`known`: the configuration of a run of this store; what it names already is not the request's wish."""
+        """Check a run; what `known`, the configuration of a run of this store, already names is not the request's
+        choice.
+        """
         before = [] if known is None else named_programs(known, self.home)
         self._refuse([form for form in named_programs(config, self.home) if form not in before])
 

@@ -1,4 +1,4 @@
-"""The token that opens a store's server: a file that only its owner can read."""
+"""Token for access to a store's server: a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def token_file(home: Path) -> Path:
 
 
 def ensure_token(home: Path) -> str:
-    """The store's token; made where there is none. Of several servers that start at once all get the same one."""
+    """Return the store's token; create it if missing. Several servers that start at once all get the same one."""
     private_folder(home)
     path = token_file(home)
     if not path.exists():
@@ -51,5 +51,5 @@ def read_token(home: Path) -> str:
 
 
 def same_secret(one: str, other: str) -> bool:
-    """Takes equally long wherever the two differ."""
+    """Compare in constant time."""
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), other.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Where a server is, and which token opens it."""
+"""Address and token of a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKEN_VARIABLE = "MOSAIC_TOKEN"
 
 
 def find_token(url: str, token: str | None = None, home: Path | None = None) -> str:
-    """The one given, else $MOSAIC_TOKEN, else the file of this user's store: that one is for servers here alone."""
+    """Return the given token, else $MOSAIC_TOKEN, else that of this user's store, which is only for local servers."""
     found = token or os.environ.get(TOKEN_VARIABLE)
     if found:
         return _sendable(found)
@@ -33,7 +33,7 @@ def is_local(url: str) -> bool:
 
 
 def check_url(url: str) -> str:
-    """`http://HOST:PORT`, without the slash at its end."""
+    """Return `http://HOST:PORT`, without a trailing slash."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

@@ -1,4 +1,4 @@
-"""Runs on a server, with the verbs that runs of this machine have."""
+"""HTTP client for runs on a server, with the same verbs as for local runs."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.frames.requests import Wish
 
-_AHEAD = 2  # one picture on its way while another is drawn
+_AHEAD = 2  # one picture in transit while another is drawn
 
 
 class RemotePictures:
-    """Never waits: what has arrived is taken, and as many more are asked for."""
+    """Pictures from a server. Reading never waits: what has arrived is taken, and as many more are requested."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._open = ExitStack()
@@ -90,25 +90,25 @@ class RemotePictures:
 
 T = TypeVar("T", bound=BaseModel)
 
-_KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be picked up in that instant
+_KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be reused in that instant
 _DEGRADED = 503  # of GET /health
 TIMEOUT_S = 60.0
-RECONNECT_S = 30.0  # how long a lost stream is sought again
+RECONNECT_S = 30.0  # how long to try to reconnect a lost stream
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
-_NOTHING_YET = 2**62  # a seq that no run reaches: only the end is waited for
+_NOTHING_YET = 2**62  # a seq that no run reaches: only the end is awaited
 _ENDED, _OWN_CODES = 1000, 4000  # close codes
 
 
 class ServerError(MosaicError):
-    """The server could not do what was asked."""
+    """Error for a request that the server could not carry out."""
 
 
 class UnreachableError(MosaicError):
-    """Nobody answers."""
+    """Error for a server that does not respond."""
 
 
 class Client:
-    """One server. `url` is http://HOST:PORT, or ssh://HOST for a tunnel that ends with the client."""
+    """Client of one server. `url` is http://HOST:PORT, or ssh://HOST for a tunnel that is closed with the client."""
 
     def __init__(
         self, url: str, token: str | None = None, *, home: Path | None = None, timeout_s: float = TIMEOUT_S
@@ -126,7 +126,7 @@ class Client:
         )
 
     def submit(self, config: RunConfig | Mapping[str, Any], *, group: str = "", key: str | None = None) -> RemoteRun:
-        """Queues a run. The key makes it safe to send the same again when the answer got lost."""
+        """Queue a run. With a key, the same request can safely be sent again if the response got lost."""
         document = dump_run_config(config) if isinstance(config, RunConfig) else dict(config)
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
         params = {"group": group} if group else {}
@@ -137,11 +137,11 @@ class Client:
         return self._list(RunRow, "/runs", {"state": [str(state) for state in states], "limit": limit})
 
     def run(self, ref: str) -> RemoteRun:
-        """By id, unique prefix, name or `latest`."""
+        """Find a run by id, unique prefix, name or `latest`."""
         return RemoteRun(self, self.ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
 
     def shows(self) -> list[LiveRow]:
-        """What is played there now and is no run."""
+        """Return what is being played now apart from runs."""
         return self._list(LiveRow, "/live", {})
 
     def show(self, show_id: str) -> RemoteShow:
@@ -160,14 +160,14 @@ class Client:
         return self._list(FindingRow, "/doctor", {})
 
     def health(self) -> Health:
-        """How the server is; one that is degraded says so with status 503 and the same document."""
+        """Return the server's health; a degraded server sends the same document with status 503."""
         response = self._request("GET", "/health")
         if response.status_code != _DEGRADED:
             _check(response)
         return Health.model_validate_json(response.content)
 
     def schema(self, worker: str | None = None, algorithm: str = "") -> dict[str, Any]:
-        """Of a run's configuration, or of a worker's options."""
+        """Return the schema of a run's configuration, or of a worker's options."""
         path = "/schemas/run" if worker is None else f"/schemas/workers/{_quoted(worker)}/{_quoted(algorithm)}"
         found: dict[str, Any] = self.send("GET", path).json()
         return found
@@ -186,11 +186,11 @@ class Client:
         self.close()
 
     def ask(self, model: type[T], method: str, path: str, **what: Any) -> T:
-        """A request whose answer is one document of this kind."""
+        """Send a request and parse the response as `model`."""
         return model.model_validate_json(self.send(method, path, **what).content)
 
     def send(self, method: str, path: str, **what: Any) -> httpx.Response:
-        """Any request; raises with the server's own words where it refuses."""
+        """Send any request; raise with the server's own message if it is refused."""
         return _check(self._request(method, path, **what))
 
     def _request(self, method: str, path: str, **what: Any) -> httpx.Response:
@@ -200,7 +200,7 @@ class Client:
             raise self._unreachable(error) from error
 
     def stream(self, path: str) -> ClientConnection:
-        """An open WebSocket."""
+        """Open a WebSocket."""
         address = f"ws{self._root.removeprefix('http')}{path}"
         try:
             if self._tunnel is None:
@@ -245,7 +245,7 @@ class RemoteRun:
         return self._ask(RunDetails, "GET", "")
 
     def stop(self, patience_s: float | None = None, *, wait: bool = True) -> None:
-        """Whatever the run is doing, it ends: saved if it can within its patience, by force if not."""
+        """End the run, whatever it is doing: saved if possible within its patience, by force if not."""
         said = {} if patience_s is None else {"patience_s": patience_s}
         self._ask(RunDetails, "POST", "/stop", params=said)
         if wait:
@@ -255,7 +255,7 @@ class RemoteRun:
         return self._ask(RunDetails, "POST", "/pause")
 
     def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> RunDetails:
-        """Continue the run; `resources` and `settings` (SECTION.KEY=VALUE) change only once it has ended."""
+        """Continue the run; `resources` and `settings` (SECTION.KEY=VALUE) can change only once it has ended."""
         body = {"resources": dict(resources or {}), "settings": list(settings)}
         return self._ask(RunDetails, "POST", "/resume", json=body)
 
@@ -270,24 +270,24 @@ class RemoteRun:
         return self._ask(LogPart, "GET", "/log", params=params)
 
     def metrics(self, after_seq: int = 0, limit: int = 1000) -> Events:
-        """Stored events, so many at most."""
+        """Return stored events, at most `limit`."""
         return self._ask(Events, "GET", "/metrics", params={"after_seq": after_seq, "limit": limit})
 
     def curve(self, metric: str, **query: Any) -> CurvePoints:
         return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
 
     def pictures(self, wish: Wish) -> RemotePictures:
-        """The newest ones as they come; ask it as often as they are shown."""
+        """Stream the newest pictures; poll it as often as they are displayed."""
         query = f"rate={wish.rate_hz:g}&env={wish.env}&grid={wish.grid}"
         return RemotePictures(self._client.stream(f"{self._path}/frames?{query}"))
 
     def events(
         self, after_seq: int = 0, *, reconnect_s: float = RECONNECT_S, timeout_s: float | None = None
     ) -> Iterator[MetricEvent]:
-        """Every event, past and to come, each once, until the run has ended.
+        """Yield every event, past and future, each once, until the run has ended.
 
-        A stream that breaks is taken up again at the last event seen; a server that stays away for `reconnect_s`
-        seconds raises UnreachableError, a run that has not ended after `timeout_s` TimeoutError.
+        A broken stream is reconnected at the last event seen; a server that stays unreachable for `reconnect_s` seconds
+        raises UnreachableError, a run that has not ended after `timeout_s` TimeoutError.
         """
         deadline_s = None if timeout_s is None else monotonic() + timeout_s
         away_since, pause_s = monotonic(), _FIRST_PAUSE_S
@@ -312,7 +312,7 @@ class RemoteRun:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def wait(self, timeout_s: float | None = None, *, reconnect_s: float = RECONNECT_S) -> State:
-        """Until the run has ended; answers how."""
+        """Wait until the run has ended and return its state."""
         try:
             for _ in self.events(_NOTHING_YET, reconnect_s=reconnect_s, timeout_s=timeout_s):
                 pass
@@ -325,7 +325,7 @@ class RemoteRun:
 
 
 def _received(socket: ClientConnection, deadline_s: float | None) -> list[MetricEvent]:
-    """The events of the next message. Raises TimeoutError at the deadline."""
+    """Receive the events of the next message. Raises TimeoutError at the deadline."""
     message = socket.recv(None if deadline_s is None else max(0.0, deadline_s - monotonic()))
     text = message if isinstance(message, str) else message.decode()
     return [json.loads(line) for line in text.split("\n")]

@@ -1,4 +1,4 @@
-"""How a server on another machine is reached: through the system's ssh, which ends with us."""
+"""SSH tunnel to a server on another machine, through the system's ssh, which ends with this process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.server.client.address import DEFAULT_PORT
 
-PATIENCE_S = 60.0  # somebody may have to type a password
+PATIENCE_S = 60.0  # a password may have to be typed
 _HOST = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LOOK_S = 0.02
 
 
 class TunnelError(MosaicError):
-    """ssh did not open the way."""
+    """Error for an ssh connection that could not be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SshAddress:
             server_port = int(text) if text else DEFAULT_PORT
         except ValueError as error:
             raise _not_an_address(url) from error
-        # What begins with '-' would be an option of ssh, and some of these run programs.
+        # A host that begins with '-' would be an option of ssh, and some of these run programs.
         if parts.scheme != "ssh" or not _HOST.fullmatch(host) or not 0 < server_port < 65536 or parts.query:
             raise _not_an_address(url)
         return cls(host, port, server_port)
@@ -57,7 +57,7 @@ def _not_an_address(url: str) -> InputError:
 
 
 class Tunnel:
-    """Its near end is a socket file in a folder of our own: no other user can take its place or use it."""
+    """Tunnel whose near end is a socket file in a private folder: no other user can replace or use it."""
 
     def __init__(self, address: SshAddress, patience_s: float = PATIENCE_S) -> None:
         program = shutil.which("ssh")
@@ -83,7 +83,7 @@ class Tunnel:
             raise
 
     def _wait(self, address: SshAddress, deadline_s: float) -> None:
-        """ssh makes the socket once the way is open, and tells nobody."""
+        """Wait for the socket, which ssh creates without notification once the tunnel is open."""
         never = threading.Event()
         while not self.socket.exists():
             if self._process.poll() is not None:

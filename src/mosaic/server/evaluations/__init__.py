@@ -1,1 +1,1 @@
-"""Evaluations requested over HTTP, each in a process of its own."""
+"""Evaluations requested over HTTP, each in its own process."""

@@ -1,4 +1,4 @@
-"""One evaluation or tournament under way: its process, how far it is, what it found."""
+"""Evaluation or tournament in progress: its process, progress and result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ExaminationRow(Answer):
 
 
 class Examination:
-    """Lives in a process group of its own, so that engines and further processes end with it."""
+    """Evaluation in its own process group, so that engines and further processes end with it."""
 
     def __init__(
         self, examination_id: str, kind: Kind, request: Request, folder: Path, home: Path, ended: Callable[[], None]
@@ -66,12 +66,12 @@ class Examination:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, "MOSAIC_HOME": str(self._home)},  # `run:` policies are looked for there
+                env={**os.environ, "MOSAIC_HOME": str(self._home)},  # where `run:` policies are looked up
             )
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it by force: an episode that is half played tells nothing."""
+        """End it by force: a half-played episode has no result."""
         with self._lock:
             if self._state != "running":
                 return
@@ -104,10 +104,10 @@ class Examination:
         with process.stdout, process.stdin:
             for line in process.stdout:
                 self._hear(json.loads(line))
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # its number stays its own
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # without reaping, so that its PID is not reused
         self._kill()  # what it left behind in its group
         code = process.wait()
-        end_show(self._home, self.id)  # where it was ended by force
+        end_show(self._home, self.id)  # if it was ended by force
         with self._lock:
             if self._state == "running":
                 self._state, self._error = "failed", f"Its process ended with exit code {code}; see {LOG} beside it."

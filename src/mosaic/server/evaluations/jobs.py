@@ -1,4 +1,4 @@
-"""All evaluations and tournaments of a server: begun, found, stopped, and what is kept of them."""
+"""Registry of a server's evaluations and tournaments: started, found, stopped, and their stored results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE_S = 5.0
 
 
 class Examinations:
-    """Those under way are in memory, those that ended lie in `examinations` of the store."""
+    """Evaluations of a server: those in progress are in memory, ended ones in `examinations` of the store."""
 
     def __init__(self, home: Path, programs: ProgramRule | None = None) -> None:
         self._home, self._programs = home, programs or ProgramRule(home)
@@ -33,7 +33,7 @@ class Examinations:
         self._running: dict[str, Examination] = {}
 
     def begin(self, kind: Kind, request: Request) -> ExaminationRow:
-        """Raises if the request names what must not be named, or cannot be meant."""
+        """Start in the background; raise if the request names something forbidden or makes no sense."""
         self._programs.check_match(request.environment, request.references)
         check_request(request)
         check_environment(request.environment)
@@ -62,7 +62,7 @@ class Examinations:
         return ExaminationRow.model_validate_json(file.read_bytes())
 
     def rows(self, kind: Kind | None = None) -> list[ExaminationRow]:
-        """The newest first, without their results."""
+        """Return all, newest first, without their results."""
         names = sorted((path.name for path in self._folder.glob("*") if _ID.fullmatch(path.name)), reverse=True)
         found = []
         for name in names:
@@ -107,7 +107,7 @@ class Examinations:
             self._running.pop(name, None)
 
     def _tidy(self) -> None:
-        """Room for one more: the oldest go with their episodes."""
+        """Make room for one more: delete the oldest with their episodes."""
         kept = sorted(path for path in self._folder.glob("*") if _ID.fullmatch(path.name))
         for path in kept[: max(0, len(kept) - MOST_KEPT + 1)]:
             if path.name not in self._running:

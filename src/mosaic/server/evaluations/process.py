@@ -1,4 +1,4 @@
-"""The process in which an evaluation is played: its order lies in a folder, its answers are lines of JSON."""
+"""Process that plays an evaluation: it reads its request from a folder and writes results as JSON lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TELL_EVERY_S = 0.1
 
 def main(folder: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # envs greet people on stdout
+    os.dup2(2, 1)  # envs print banners on stdout
 
     def say(answer: dict[str, Any]) -> None:
         answers.write(json.dumps(answer) + "\n")
@@ -34,13 +34,15 @@ def main(folder: Path) -> None:
         say({"result": _examine(folder, say)})
     except MosaicError as error:
         say({"error": str(error)})
-    except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked must hear of it
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must be reported to the requester
         traceback.print_exc()
         say({"error": f"{type(error).__name__}: {error}"})
 
 
 def _end_with_parent() -> None:
-    """Stdin is a pipe that nobody writes to: it ends when the server does, however that dies."""
+    """Exit with the server: stdin is a pipe that is never written to and is closed when the server dies, however it
+    does.
+    """
     os.read(0, 1)
     os._exit(1)
 
@@ -58,7 +60,7 @@ def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, A
 
 
 class _Progress:
-    """Says how many are done, not more often than anybody can read."""
+    """Progress report, throttled to a readable rate."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
         self._say, self._done, self._said_at = say, 0, float("-inf")

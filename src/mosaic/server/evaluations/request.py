@@ -1,4 +1,4 @@
-"""What an evaluation or a tournament is asked for with."""
+"""Requests for evaluations and tournaments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EvaluationRequest(_Asked):
 
     @property
     def references(self) -> dict[str, str]:
-        """Where each policy is named → the policy."""
+        """Return a mapping from where each policy is named to the policy."""
         return dict(self.agents)
 
     @property
@@ -61,7 +61,7 @@ MODELS: dict[Kind, type[EvaluationRequest] | type[TournamentRequest]] = {
 
 
 def check_request(request: Request) -> None:
-    """What can be known to be wrong before anything is started."""
+    """Raise for errors that are known before anything is started."""
     if request.total > MOST_GAMES:
         raise InputError(f"These are {request.total:,} games, and at most {MOST_GAMES:,} are played. Ask for fewer.")
     for policy in request.references.values():

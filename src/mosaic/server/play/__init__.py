@@ -1,1 +1,1 @@
-"""Matches played over HTTP and WebSocket, with people or without."""
+"""Matches played over HTTP and WebSocket, with or without human players."""

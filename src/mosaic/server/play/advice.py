@@ -1,4 +1,4 @@
-"""What a policy thinks of the position that is played."""
+"""Advice: a policy's view of the current position."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Thought:
 class Advice:
     agent: AgentID
     policy: PolicyID
-    thoughts: tuple[Thought, ...] = ()  # the likeliest first
+    thoughts: tuple[Thought, ...] = ()  # most likely first
     value: float | None = None
     note: str = ""  # why there is none
 
 
 class Advisors:
-    """Policies that are asked but do not play: made when first asked."""
+    """Policies that are asked but do not play, loaded when first asked."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[PolicyID, AgentID], PolicyController] = {}
@@ -45,7 +45,7 @@ class Advisors:
         controller: PolicyController | None,
         names: Mapping[int, str],
     ) -> Advice:
-        """`controller`: the one that plays for the agent, if it is not a person who does."""
+        """Explain the turn for an agent; `controller` is the policy that plays for it, unless a human does."""
         try:
             found = controller or self._advisor(spec, agent, policy)
             if not isinstance(found, Explains):

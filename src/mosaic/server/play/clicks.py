@@ -1,7 +1,7 @@
-"""Which spots of the picture stand for which legal actions.
+"""Mapping from spots in the picture to legal actions.
 
 A choice is an action and the spots that are pressed for it, one after another: a cell of tic-tac-toe is one, a chess
-move is two, a promotion three. Places are fractions of the picture, so that a screen needs to know no game.
+move is two, a promotion three. Positions are fractions of the picture, so that a screen needs no knowledge of the game.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mosaic.envs.chess import is_white_to_move, piece_at
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 
-# The place is the action. Ways (up, left …) become keys.
+# The index is the action. Directions (up, left …) become keys.
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "gym/LunarLander": ("rest", "left", "up", "right"),
     "gym/Acrobot": ("left", "rest", "right"),
@@ -34,7 +34,7 @@ _MPE_WAYS = ("rest", "left", "right", "down", "up")
 
 
 def names_of(env_id: EnvID, count: int) -> tuple[str, ...]:
-    """The place is the action; empty where actions have no names. `count`: how many the agent has."""
+    """Return the names by action index, empty if actions have no names; `count` is the agent's number of actions."""
     if env_id.startswith("mpe/"):
         return _mpe_names(count)
     names = _ACTIONS.get(split_version(env_id)[0]) or names_by_action(env_id)
@@ -42,7 +42,7 @@ def names_of(env_id: EnvID, count: int) -> tuple[str, ...]:
 
 
 def _mpe_names(count: int) -> tuple[str, ...]:
-    """Agents of MPE move, speak, or do both at once: then a word is added to each way to move."""
+    """Name the actions of an MPE agent, which moves, speaks, or both: then a word is added to each move."""
     ways = len(_MPE_WAYS)
     if count % ways:
         return tuple(f"say {word}" for word in range(count))
@@ -50,7 +50,7 @@ def _mpe_names(count: int) -> tuple[str, ...]:
     return (*_MPE_WAYS, *spoken)
 
 
-MOST_BUTTONS = 50  # actions without a place on the picture get a button each, as long as there are no more than this
+MOST_BUTTONS = 50  # up to this many actions without a place in the picture get a button each
 
 _PIECES = {"p": "pawn", "n": "knight", "b": "bishop", "r": "rook", "q": "queen", "k": "king"}
 _GLYPHS = {"q": "♛", "r": "♜", "b": "♝", "n": "♞"}
@@ -58,7 +58,7 @@ _FILES = "abcdefgh"
 
 
 class Rect(NamedTuple):
-    """In fractions of the picture, from its upper left corner."""
+    """Rectangle in fractions of the picture, from its upper left corner."""
 
     x: float
     y: float
@@ -71,13 +71,13 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Something to press: a place on the picture, or a button beside it where there is no place."""
+    """Something to press: a region of the picture, or a button beside it where there is no region."""
 
     id: str
     label: str
     rect: Rect | None = None
     key: str = ""  # what is typed instead
-    mark: tuple[float, float] | None = None  # where in the spot the result will show
+    mark: tuple[float, float] | None = None  # where in the spot the result will appear
     glyph: str = ""  # drawn on the spot
 
 
@@ -92,14 +92,14 @@ Path = tuple[str, ...]  # ids of the spots pressed so far
 
 
 class Pressed(NamedTuple):
-    """What a press led to: an action, or a path that is still to be finished."""
+    """Result of a press: an action, or a path that is still incomplete."""
 
     action: int | None
     path: Path = ()
 
 
 def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
-    """What the agent may do now; empty where its actions are no numbers or too many to press."""
+    """Return the agent's legal choices; empty if its actions are not integers or too many to press."""
     space = spec.action_spaces[agent]
     if not isinstance(space, spaces.Discrete):
         return ()
@@ -115,19 +115,19 @@ def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
 
 
 def has_board(env_id: EnvID) -> bool:
-    """Whether actions of this env have places on its picture."""
+    """Return whether actions of this env have places in its picture."""
     return split_version(env_id)[0] in _GAMES
 
 
 def next_spots(among: Sequence[Choice], path: Path) -> list[Spot]:
-    """What may be pressed after the path, each spot once."""
+    """Return what may be pressed after the path, each spot once."""
     depth = len(path)
     found = {c.spots[depth].id: c.spots[depth] for c in among if len(c.spots) > depth and _starts(c, path)}
     return list(found.values())
 
 
 def press(among: Sequence[Choice], path: Path, spot_id: str) -> Pressed:
-    """Goes one spot on. The first spot of another choice begins that one; the last spot again takes it back."""
+    """Press one spot. The first spot of another choice starts that one; pressing the last spot again takes it back."""
     if path and spot_id == path[-1]:
         return Pressed(None, path[:-1])
     for start in (path, ()):
@@ -141,7 +141,7 @@ def press(among: Sequence[Choice], path: Path, spot_id: str) -> Pressed:
 
 
 def spot_at(among: Sequence[Choice], path: Path, x: float, y: float) -> str:
-    """The spot that lies under a place of the picture, also one that other choices begin with."""
+    """Return the spot at a position of the picture, including those that other choices begin with."""
     if not (0 <= x <= 1 and 0 <= y <= 1):
         raise InputError("That place lies outside the picture.")
     for spot in (*next_spots(among, path), *next_spots(among, ())):
@@ -162,7 +162,7 @@ def _button(action: int, name: str | None) -> Choice:
 
 
 def _tictactoe(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
-    """The env numbers cells down the columns; people read along the rows."""
+    """Label the cells along the rows, as people read them; the env numbers them down the columns."""
     for action in legal:
         column, row = divmod(action, 3)
         number = str(3 * row + column + 1)
@@ -171,7 +171,7 @@ def _tictactoe(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]
 
 
 def _connect_four(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
-    """A board of 7 by 6 cells inside a frame of 4 in 99 pixels, 4 in 86 above and below."""
+    """Locate the columns: 7 by 6 cells inside a margin of 4 of 99 pixels at the sides, 4 of 86 above and below."""
     width, left, top, height = 13 / 99, 4 / 99, 4 / 86, 78 / 86
     board = np.asarray(turn.observations[agent])
     for action in legal:
@@ -202,7 +202,7 @@ def _chess(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
         if not promotion:
             yield Choice(action, move, (first, second))
             continue
-        row = "qnrb".index(promotion)  # the order in which they hang from the square, the likeliest nearest
+        row = "qnrb".index(promotion)  # in the order they are lined up from the square, most likely nearest
         rank = 8 - row if is_white_to_move(fen) else 1 + row
         chosen = Spot(
             f"={promotion}",
@@ -227,7 +227,7 @@ def _go(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
 
 
 def _square(name: str) -> Rect:
-    """White always sits below in PettingZoo's picture."""
+    """Locate a square; white is always at the bottom in PettingZoo's picture."""
     return Rect(_FILES.index(name[0]) / 8, (8 - int(name[1])) / 8, 1 / 8, 1 / 8)
 
 

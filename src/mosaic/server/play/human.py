@@ -1,4 +1,4 @@
-"""How people act in a match: their answers are ready before the policy is asked."""
+"""Controller for human players in a match: their actions are ready before it is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HIGHEST_OWN_RATE_HZ = 60.0
 
 
 class Person:
-    """The controller of everybody who sits at a screen. It never waits: the match asks only when all have answered."""
+    """Controller of all human players. It never waits: the match asks only when all have chosen."""
 
     def __init__(self) -> None:
         self.answers: dict[AgentID, Action] = {}
@@ -34,7 +34,7 @@ class Person:
 
 
 def read_action(space: Space[Any], data: Any) -> Action:
-    """An action as it came in JSON."""
+    """Convert an action from JSON."""
     match space:
         case spaces.Discrete() if isinstance(data, int):
             return data
@@ -48,7 +48,7 @@ def read_action(space: Space[Any], data: Any) -> Action:
 
 
 def frames_per_second(env: Env) -> float | None:
-    """As often as the env itself wants to be drawn."""
+    """Return how often the env itself wants to be drawn."""
     raw: Any = env
     while hasattr(raw, "env"):
         raw = raw.env

@@ -1,4 +1,4 @@
-"""Which keys mean which action: the env's own map where it has one, a sensible one else."""
+"""Key maps: the env's own where it has one, a sensible default otherwise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mosaic.core.turn import Action
 from mosaic.envs.env import Env
 from mosaic.server.play.clicks import has_board, names_of
 
-# Keys are named as browsers name them (KeyboardEvent.code), by their place on the keyboard.
+# Keys are named as in browsers (KeyboardEvent.code), by their position on the keyboard.
 _LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}
 _RIGHT_HAND = {"up": "ArrowUp", "left": "ArrowLeft", "down": "ArrowDown", "right": "ArrowRight", "fire": "Enter"}
 _WAY_OF = {code: way for hand in (_LEFT_HAND, _RIGHT_HAND) for way, code in hand.items()}
 _SYNONYMS = {"north": "up", "south": "down", "west": "left", "east": "right", "forward": "up", "back": "down"}
-_SDL1 = {273: "ArrowUp", 274: "ArrowDown", 275: "ArrowRight", 276: "ArrowLeft"}  # numbers in old Gymnasium maps
+_SDL1 = {273: "ArrowUp", 274: "ArrowDown", 275: "ArrowRight", 276: "ArrowLeft"}  # key numbers in old Gymnasium maps
 _SDL2 = {1073741906: "ArrowUp", 1073741905: "ArrowDown", 1073741903: "ArrowRight", 1073741904: "ArrowLeft"}
 _NAMED = {" ": "Space", "\r": "Enter", "\t": "Tab"}
 
@@ -31,7 +31,7 @@ _REST_NAMES = ("rest", "wait", "noop", "stay", "none")
 
 
 class Binding(BaseModel):
-    """Keys that are held together, and what they mean: an action, or a value on one axis of a continuous one."""
+    """Keys that are held together, and their meaning: an action, or a value on one axis of a continuous one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,10 +45,10 @@ class Binding(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """`rest`: the action while no key is held; None: the last one goes on."""
+    """Key map of an agent; `rest` is the action while no key is held, None repeats the last one."""
 
     space: Space[Any]
-    left: tuple[Binding, ...]  # for one of two people at one keyboard
+    left: tuple[Binding, ...]  # for one of two players at one keyboard
     right: tuple[Binding, ...]  # for the other
     rest: Action
 
@@ -58,9 +58,9 @@ class KeyMap:
 
 
 def key_map(env: Env, space: Space[Any]) -> KeyMap:
-    """Of the agents with this action space. The env must have been reset."""
+    """Return the key map for agents with this action space. The env must have been reset."""
     match space:
-        case spaces.Discrete() if not has_board(env.spec.env_id):  # boards have keys of their own
+        case spaces.Discrete() if not has_board(env.spec.env_id):  # boards have their own keys
             return _discrete(env, space)
         case spaces.Box() if space.shape and len(space.shape) == 1:
             return _continuous(space)
@@ -69,9 +69,9 @@ def key_map(env: Env, space: Space[Any]) -> KeyMap:
 
 
 def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]) -> Action | None:
-    """What the held keys (in the order they were pressed) and the axes of a mouse or gamepad (-1 … 1) ask for.
+    """Return the action for the held keys (in the order pressed) and the axes of a mouse or gamepad (-1 … 1).
 
-    None: nothing is asked for and the space has no rest.
+    None: no key or axis applies and the space has no rest action.
     """
     if isinstance(keys.space, spaces.Box):
         return _on_axes(keys.space, bindings, held, axes)
@@ -83,7 +83,7 @@ def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], 
 
 
 def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """A person's own map; raises where it names what the env does not have."""
+    """Validate a user's own key map; raise if it names what the env does not have."""
     kept = tuple(bindings)
     for binding in kept:
         shown = "+".join(binding.keys)
@@ -112,7 +112,7 @@ def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
     ways = {_SYNONYMS.get(name, name): place for place, name in enumerate(names)}
     left = tuple(_bind(code, ways[way], names) for way, code in _LEFT_HAND.items() if way in ways)
     right = tuple(_bind(code, ways[way], names) for way, code in _RIGHT_HAND.items() if way in ways)
-    if not left:  # nothing that points anywhere: the number row
+    if not left:  # no directions: use the number row
         low, count = int(space.start), min(int(space.n), 9)
         left = tuple(_bind(f"Digit{place + 1}", low + place, names) for place in range(count))
     return KeyMap(space, left, right, rest)
@@ -131,7 +131,7 @@ def _bind(code: str, action: int, names: tuple[str, ...]) -> Binding:
 
 
 def _for_two(bindings: Sequence[Binding]) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
-    """The env's own keys and the same for the other hand, whichever hand the env had in mind."""
+    """Return the env's own keys and the same for the other hand, whichever hand the env was made for."""
     left = tuple(dict.fromkeys(_moved(binding, _LEFT_HAND) for binding in bindings))
     right = tuple(dict.fromkeys(_moved(binding, _RIGHT_HAND) for binding in bindings))
     return left, tuple(binding for binding in right if binding not in left)
@@ -152,7 +152,7 @@ def _own_map(env: Env) -> tuple[list[Binding], Action | None] | None:
 
 
 def _read_gymnasium(table: Mapping[Any, Any]) -> tuple[list[Binding], Action | None]:
-    """Keys are tuples of characters or key numbers; the empty tuple is the rest."""
+    """Read a table whose keys are tuples of characters or key numbers; the empty tuple is the rest action."""
     bindings, rest = [], None
     for held, action in table.items():
         parts = held if isinstance(held, tuple) else () if held is None else (held,)
@@ -178,7 +178,7 @@ def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Seated:
-    """All that a manual policy reads of its env when it is made."""
+    """Stand-in for an env with all that a manual policy reads when it is created."""
 
     agents: tuple[str, ...]
 
@@ -202,7 +202,7 @@ _FURTHER = (("KeyQ", "KeyE"), ("KeyZ", "KeyX"), ("KeyR", "KeyF"), ("KeyT", "KeyG
 
 
 def _continuous(space: spaces.Box) -> KeyMap:
-    """One pair of keys per axis. A single axis can be moved up and down as well as left and right."""
+    """Bind a pair of keys per axis. A single axis can be moved up and down as well as left and right."""
     left: list[Binding] = []
     right: list[Binding] = []
     low, high = _reach(space)
@@ -225,7 +225,7 @@ def _push(axis: int, value: float) -> str:
 
 
 def _reach(space: spaces.Box) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The bounds, ±1 where there are none."""
+    """Return the bounds, ±1 where there are none."""
     low = np.where(np.isfinite(space.low), space.low, -1.0).astype(np.float64)
     return low, np.where(np.isfinite(space.high), space.high, 1.0).astype(np.float64)
 
@@ -241,7 +241,7 @@ def _on_axes(
     low, high = _reach(space)
     action = _rest_of(space).astype(np.float64)
     for axis, value in enumerate(axes[: space.shape[0]]):
-        # the middle of a stick is the rest, its ends are the bounds
+        # the middle of a stick is the rest action, its ends are the bounds
         action[axis] += value * (high[axis] - action[axis]) if value > 0 else -value * (low[axis] - action[axis])
     for binding in bindings:
         if binding.axis is not None and set(binding.keys) <= set(held):

@@ -1,6 +1,6 @@
-"""A match: one env that people and policies play together, in a thread of its own.
+"""Match: one env that humans and policies play together, in its own thread.
 
-Whatever touches the env or a policy is done by that thread, between two steps; what everybody knows is on the table.
+Only that thread touches the env and the policies, between two steps; the shared state is in the table.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from mosaic.server.play.state import MatchEndedError, Move, Phase, Table
 from mosaic.server.play.timing import Moment, wait_s
 
 T = TypeVar("T")
-IDLE_S = 300.0  # a match that nobody watches for this long ends
-MOST_MOVES = 2000  # that are remembered for the list of moves
-MOST_ORDERS = 100  # that wait for the end of a step
+IDLE_S = 300.0  # an unwatched match ends after this long
+MOST_MOVES = 2000  # kept for the list of moves
+MOST_ORDERS = 100  # waiting for the end of a step
 
 _log = logging.getLogger(__name__)
 
@@ -63,8 +63,11 @@ class Match:
         ended: Callable[[str], None] | None = None,
         screen: LiveScreen | None = None,
     ) -> None:
-        """`keep` stores an episode and answers its name; `ended` hears of the match's end; `screen` is for those who
-        look from elsewhere than a page."""
+        """Create a match, not yet started.
+
+        `keep` stores an episode and returns its name; `ended` is called when the match ends; `screen` is for viewers
+        outside the web page.
+        """
         self.id, self.started = match_id, time()
         self.table = Table(match_id, request, clock)
         self._idle_s, self._keep, self._on_end = idle_s, keep, ended
@@ -75,7 +78,7 @@ class Match:
         self._screen = MatchScreen(self.table, screen)
 
     def open(self) -> None:
-        """Starts it; raises if the env or a policy cannot be made."""
+        """Start the match; raise if the env or a policy cannot be created."""
         self._thread.start()
         self._opened.result()
 
@@ -90,7 +93,7 @@ class Match:
         self._order(change)
 
     def sit(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer | None = None) -> Future[None]:
-        """Another policy acts from the next step on; None hands the place back to the one before."""
+        """Let another policy act from the next step on; None restores the previous one."""
         table = self.table
 
         def change(runner: LocalEnvRunner) -> None:
@@ -105,7 +108,7 @@ class Match:
         return self._order(change)
 
     def swap(self, viewer: Viewer | None = None) -> Future[None]:
-        """The policies change places; the claims of the viewer who asked move along."""
+        """Rotate the policies among the agents; the viewers' claims move along."""
         table = self.table
 
         def change(runner: LocalEnvRunner) -> None:
@@ -120,7 +123,7 @@ class Match:
         return self._order(change)
 
     def current_episode(self) -> Future[Episode]:
-        """A copy of what was played so far in this episode, or of the last one."""
+        """Return a copy of the current episode so far, or of the last one."""
 
         def copy(runner: LocalEnvRunner) -> Episode:
             return episode_from_json(episode_to_json(runner.record))
@@ -134,12 +137,12 @@ class Match:
             table.changed.notify_all()
 
     def join_thread(self, timeout_s: float) -> bool:
-        """Whether its thread ended in time; one that waits for a policy goes on until that answers."""
+        """Return whether its thread ended in time; one that waits for a policy continues until that returns."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _order(self, do: Callable[[LocalEnvRunner], T]) -> Future[T]:
-        """To be done between two steps."""
+        """Schedule a function to be called between two steps."""
         table = self.table
         answer: Future[T] = Future()
         with table.changed:
@@ -161,7 +164,7 @@ class Match:
                 with runner:
                     while self._play(runner):
                         pass
-        except Exception as error:  # noqa: BLE001 - told to who opens the match, else logged
+        except Exception as error:  # noqa: BLE001 - raised to the caller that opens the match, else logged
             if env is not None:
                 env.close()
             if not self._opened.done():
@@ -187,7 +190,7 @@ class Match:
             self._on_end(self.id)
 
     def _play(self, runner: LocalEnvRunner) -> bool:
-        """One episode; whether another shall follow."""
+        """Play one episode and return whether another follows."""
         self._begin()
         try:
             asked = self._run(runner)
@@ -245,7 +248,7 @@ class Match:
         return self._wait(runner)
 
     def _saw(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        """A step was taken: everything that is known of it, before anybody is told."""
+        """Update the table after a step, before viewers are notified."""
         table = self.table
         env, first = runner.env, runner.record.env_steps == 0
         agents = env.possible_agents or tuple(turn.rewards) if first else tuple(turn.observations)
@@ -332,7 +335,7 @@ class Match:
             table.tell()
 
     def _wait(self, runner: LocalEnvRunner) -> _Next:
-        """Carries out orders and draws, until a step is due, a restart is asked for, or the match shall end."""
+        """Carry out orders and draw, until a step is due, a restart is requested, or the match is to end."""
         table = self.table
         while True:
             with table.changed:
@@ -396,7 +399,7 @@ class Match:
             return
         try:
             done = do(runner)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever gave the order
+        except Exception as error:  # noqa: BLE001 - it is passed to the caller that gave the order
             answer.set_exception(error)
         else:
             answer.set_result(done)

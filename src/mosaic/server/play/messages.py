@@ -1,4 +1,4 @@
-"""What a match is asked for with, and what a person may say to it while it goes on."""
+"""Request that opens a match, and messages that a viewer may send during it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class MatchRequest(Section):
 
 
 class Said(BaseModel):
-    """One message of a viewer's. Numbers are numbers and truth is truth: nothing is guessed."""
+    """Message of a viewer, validated strictly: types are not coerced."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Act(Said):
-    """An action, as the env numbers it."""
+    """An action, as numbered by the env."""
 
     type: Literal["act"]
     action: int | float | list[Any] | dict[str, Any]
@@ -48,7 +48,7 @@ class Act(Said):
 
 
 class Press(Said):
-    """A spot by its id."""
+    """A spot, by its id."""
 
     type: Literal["press"]
     spot: Annotated[str, Field(max_length=100)]
@@ -56,7 +56,7 @@ class Press(Said):
 
 
 class Click(Said):
-    """A place on the picture, in fractions of it."""
+    """A position in the picture, in fractions of it."""
 
     type: Literal["click"]
     x: float
@@ -65,7 +65,7 @@ class Click(Said):
 
 
 class Key(Said):
-    """A key that went down or up, by its place on the keyboard (KeyboardEvent.code)."""
+    """A key that went down or up, by its position on the keyboard (KeyboardEvent.code)."""
 
     type: Literal["key"]
     code: Annotated[str, Field(max_length=40)]
@@ -74,14 +74,14 @@ class Key(Said):
 
 
 class Axes(Said):
-    """A mouse or a gamepad: -1 … 1 each."""
+    """Axes of a mouse or a gamepad: -1 … 1 each."""
 
     type: Literal["axes"]
     values: Annotated[list[Annotated[float, Field(ge=-1, le=1)]], Field(max_length=64)]
 
 
 class Keys(Said):
-    """A person's own key map; null goes back to the env's."""
+    """A viewer's own key map; null restores the env's."""
 
     type: Literal["keys"]
     bindings: Annotated[list[Binding], Field(max_length=200)] | None
@@ -102,7 +102,7 @@ class Restart(Said):
 
 
 class Swap(Said):
-    """The policies change their agents."""
+    """Rotation of the policies among their agents."""
 
     type: Literal["swap"]
 
@@ -131,7 +131,7 @@ class Recording(Said):
 
 
 class Seen(Said):
-    """The last picture is on the screen: the next one may come."""
+    """Acknowledgement that the last picture is displayed and the next one may be sent."""
 
     type: Literal["seen"]
 

@@ -1,4 +1,4 @@
-"""How a picture travels: lossless where it is flat, as JPEG where it is not, behind a small header."""
+"""Picture encoding for transport: lossless where it is flat, JPEG where it is not, behind a small header."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def encode_picture(pixels: NDArray[np.uint8]) -> Picture:
 
 
 def is_flat(pixels: NDArray[np.uint8]) -> bool:
-    """By the colours of every fourth pixel of every fourth row."""
+    """Return whether it has few colours, judging by every fourth pixel of every fourth row."""
     some = pixels[::4, ::4, :3].astype(np.uint32)
     return len(np.unique(some[..., 0] << 16 | some[..., 1] << 8 | some[..., 2])) <= _FLAT_COLOURS
 
 
 def pack(header: dict[str, Any], data: bytes) -> bytes:
-    """u32 length of the header (little-endian), the header as JSON, the picture."""
+    """Join the header's length (u32, little-endian), the header as JSON, and the picture."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return _LENGTH.pack(len(text)) + text + data
 

@@ -1,4 +1,4 @@
-"""All matches and replays of a server: opened, found, ended, and what is kept of them."""
+"""Registry of a server's matches and replays: opened, found, ended, and the stored episodes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from mosaic.store.live_sessions import begin_show, end_show, sweep_shows
 MOST_MATCHES, MOST_REPLAYS = 32, 16
 _END = ".episode.json"
 _log = logging.getLogger(__name__)
-_PATIENCE_S = 5.0  # for one that is in the middle of a step when the server ends
+_PATIENCE_S = 5.0  # for a match that is in the middle of a step when the server ends
 
 
 class TooManyError(MosaicError):
-    """The machine has other things to do."""
+    """Error for a request beyond the number that the server handles at a time."""
 
 
 class Matches:
@@ -39,10 +39,10 @@ class Matches:
         self._lock = threading.Lock()
         self._matches: dict[str, Match] = {}
         self._replays: dict[str, Replay] = {}
-        sweep_shows(home)  # a server that was killed leaves those of its matches
+        sweep_shows(home)  # a killed server leaves those of its matches
 
     def open(self, request: MatchRequest) -> Match:
-        """Begins to play; raises if the env or a policy cannot be made or must not be named."""
+        """Start a match; raise if the env or a policy cannot be created or must not be named."""
         self._programs.check_match(request.environment, request.agents)
         check_environment(request.environment)
         with self._lock:
@@ -52,7 +52,7 @@ class Matches:
             screen = self._screen(match_id, request)
             match = Match(match_id, request, idle_s=self._idle_s, keep=self.keep, ended=self._forget, screen=screen)
             self._matches[match_id] = match
-        match.open()  # a failure makes it forget itself
+        match.open()  # on failure it removes itself
         return match
 
     def find(self, match_id: str) -> Match:
@@ -67,11 +67,11 @@ class Matches:
             return sorted(self._matches.values(), key=lambda match: -match.started)
 
     def check_policy(self, policy: PolicyID) -> None:
-        """Whether a policy may take a seat by a message from outside."""
+        """Raise if a message from outside must not name this policy."""
         self._programs.check_policy(policy)
 
     def keep(self, name: str, episode: Episode) -> str:
-        """Stores it; answers its name in `episodes`."""
+        """Store an episode and return its name in `episodes`."""
         env = re.sub(r"[^A-Za-z0-9_.-]+", "-", str(episode.environment.get("env_id", "env")))
         when = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         full = f"{env}-{when}-{name}"
@@ -81,19 +81,19 @@ class Matches:
         return full
 
     def kept(self) -> list[Path]:
-        """The newest first."""
+        """Return the stored episodes, newest first."""
         found = [path for path in self._folder.glob(f"*{_END}") if path.is_file()] if self._folder.is_dir() else []
         return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
 
     def kept_file(self, name: str) -> Path:
-        """Names are looked up among the files that exist, never joined to a path."""
+        """Look the name up among the files that exist; it is never joined to a path."""
         files = {path.name.removesuffix(_END): path for path in self.kept()}
         if name not in files:
             raise unknown("recorded episode", name, files)
         return files[name]
 
     def replay(self, episode: Episode) -> Replay:
-        """Begins to draw a recorded episode."""
+        """Start drawing a recorded episode."""
         environment = environment_of(episode)
         self._programs.check_match(environment, {})
         check_environment(environment)
@@ -111,13 +111,13 @@ class Matches:
     def find_replay(self, replay_id: str) -> Replay:
         with self._lock:
             if replay_id in self._replays:
-                self._replays[replay_id] = found = self._replays.pop(replay_id)  # the newest used goes last
+                self._replays[replay_id] = found = self._replays.pop(replay_id)  # most recently used last
                 return found
             known = list(self._replays)
         raise unknown("replay", replay_id, known, "Replays are not kept; open the episode again.")
 
     def close(self) -> None:
-        """The server ends: every match ends with it. One whose policy thinks is not waited for longer than a while."""
+        """End every match when the server ends; wait only a limited time for one whose policy is thinking."""
         matches = self.all()
         with self._lock:
             replays = list(self._replays.values())
@@ -133,7 +133,7 @@ class Matches:
         return self._home / "episodes"
 
     def _screen(self, match_id: str, request: MatchRequest) -> LiveScreen | None:
-        """For those who look from a terminal. A full disk does not keep people from playing."""
+        """Make a screen for viewers in a terminal. A full disk does not prevent playing."""
         try:
             show = begin_show(self._home, "match", request.environment.id, request.agents, match_id)
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""What those see who look at a match: a picture for its pages, and one for whoever looks from elsewhere."""
+"""Rendering of a match: a picture for its web pages, and one for viewers elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAPER, _INK = (19, 22, 26), (233, 235, 238)
 
 
 def picture_of(env: Env) -> NDArray[np.uint8] | None:
-    """The env's own picture, or its words; None where it has neither."""
+    """Return the env's own picture, or its text drawn; None if it has neither."""
     pixels = env.render()
     if pixels is not None:
         return pixels
@@ -30,7 +30,7 @@ def picture_of(env: Env) -> NDArray[np.uint8] | None:
 
 
 def words_of(env: Env) -> str:
-    """What a game of OpenSpiel tells the player who moves, and at the end everybody; else nothing."""
+    """Return the text of an OpenSpiel game for the player to move, at the end for all players; empty for other envs."""
     raw: Any = env
     while hasattr(raw, "env"):
         raw = raw.env
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class MatchScreen:
-    """For the match's own thread: drawing touches the env. `live` is for those who look from elsewhere."""
+    """Screen used by the match's own thread, as drawing touches the env; `live` is for viewers outside the page."""
 
     def __init__(self, table: Table, live: LiveScreen | None) -> None:
         self._table, self._live = table, live
@@ -67,11 +67,11 @@ class MatchScreen:
 
     @property
     def listen_every_s(self) -> float:
-        """How long nobody from elsewhere may be overlooked."""
+        """Return the longest time for which a new viewer elsewhere may go unnoticed."""
         return math.inf if self._live is None else LISTEN_EVERY_S
 
     def owes(self) -> tuple[bool, bool]:
-        """Whether pages, and whether others, wait for a picture of this step. The table must be held."""
+        """Return whether pages, and whether others, wait for a picture of this step. The table must be locked."""
         now = self._now
         page = self._shown != now and bool(self._table.viewers)
         return page, self._live is not None and self._shown_live != now and self._live.wanted()

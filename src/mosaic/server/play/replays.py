@@ -1,4 +1,4 @@
-"""A recorded episode, played again in the background so that any of its pictures can be looked at."""
+"""Replay: a recorded episode, played again in the background so that any of its pictures can be viewed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_TEXT = 60
 
 
 class _StoppedError(Exception):
-    """Nobody wants the rest."""
+    """Signal that the rest is not wanted."""
 
 
 class Replay:
@@ -52,11 +52,11 @@ class Replay:
 
     @property
     def drawn(self) -> int:
-        """The steps whose pictures can be had at once; 0 is the one after reset."""
+        """Return the steps whose pictures are available at once; 0 is the one after reset."""
         return min(max(0, len(self._pictures) * self.every - 1), self.episode.env_steps)
 
     def picture(self, step: int, patience_s: float = 60.0) -> Picture:
-        """Waits until the replay has come so far."""
+        """Wait until the replay has reached the step, and return its picture."""
         if not 0 <= step <= self.episode.env_steps:
             raise InputError(f"There is no step {step}; the episode has steps 0 to {self.episode.env_steps}.")
         place = step // self.every
@@ -75,7 +75,7 @@ class Replay:
                 self._play()
         except _StoppedError:
             pass
-        except Exception as error:  # noqa: BLE001 - shown to whoever looks at the replay
+        except Exception as error:  # noqa: BLE001 - shown to the viewers of the replay
             said = str(error) if isinstance(error, MosaicError) else f"{type(error).__name__}: {error}"
             self.error = f"The replay failed: {said}"
         finally:

@@ -1,4 +1,4 @@
-"""How an episode of a match ended: who won, or what everybody got."""
+"""Result of an episode of a match: the winner, or all returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy sits where in a match, and who of the people at screens may act for whom."""
+"""Assignment of policies to agents in a match, and of human agents to viewers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ HUMAN: PolicyID = "human"
 class Viewer:
     """One open screen."""
 
-    notify: Callable[[], None]  # something changed; may be called from any thread
-    claims: set[AgentID] = field(default_factory=set)  # for whom alone it acts; empty: for whoever nobody else claims
-    path: Path = ()  # what is half chosen
+    notify: Callable[[], None]  # called on changes, from any thread
+    claims: set[AgentID] = field(default_factory=set)  # the only agents it acts for; empty: all unclaimed ones
+    path: Path = ()  # spots of an incomplete choice
     held: dict[str, None] = field(default_factory=dict)  # keys that are down, in the order they were pressed
     tapped: dict[str, None] = field(default_factory=dict)  # keys that were down since the last step
     axes: tuple[float, ...] = ()
-    bindings: tuple[Binding, ...] | None = None  # a map of its own
+    bindings: tuple[Binding, ...] | None = None  # its own key map
 
 
 class Seats:
-    """An AgentMapping that people change while it is used. Agents with the same policy share its controller."""
+    """AgentMapping that can change while it is used. Agents with the same policy share its controller."""
 
     def __init__(self, mapping: PolicyMapping) -> None:
         self._mapping = mapping
@@ -55,19 +55,19 @@ class Seats:
         self._chosen[agent] = policy
 
     def back_of(self, agent: AgentID) -> PolicyID:
-        """Who gets the place back from a person: who had it before, else whoever the person plays against."""
+        """Return the policy that takes over from a human: the previous one, else that of the human's opponents."""
         others = (policy for _, policy in self._mapping.rules if policy != HUMAN)
         return self._before.get(agent) or next(others, "random")
 
     def rotated(self, agents: Iterable[AgentID]) -> dict[AgentID, PolicyID]:
-        """Everybody moves on by one agent; of two they swap."""
+        """Shift the policies by one agent; two agents swap."""
         names = list(agents)
         policies = [self.policy_of(agent) for agent in names]
         return dict(zip(names, [*policies[-1:], *policies[:-1]], strict=True))
 
 
 def acts_for(viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[AgentID]) -> list[AgentID]:
-    """The human agents that this screen may act for."""
+    """Return the human agents that this viewer may act for."""
     if viewer.claims:
         return [agent for agent in humans if agent in viewer.claims]
     claimed = {agent for other in viewers if other is not viewer for agent in other.claims}
@@ -75,14 +75,14 @@ def acts_for(viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[Agent
 
 
 def require_owner(viewer: Viewer, viewers: Collection[Viewer], agents: Iterable[AgentID]) -> None:
-    """Raise InputError where another screen has claimed one of the agents: only that one hands it over or takes it."""
+    """Raise InputError if another viewer has claimed one of the agents: only that one may hand it over or take it."""
     for agent in agents:
         if agent not in viewer.claims and any(agent in other.claims for other in viewers):
             raise InputError(f"'{agent}' belongs to another player: only that player hands it over or takes it.")
 
 
 def who_acts(wanted: AgentID | None, mine: Collection[AgentID], acting: Collection[AgentID], human: bool) -> AgentID:
-    """For whom a press or an action is meant; raises with the reason why it counts for nobody."""
+    """Return the agent that a press or an action is meant for; raise with the reason if there is none."""
     if wanted is None:
         able = [agent for agent in acting if agent in mine]
         if able:

@@ -1,7 +1,7 @@
-"""One viewer's WebSocket: states as text, pictures as bytes, keys and clicks back.
+"""WebSocket of one viewer: states as text, pictures as bytes, keys and clicks back.
 
-A state is the whole state, so a newer one replaces an older one that was not sent yet. Of pictures one is under way at
-a time: the next goes out after the viewer said `seen`, and it is then the newest.
+A message holds the whole state, so a newer one replaces an older one that was not sent yet. One picture is in transit
+at a time: the next is sent after the viewer said `seen`, and it is then the newest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_REFUSALS = 20
 
 
 async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]) -> None:
-    """Until the viewer leaves or the match ends. `allow` raises for policies that must not be named from outside."""
+    """Serve until the viewer leaves or the match ends; `allow` raises for policies that viewers must not name."""
     await socket.accept()
     screen = _Screen(socket, match, claims, allow)
     try:
@@ -61,7 +61,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     try:
         await screen.show(listening)
     except WebSocketDisconnect:
-        pass  # the match goes on without this viewer
+        pass  # the match continues without this viewer
     finally:
         match.table.leave(screen.viewer)
         listening.cancel()
@@ -77,7 +77,7 @@ class _Screen:
         self._loop = asyncio.get_running_loop()
         self.wake = asyncio.Event()
         self.viewer = Viewer(self._notify, set(claims))
-        self._refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)  # of a viewer who does not read them
+        self._refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)  # for a viewer that does not read them
         self._ready = True  # for a picture
 
     async def show(self, listening: asyncio.Task[None]) -> None:
@@ -149,7 +149,7 @@ class _Screen:
                 assert_never(message)
 
     def _follow(self, order: Future[Any]) -> None:
-        """What goes wrong later is told when it does; keys must not wait behind it."""
+        """Report a failure of the order when it happens; keys must not wait behind it."""
 
         def told(done: Future[Any]) -> None:
             error = done.exception()
@@ -165,12 +165,12 @@ class _Screen:
         self._notify()
 
     def _notify(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: there is nobody left to tell
+        with suppress(RuntimeError):  # the loop is closed: no viewer is left
             self._loop.call_soon_threadsafe(self.wake.set)
 
 
 def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
-    """The agents that a link names."""
+    """Return the agents that a link names."""
     for name in agent:
         if name not in match.table.agents:
             raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.table.agents)}.")
@@ -178,4 +178,4 @@ def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
 
 
 def _short(text: str) -> str:
-    return text.encode(errors="backslashreplace")[:120].decode(errors="ignore")  # a close reason has room for 123 bytes
+    return text.encode(errors="backslashreplace")[:120].decode(errors="ignore")  # a close reason takes 123 bytes

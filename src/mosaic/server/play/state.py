@@ -1,7 +1,7 @@
-"""What everybody at a match knows, and what people may do to it.
+"""Shared state of a match, and what viewers may do to it.
 
-One lock guards it all. Screens call the methods from any thread; the match's own thread waits on the same lock until
-something changes.
+One lock guards everything. Screens call the methods from any thread; the match's own thread waits on the same lock
+until something changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.seats import Seats, Viewer, acts_for, require_owner, who_acts
 from mosaic.server.play.timing import DEFAULT_TURNS_HZ
 
-STATE_EVERY_S = 0.2  # of a game in real time; its pictures tell more often how it stands
+STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 
 MOST_KEYS = 64  # of one viewer, down at once or since the last step
 
@@ -41,12 +41,12 @@ class Phase(StrEnum):
 
 
 class MatchEndedError(MosaicError):
-    """Nothing can be done to it any more."""
+    """Error for a match that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The newest picture. `number` grows with every one."""
+    """The newest picture; `number` grows with every one."""
 
     number: int
     header: Mapping[str, Any]
@@ -62,25 +62,25 @@ class Move:
 
 
 class Table:
-    """Methods take the lock themselves, except those that say otherwise."""
+    """Shared state of a match. Methods take the lock themselves, except those that say otherwise."""
 
     def __init__(self, match_id: str, request: MatchRequest, clock: Callable[[], float]) -> None:
         self.id, self.request, self.clock = match_id, request, clock
         self.changed = threading.Condition()
-        self.version = 0  # grows with every change that viewers are told
+        self.version = 0  # grows with every change that viewers are notified of
         self.told_at_s = -math.inf
-        # who is there
+        # participants
         self.seats = Seats(PolicyMapping.of(request.agents))
         self.viewers: list[Viewer] = []
         self.unwatched_since = clock()
-        # what was asked for
+        # requests
         self.paused, self.steps_asked = False, 0
         self.restart_asked = False
         self.restart_seed: int | None = None
-        self.ending = ""  # why it shall end
+        self.ending = ""  # why it is to end
         self.recording, self.thinking = request.record, False
         self.answers: dict[AgentID, Action] = {}
-        # how it stands
+        # current position
         self.spec: EnvSpec | None = None
         self.agents: tuple[AgentID, ...] = ()
         self.key_maps: dict[AgentID, KeyMap] = {}
@@ -126,7 +126,7 @@ class Table:
             self._press(viewer, agent, spot_at(self.choices.get(agent, ()), viewer.path, x, y))
 
     def key(self, viewer: Viewer, code: str, key: str, down: bool) -> None:
-        """In real time keys are held; in games of turns going down chooses."""
+        """Handle a key: in real time keys are held; in turn-based games a key press chooses."""
         with self.changed:
             self.check_alive()
             if not down:
@@ -162,7 +162,7 @@ class Table:
             self.tell()
 
     def step_once(self) -> None:
-        """One env step while it is paused; a game that runs is paused by it."""
+        """Take one env step while paused; a running game is paused by it."""
         with self.changed:
             self.paused = True
             self.steps_asked += 1
@@ -190,7 +190,7 @@ class Table:
         return tuple(self.turn.observations) if self.turn is not None and live else ()
 
     def axes_of(self, agent: AgentID) -> int:
-        """How many axes a mouse or gamepad can move."""
+        """Return how many axes a mouse or gamepad can move."""
         space = self.known_spec.action_spaces[agent]
         return int(space.shape[0]) if space.dtype is not None and space.dtype.kind == "f" and space.shape else 0
 
@@ -245,7 +245,7 @@ class Table:
         self.tell()
 
     def bindings_of(self, viewer: Viewer, agent: AgentID) -> tuple[Binding, ...]:
-        """Two people at one keyboard have a hand each; one alone has both."""
+        """Return the key bindings: two players at one keyboard have a hand each; a single player has both."""
         if viewer.bindings is not None:
             return tuple(binding for binding in viewer.bindings if binding.agent in (None, agent))
         keys, mine = self.key_maps[agent], self.mine(viewer)
@@ -254,7 +254,7 @@ class Table:
         return (keys.left, keys.right)[mine.index(agent)] if mine.index(agent) < 2 else ()
 
     def _held(self, agent: AgentID) -> Action:
-        """What the person who plays the agent holds now."""
+        """Return the action for the keys that the agent's player holds now."""
         keys = self.key_maps[agent]
         for viewer in self.viewers:
             if agent in self.mine(viewer):

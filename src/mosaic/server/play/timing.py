@@ -1,23 +1,23 @@
-"""When a match takes its next step."""
+"""Timing of a match's next step."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-REAL_TIME_FPS = 5  # envs that are drawn at least this often are meant to move by themselves
-DEFAULT_TURNS_HZ = 2.0  # where only policies play a game of turns
+REAL_TIME_FPS = 5  # envs that are drawn at least this often are meant to run in real time
+DEFAULT_TURNS_HZ = 2.0  # for a turn-based game played by policies only
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """All that decides it."""
+    """Everything that decides when the next step is taken."""
 
     over: bool  # nothing can follow but a restart
     watched: bool
     paused: bool
-    steps_asked: int  # single steps that are still owed
-    people_wait: bool  # somebody who must choose has not chosen yet
+    steps_asked: int  # single steps still to be taken
+    people_wait: bool  # a human who must choose has not chosen yet
     people_play: bool
     real_time: bool
     now_s: float
@@ -25,7 +25,7 @@ class Moment:
 
 
 def wait_s(moment: Moment) -> float:
-    """Seconds until the next step; 0: now, inf: not before something happens. While nobody looks, time stands still."""
+    """Return seconds until the next step; 0: now, inf: not before something changes. Unwatched matches are paused."""
     if moment.over or not moment.watched:
         return math.inf
     if moment.paused and not moment.steps_asked:

@@ -1,4 +1,4 @@
-"""How a match stands, as one of its viewers sees it."""
+"""State of a match, as one of its viewers sees it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_BINDINGS = 80
 
 
 def view_of(table: Table, viewer: Viewer | None = None) -> dict[str, Any]:
-    """Without a viewer: as one who only watches."""
+    """Return the state for a viewer; without one, as for a spectator."""
     with table.changed:
         return _view(table, viewer)
 
@@ -50,7 +50,7 @@ def _view(table: Table, viewer: Viewer | None) -> dict[str, Any]:
         "chooser": chooser,
         "path": list(path),
         "spots": [as_json(spot) for spot in spots],
-        "others": [as_json(spot) for spot in others if spot.id not in path],  # what a press would begin anew
+        "others": [as_json(spot) for spot in others if spot.id not in path],  # would start another choice
         "selected": [as_json(spot) for spot in _pressed(table, chooser, path)],
         "keys": [] if viewer is None or seated is None else _keys(table, viewer, mine),
         "own_keys": viewer is not None and viewer.bindings is not None,
@@ -91,6 +91,6 @@ def _keys(table: Table, viewer: Viewer, mine: list[AgentID]) -> list[dict[str, A
 
 
 def _finite(advice: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows no infinity."""
+    """Replace infinities, which JSON does not have."""
     value = advice["value"]
     return {**advice, "value": value if value is None or math.isfinite(value) else None}

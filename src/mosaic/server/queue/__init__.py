@@ -1,1 +1,1 @@
-"""Queue of submitted runs and the process that starts them."""
+"""Queue of submitted runs and the dispatcher that starts them."""

@@ -1,7 +1,7 @@
 """Dispatcher: the server's thread that starts queued runs.
 
-Nothing that goes wrong with one run, with the index or with the disk ends it: a run that cannot be started is tried
-again later, a look at the queue that fails is logged, shown by `/health` and repeated.
+No failure of one run, the index or the disk ends it: a run that cannot be started is retried later, and a failed check
+of the queue is logged, reported by `/health` and repeated.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_S = 1.0  # runs are also submitted and end without this server
-STALLED_S = 60.0  # a look that takes longer is reported: a start waits for its supervisor, which takes a second or two
+STALLED_S = 60.0  # a longer check is reported: a start waits for its supervisor, which takes a second or two
 _RETRY_FIRST_S, _RETRY_LONGEST_S = 10.0, 600.0
 
 
 class NoRoomError(MosaicError):
-    """What is asked for does not fit beside what runs now."""
+    """Error for a run that does not fit beside the running ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ class Stuck:
 
 
 class Dispatcher:
-    """Keeps no knowledge that the store does not have: a new server continues where the old one was."""
+    """Thread that starts queued runs. It keeps no state beyond the store's: a new server continues where the old one
+    was.
+    """
 
     def __init__(
         self, trainer: Trainer, limits: Limits, retries: int = 0, clock: Callable[[], float] = monotonic
@@ -60,7 +62,7 @@ class Dispatcher:
         self._seen: set[str] = set()  # runs that were alive while this server watched: only these are retried
         self._stuck: dict[str, Stuck] = {}
         self._noted: set[str] = set()
-        self._failure, self._failures = "", 0  # of the last look at the queue
+        self._failure, self._failures = "", 0  # of the last check of the queue
         self._looked_s = clock()
         self._wake, self._ending = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -71,14 +73,14 @@ class Dispatcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Runs continue; queued ones wait for the next server."""
+        """Stop dispatching. Runs continue; queued ones wait for the next server."""
         self._ending.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     def wake(self) -> None:
-        """Look at the queue now: something was submitted."""
+        """Check the queue now, after a submission."""
         self._wake.set()
 
     def stuck(self) -> dict[str, str]:
@@ -118,7 +120,7 @@ class Dispatcher:
         """Dispatch; record a failure instead of raising it."""
         try:
             self.dispatch()
-        except (Exception, SystemExit) as error:  # a plug-in may raise anything, and the queue must outlive it
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything, and the queue must survive it
             self._failure, self._failures = _describe(error), self._failures + 1
             if self._failures & (self._failures - 1) == 0:  # 1st, 2nd, 4th, 8th …: one line a second would fill a disk
                 logger.exception("The queue could not be processed (failure %d); it is tried again", self._failures)
@@ -150,7 +152,7 @@ class Dispatcher:
         return [run_id for run_id in chosen if self._started(run_id)]
 
     def _pass_on_notes(self) -> None:
-        """Log each note once: a run that cannot be read is noted at every look."""
+        """Log each note once: a run that cannot be read is noted at every check."""
         notes = self._store.index.notes
         for note in set(notes) - self._noted:
             logger.warning("%s", note)
@@ -185,7 +187,7 @@ class Dispatcher:
         return True
 
     def _guarded(self, run_id: str, work: Callable[[], T]) -> T | None:
-        """Return what `work` does for one run; where it fails, that run waits and the others do not."""
+        """Call `work` for one run and return its result; if it fails, that run waits and the others do not."""
         try:
             return work()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - as in `look`
@@ -204,7 +206,7 @@ class Dispatcher:
         return demand_of(known[1], run.run_id, run.queued_at, run.group)
 
     def _taken(self, run: RunSummary) -> Demand:
-        """Return what a living run uses: its last readable configuration, or else the least that a run needs."""
+        """Return what a live run uses: its last readable configuration, or else the least that a run needs."""
         try:
             return self._demand(run)
         except (MosaicError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which submission made which run: a request that is sent twice with one key makes one run."""
+"""Idempotency keys of submissions: a request that is sent twice with one key makes one run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mosaic.store.atomic import private_folder, write_atomic
 
 
 class KeyReusedError(MosaicError):
-    """One key for two different requests."""
+    """Error for a key that was used for a different request."""
 
 
 class Submissions:
-    """One small file per key. They outlive the server and are shared by all servers of the store."""
+    """Store of one small file per key. They outlive the server and are shared by all servers of the store."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "submissions"
@@ -27,7 +27,7 @@ class Submissions:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else, in no process, submits with a key meanwhile."""
+        """Lock out all other submissions with a key, in any process."""
         descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -36,10 +36,10 @@ class Submissions:
             os.close(descriptor)
 
     def claim(self, key: str, body: bytes, new_run_id: Callable[[], str]) -> tuple[str, bool]:
-        """The id of the run that this key stands for, and whether the key is new.
+        """Return the id of the key's run, and whether the key is new.
 
-        The id is settled before the run is made: a server that dies in between leaves an id and no run, and the
-        repeated request makes exactly that one.
+        The id is stored before the run is created: a server that dies in between leaves an id and no run, and the
+        repeated request creates exactly that one.
         """
         digest = hashlib.sha256(body).hexdigest()
         try:
@@ -55,7 +55,7 @@ class Submissions:
         return str(known["run_id"]), False
 
     def forget(self, key: str) -> None:
-        """The request was refused: its key may be used again."""
+        """Release the key of a refused request, so that it may be used again."""
         self._file(key).unlink(missing_ok=True)
 
     def _file(self, key: str) -> Path:

@@ -1,4 +1,4 @@
-"""Which queued runs start now: a pure function of what waits, what runs and what there is."""
+"""Scheduling policy of the queue: a pure function of the queued runs, the running ones and the limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from mosaic.config.run import RunConfig
 
-UNSAID_MEMORY_MB = 512  # what a run that names no limit is reckoned with
+UNSAID_MEMORY_MB = 512  # assumed for a run without a memory limit
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all runs of the store may use together."""
+    """Limits for all runs of the store together."""
 
     runs: int
     cores: int
@@ -23,7 +23,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one run wants, and who wants it: runs of one owner queue behind each other, owners take turns."""
+    """Resources that one run needs, and its owner: runs of one owner queue behind each other, owners take turns."""
 
     run_id: str
     cores: int = 1
@@ -46,7 +46,7 @@ def demand_of(config: RunConfig, run_id: str, queued_at: float = 0.0, group: str
 
 
 def too_much(demand: Demand, limits: Limits) -> str | None:
-    """Why this run could not start even if nothing else ran. Cores are shared, so too many of them only means alone."""
+    """Return why this run could not start even alone. Cores are shared: one that asks for too many just runs alone."""
     if demand.gpus > limits.gpus:
         return f"it asks for {demand.gpus:g} GPUs, and this server may use {limits.gpus}"
     if demand.memory_mb > max(limits.memory_mb, UNSAID_MEMORY_MB):
@@ -55,18 +55,18 @@ def too_much(demand: Demand, limits: Limits) -> str | None:
 
 
 def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: Limits) -> list[str]:
-    """The runs to start, in order.
+    """Return the runs to start, in order.
 
-    Of the owners with the fewest runs under way, the one whose run waits longest is next. If that run does not fit,
-    nobody overtakes it: else a large run would wait for as long as small ones come. A run that can never fit blocks
-    nobody.
+    Of the owners with the fewest running runs, the one whose run has waited longest is next. If that run does not fit,
+    no other overtakes it: else a large run would wait for as long as small ones arrive. A run that can never fit blocks
+    no others.
     """
     used = list(running)
     waiting = sorted((d for d in queued if too_much(d, limits) is None), key=lambda d: (d.queued_at, d.run_id))
     under_way = Counter(demand.owner for demand in used)
     chosen: list[str] = []
     while waiting:
-        following = min(waiting, key=lambda demand: under_way[demand.owner])  # the first of equals waited longest
+        following = min(waiting, key=lambda demand: under_way[demand.owner])  # the first of equals has waited longest
         if not fits([*used, following], limits):
             break
         waiting.remove(following)

@@ -1,1 +1,1 @@
-"""What may be asked of the server, by subject."""
+"""Routes of the server, by subject."""

@@ -1,4 +1,4 @@
-"""What this machine offers: environments, workers, policies, schemas, and how it is."""
+"""Routes for what this machine offers: environments, workers, policies, schemas, and its health."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/health", responses={503: {"model": Health, "description": "Degraded: `problems` says why."}})
     def health(response: Response) -> Health:
-        """Whether queued runs are started and runs can be listed. A degraded server answers with status 503."""
+        """Report whether queued runs are started and runs can be listed. A degraded server responds with status 503."""
         problems = desk.dispatcher.problems()
         states: list[State] | None = None
         try:
@@ -58,7 +58,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/schemas/workers/{worker}/{algorithm}")
     def schema_of_worker(worker: str, algorithm: str) -> dict[str, Any]:
-        """What `training.params` may say."""
+        """Return the schema of `training.params`."""
         return options_model(load_worker(worker), algorithm).model_json_schema()
 
     @router.get("/doctor")

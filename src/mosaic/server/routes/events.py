@@ -1,7 +1,7 @@
-"""A run's events as they come, over a WebSocket: each once, in order, from any point on.
+"""WebSocket of a run's events as they occur: each once, in order, from any point on.
 
-A message is one or more JSON objects, one a line. Whoever was cut off asks again with the last `seq` it saw. When the
-run has ended and everything was sent, the server closes with 1000 and the run's state as reason.
+A message is one or more JSON objects, one per line. A disconnected client reconnects with the last `seq` it saw. When
+the run has ended and everything was sent, the server closes with 1000 and the run's state as reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def routes(desk: Desk) -> APIRouter:
             try:
                 await listener.attend()
             except WebSocketDisconnect:
-                pass  # whoever listened has left; it asks again from where it was
+                pass  # the client has left; it reconnects from where it was
             except MosaicError as error:
                 await socket.close(GONE_CODE, reason(str(error)))
             finally:
@@ -48,7 +48,7 @@ def routes(desk: Desk) -> APIRouter:
 
 
 class _Listener:
-    """Reads the file until it has caught up with the feed, and again whenever it falls behind."""
+    """Client that reads the file until it has caught up with the feed, and again whenever it falls behind."""
 
     def __init__(self, socket: WebSocket, folder: RunFolder, feed: EventFeed, after_seq: int) -> None:
         self._socket, self._folder, self._feed, self._seq = socket, folder, feed, after_seq
@@ -58,7 +58,7 @@ class _Listener:
         feed.ring(self._bell)
 
     async def attend(self) -> None:
-        await asyncio.sleep(0)  # who left while the socket was accepted is known to have left now
+        await asyncio.sleep(0)  # a disconnect while the socket was accepted is noticed now
         while not self._leaving.done():
             self._bell.clear()
             over = self._feed.over.done()
@@ -78,7 +78,7 @@ class _Listener:
         self._leaving.cancel()
 
     async def _catch_up(self) -> list[Line]:
-        """Sends what is stored and answers what came since; nothing where the feed has not begun."""
+        """Send what is stored and return what came since; nothing if the feed has not begun."""
         with EventTail(self._folder.metrics, self._seq) as tail:
             while not self._leaving.done() and (lines := await run_in_threadpool(read_lines, tail)):
                 await self._send(lines)
@@ -91,7 +91,7 @@ class _Listener:
 
 
 def messages(lines: Iterable[str]) -> Iterator[str]:
-    """Many small events share a message; none grows far beyond the limit."""
+    """Group small events into messages; none grows far beyond the limit."""
     together: list[str] = []
     size = 0
     for line in lines:
@@ -105,6 +105,6 @@ def messages(lines: Iterable[str]) -> Iterator[str]:
 
 
 async def _until_gone(socket: WebSocket) -> None:
-    """What a listener says is not listened to; that it leaves is."""
+    """Wait for the disconnect; ignore everything else that is received."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

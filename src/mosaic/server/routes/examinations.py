@@ -1,4 +1,4 @@
-"""Evaluations and tournaments: begin one, see how far it is, read what it found, replay an episode behind it."""
+"""Routes for evaluations and tournaments: start one, follow its progress, read its result, replay an episode."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def _add(router: APIRouter, kind: Kind, examinations: Examinations, matches: Mat
 
     @router.post(path, status_code=201, operation_id=f"begin_{kind}", openapi_extra=_describe(kind))
     def begin(body: Annotated[bytes, Depends(_body)]) -> ExaminationRow:
-        """Begins in the background and answers at once; ask again for how far it is."""
+        """Start in the background and return at once; poll for the progress."""
         return examinations.begin(kind, _read(kind, body))
 
     @router.get(path, operation_id=f"list_{kind}")
     def list_them() -> list[ExaminationRow]:
-        """The newest first, without their results."""
+        """List all, newest first, without their results."""
         return examinations.rows(kind)
 
     @router.get(f"{path}/{{examination_id}}", operation_id=f"show_{kind}")
@@ -52,12 +52,12 @@ def _add(router: APIRouter, kind: Kind, examinations: Examinations, matches: Mat
 
     @router.post(f"{path}/{{examination_id}}/stop", operation_id=f"stop_{kind}")
     def stop(examination_id: str) -> ExaminationRow:
-        """Ends it without a result."""
+        """End it without a result."""
         return examinations.stop(examination_id)
 
     @router.get(f"{path}/{{examination_id}}/episodes/{{index}}", operation_id=f"episode_of_{kind}")
     def episode(examination_id: str, index: int) -> Response:
-        """The record of one episode, as a file that `mosaic replay` reads."""
+        """Return the record of one episode, as a file that `mosaic replay` reads."""
         text = examinations.episode_file(examination_id, index).read_text(encoding="utf-8")
         name = f"{examination_id}-{index:06d}.episode.json"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -65,7 +65,7 @@ def _add(router: APIRouter, kind: Kind, examinations: Examinations, matches: Mat
 
     @router.post(f"{path}/{{examination_id}}/episodes/{{index}}/replay", status_code=201, operation_id=f"replay_{kind}")
     def replay(examination_id: str, index: int) -> OpenedReplay:
-        """Begins to draw one episode."""
+        """Start drawing one episode."""
         opened = matches.replay(load_episode(examinations.episode_file(examination_id, index)))
         return OpenedReplay(replay_id=opened.id)
 

@@ -1,9 +1,9 @@
-"""Live pictures over a WebSocket: the newest one only, and no faster than the viewer asks.
+"""WebSocket of live pictures: only the newest one, and no faster than the viewer asks.
 
-Every message of the viewer's, whatever it says, is a credit for one picture; a viewer that falls behind gets fewer and
-never an old one. Without credits nobody looks, so that the run need not draw. How the writer is costs no credit; when
-the run has ended, its last picture is sent, and the server closes with 1000 and the run's state as reason. For the
-messages see `frame_messages`.
+Every message of the viewer, whatever it says, is a credit for one picture; a viewer that falls behind gets fewer and
+never an old one. A viewer without credits does not count as watching, so that the run need not draw. The writer's state
+costs no credit; when the run has ended, its last picture is sent, and the server closes with 1000 and the run's state
+as reason. For the messages see `frame_messages`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mosaic.store.live_sessions import find_show
 from mosaic.telemetry.frames.reader import LaneState
 from mosaic.telemetry.frames.requests import Wish
 
-MOST_CREDITS = 4  # pictures on their way to one viewer
+MOST_CREDITS = 4  # pictures in transit to one viewer
 FASTEST_HZ = 120.0
 
 Rate: TypeAlias = Annotated[float, Query(ge=0.1, le=FASTEST_HZ)]
@@ -51,7 +51,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/live")
     def live() -> list[LiveRow]:
-        """What is played now and is no run: evaluations, tournaments, games, matches; the newest first."""
+        """List what is being played now apart from runs: evaluations, tournaments, games, matches; newest first."""
         return live_rows(desk.store.home)
 
     return router
@@ -64,7 +64,7 @@ async def _show(socket: WebSocket, feeds: Shared[tuple[Stage, Wish], FrameFeed],
         try:
             await viewer.attend()
         except WebSocketDisconnect:
-            pass  # whoever looked has left
+            pass  # the viewer has left
         except MosaicError as error:
             await socket.close(GONE_CODE, reason(str(error)))
         finally:
@@ -72,7 +72,7 @@ async def _show(socket: WebSocket, feeds: Shared[tuple[Stage, Wish], FrameFeed],
 
 
 class _Viewer:
-    """Who looks, and for how many more pictures it has room."""
+    """Viewer and its credits for further pictures."""
 
     def __init__(self, socket: WebSocket, feed: FrameFeed) -> None:
         self._socket, self._feed = socket, feed
@@ -88,7 +88,7 @@ class _Viewer:
 
     @property
     def hungry(self) -> bool:
-        return self._credits > 0 and not self._outbox  # what is still on its way must not grow old behind it
+        return self._credits > 0 and not self._outbox  # a queued one would become outdated
 
     def offer(self, state: LaneState, newest: Picture | None, *, last: bool) -> None:
         if newest is not None and newest.number != self._shown and (self.hungry or last):

@@ -1,4 +1,4 @@
-"""Matches: open one, look at it, play in it, take its episode away. Replays: look at a recorded one."""
+"""Routes for matches (open, watch, play, download the episode) and for replays of recorded episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mosaic.server.play.socket import attend, read_claims
 from mosaic.server.play.view import view_of
 from mosaic.server.schemas import Answer
 
-ANSWER_WITHIN_S = 90.0  # a policy may think that long before the match listens again
+ANSWER_WITHIN_S = 90.0  # a policy may think this long before the match handles requests again
 
 
 class MatchRow(Answer):
@@ -59,7 +59,7 @@ class ReplayRow(Answer):
 
 
 class ReplayAsked(BaseModel):
-    """One of these."""
+    """Source of a replay: one of these."""
 
     name: str | None = None
     match_id: str | None = None
@@ -75,7 +75,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.post("/matches", status_code=201)
     def open_match(body: Annotated[bytes, Depends(_body)]) -> MatchRow:
-        """Opens a match and waits until its first position stands."""
+        """Open a match and wait until its first position is ready."""
         return _row(matches.open(_request(body)))
 
     @router.get("/matches")
@@ -84,7 +84,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.get("/matches/{match_id}")
     def show_match(match_id: str) -> dict[str, Any]:
-        """How it stands, as one who only watches sees it."""
+        """Return the state, as a spectator sees it."""
         return view_of(matches.find(match_id).table)
 
     @router.delete("/matches/{match_id}", status_code=204)
@@ -93,19 +93,21 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.get("/matches/{match_id}/episode")
     def match_episode(match_id: str) -> Response:
-        """What was played so far, as a file that `mosaic replay` reads."""
+        """Return the episode so far, as a file that `mosaic replay` reads."""
         episode = matches.find(match_id).current_episode().result(ANSWER_WITHIN_S)
         return _file(json.dumps(episode_to_json(episode)), f"{match_id}.episode.json")
 
     @router.websocket("/matches/{match_id}/stream")
     async def stream(socket: WebSocket, match_id: str, agent: Annotated[list[str] | None, Query()] = None) -> None:
-        """`agent`: for whom alone this viewer acts; without, for every human agent that no other viewer claims."""
+        """Serve one viewer. `agent`: the only agents it acts for; without, every human agent that no other viewer
+        claims.
+        """
         match = matches.find(match_id)
         await attend(socket, match, read_claims(agent or [], match), matches.check_policy)
 
     @router.get("/episodes")
     def list_episodes() -> list[EpisodeRow]:
-        """Recorded matches, the newest first."""
+        """List recorded matches, newest first."""
         rows = [(path, path.stat()) for path in matches.kept()]
         return [
             EpisodeRow(name=path.name.removesuffix(".episode.json"), bytes=facts.st_size, time=facts.st_mtime)
@@ -119,7 +121,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.post("/replays", status_code=201)
     def open_replay(asked: ReplayAsked) -> ReplayRow:
-        """Of a recorded episode by its name, of a match's episode, or of one that is sent along."""
+        """Replay a recorded episode by its name, a match's episode, or an uploaded one."""
         return _replay_row(_replay(matches, asked))
 
     @router.get("/replays/{replay_id}")

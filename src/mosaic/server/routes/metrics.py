@@ -1,4 +1,4 @@
-"""What a run has told: events, curves, its log."""
+"""Routes for a run's output: events, curves, logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.get("/metrics")
     def events(ref: str, after_seq: Seq = 0, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Events:
-        """Stored events in their order, each once."""
+        """Return stored events in order, each once."""
         found = list(islice(read_events(desk.folder(ref).metrics, after_seq), limit))
         last = found[-1]["seq"] if found else after_seq
         return Events(events=[dict(event) for event in found], last_seq=last)
@@ -42,7 +42,7 @@ def routes(desk: Desk) -> APIRouter:
         start: Bound = None,
         stop: Bound = None,
     ) -> CurvePoints:
-        """A metric over an axis, thinned to so many buckets; their least and greatest values stay."""
+        """Return a metric over an axis, downsampled to this many buckets; their minima and maxima are kept."""
         return curve_of(desk.folder(ref), metric, x, buckets=buckets, start=start, stop=stop)
 
     @router.get("/log")
@@ -54,7 +54,9 @@ def routes(desk: Desk) -> APIRouter:
         size: Annotated[int, Query(ge=1, le=1_000_000, description="Most bytes.")] = 65_536,
         stream: Annotated[Stream, Query(description="Which output of the worker.")] = "stdout",
     ) -> LogPart:
-        """What the worker wrote to stdout or stderr. Positions count from its first byte, also where that is gone."""
+        """Return what the worker wrote to stdout or stderr. Positions count from its first byte, even if that was
+        deleted.
+        """
         return log_part(desk.folder(ref), stream, after, size)
 
     return router

@@ -1,4 +1,4 @@
-"""Runs: submit, list, show, and what may be done to one."""
+"""Routes for runs: submit, list, show, and commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CONFIG_BODY = {
     }
 }
 LONGEST_KEY = 255
-ANSWER_WITHIN_S = 30.0  # of a run that was told to do something
+ANSWER_WITHIN_S = 30.0  # for a run that was sent a command
 Patience = Annotated[
     float | None,
     Query(
@@ -58,11 +58,11 @@ OtherSettings = Annotated[
 
 
 class RunTakenError(MosaicError):
-    """A run with the wanted id is there already."""
+    """Error for a requested run id that already exists."""
 
 
 class ConflictError(MosaicError):
-    """Not while the run is in this state."""
+    """Error for a command that does not fit the run's state."""
 
 
 async def _body(request: Request) -> bytes:
@@ -79,7 +79,7 @@ def routes(desk: Desk) -> APIRouter:
         idempotency_key: Annotated[str | None, Header(min_length=1, max_length=LONGEST_KEY)] = None,
         group: Annotated[str, Query(max_length=100, description="Runs that differ in their seed only share it.")] = "",
     ) -> RunDetails:
-        """Queues a run. With a key, sending the same again answers the same run; without, it is a new run."""
+        """Queue a run. With a key, sending the same again returns the same run; without, it creates a new run."""
         config = _acceptable(desk, body)
         if idempotency_key is None:
             folder = _queue(desk, config, group)
@@ -96,7 +96,7 @@ def routes(desk: Desk) -> APIRouter:
         group: str | None = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[RunRow]:
-        """The newest first."""
+        """List runs, newest first."""
         found = desk.store.index.list(states=state or (), tags=tag or (), group=group)
         return [row_of(run) for run in found[:limit]]
 
@@ -106,7 +106,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/{ref}/stop")
     def stop(ref: str, patience_s: Patience = None) -> RunDetails:
-        """Asks the run to save and stop; what does not stop within the patience is killed. Answers at once."""
+        """Ask the run to save and stop; it is killed if it does not stop within the patience. Returns at once."""
         run = desk.run(ref)
         with _fitting_its_state():
             run.stop(patience_s, wait=False)
@@ -114,7 +114,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/{ref}/pause")
     def pause(ref: str) -> RunDetails:
-        """Asks the run to pause at the end of its iteration. Answers at once."""
+        """Ask the run to pause at the end of its iteration. Returns at once."""
         run = desk.run(ref)
         with _fitting_its_state():
             run.pause(wait=False)
@@ -125,7 +125,7 @@ def routes(desk: Desk) -> APIRouter:
         """Continue a paused run, or start a new attempt of one that ended, with other settings if some are given."""
         run = desk.run(ref)
         config = with_changes(run.config, resources or {}, settings)
-        if foreign(run.folder):  # its configuration came from somewhere, as that of a request does
+        if foreign(run.folder):  # its configuration came from outside, as that of a request does
             desk.programs.check_run(config)
         if resources or settings:
             desk.programs.check_run(config, known=run.config)
@@ -138,7 +138,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.post("/{ref}/checkpoint")
     def checkpoint(ref: str) -> RunDetails:
-        """Saves at the end of the iteration, and answers then."""
+        """Save at the end of the iteration, and return then."""
         run = desk.run(ref)
         with _fitting_its_state():
             run.checkpoint(ANSWER_WITHIN_S)
@@ -146,7 +146,7 @@ def routes(desk: Desk) -> APIRouter:
 
     @router.delete("/{ref}", status_code=204)
     def delete(ref: str) -> None:
-        """The folder and everything in it. A run that lives is refused: stop it first."""
+        """Delete the folder and everything in it. A live run is refused: stop it first."""
         run = desk.run(ref)
         with _fitting_its_state():
             run.delete()
@@ -156,7 +156,7 @@ def routes(desk: Desk) -> APIRouter:
 
 @contextmanager
 def _fitting_its_state() -> Iterator[None]:
-    """The request is well formed: if the run cannot do that, it is the run's state that stands against it."""
+    """Turn InputError into ConflictError: the request is well formed, so the run's state must be the reason."""
     try:
         yield
     except InputError as error:
@@ -164,7 +164,7 @@ def _fitting_its_state() -> Iterator[None]:
 
 
 def _acceptable(desk: Desk, body: bytes) -> RunConfig:
-    """The configuration in the body, if this server would run it."""
+    """Return the configuration in the body, if this server would run it."""
     try:
         document: Any = read_json(body.decode())
     except (ValueError, RecursionError) as error:
@@ -187,12 +187,12 @@ def _queue(desk: Desk, config: RunConfig, group: str) -> RunFolder:
         raise RunTakenError(f"There is already a run '{config.run_id}'. Choose another run_id, or leave it out.")
     try:
         return desk.trainer.submit(config, start=False, group=group).folder
-    except UnknownNameError as error:  # of something in the configuration, not of the address that was asked for
+    except UnknownNameError as error:  # of a name in the configuration, not of the requested URL
         raise InputError(str(error)) from error
 
 
 def _queue_once(desk: Desk, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
-    """The key's run, and whether it was made now."""
+    """Return the key's run, and whether it was created now."""
     asked = hashlib.sha256(group.encode()).digest() + body
     with desk.submissions.alone():
         run_id, fresh = desk.submissions.claim(key, asked, lambda: config.run_id or _new_id(config))

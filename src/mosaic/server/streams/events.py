@@ -1,7 +1,7 @@
-"""A run's new events, read and encoded once for all who listen.
+"""Feed of a run's new events, read and encoded once for all listeners.
 
-The feed remembers the last few. Whoever wants older ones, because it came late or is slow, reads the file itself until
-it has caught up: so nothing is queued for anybody.
+The feed keeps the last few. A listener that needs older ones, because it came late or is slow, reads the file itself
+until it has caught up, so that nothing is queued per listener.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Line(NamedTuple):
 
 
 class EventFeed:
-    """`over` is done when everything was read that will be stored: the run's state, or why it cannot be read."""
+    """Feed of a run's events; `over` is done when all that will be stored was read: the run's state, or the error."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._recent: deque[Line] = deque()
-        self._forgotten: int | None = None  # up to this seq the file must be asked
+        self._forgotten: int | None = None  # events up to this seq must be read from the file
         self._bells: set[asyncio.Event] = set()
         self._left = asyncio.Event()
         self.over: asyncio.Task[State | None] = asyncio.create_task(self._follow())
         self.over.add_done_callback(self._ended)
 
     def after(self, seq: int) -> list[Line] | None:
-        """What came after it; None where that was too long ago, or nothing was read yet."""
+        """Return the events after `seq`; None if that was too long ago, or nothing was read yet."""
         if self._forgotten is None or seq < self._forgotten:
             return None
         found = []
@@ -52,7 +52,7 @@ class EventFeed:
         return found[::-1]
 
     def ring(self, bell: asyncio.Event) -> None:
-        """Set it whenever there is news, and at the end."""
+        """Register an asyncio event that is set whenever there are new events, and at the end."""
         self._bells.add(bell)
 
     def silence(self, bell: asyncio.Event) -> None:
@@ -62,7 +62,7 @@ class EventFeed:
         self._left.set()  # the reader ends by itself: it may be in the middle of the file
 
     async def _follow(self) -> State | None:
-        """None: nobody listens any more."""
+        """Read until the run's end and return its state, or None once all listeners have left."""
         self._forgotten = await run_in_threadpool(last_seq, self._folder)
         self._news()
         with EventTail(self._folder.metrics, self._forgotten) as tail:
@@ -88,7 +88,7 @@ class EventFeed:
 
     def _ended(self, over: asyncio.Task[State | None]) -> None:
         if not over.cancelled():
-            over.exception()  # whoever listens raises it; where nobody does, it is of no interest
+            over.exception()  # listeners raise it; without any, it does not matter
         self._news()
 
 
@@ -97,5 +97,5 @@ def read_lines(tail: EventTail) -> list[Line]:
 
 
 def _look(folder: RunFolder, tail: EventTail) -> tuple[list[Line], State | None]:
-    end = final_state(folder)  # asked first: nothing is stored after the end
+    end = final_state(folder)  # read first: nothing is stored after the end
     return read_lines(tail), end

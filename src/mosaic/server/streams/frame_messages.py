@@ -1,6 +1,6 @@
-"""A picture on its way over a WebSocket: length of the facts (four bytes, big end first), facts as JSON, picture.
+"""Binary WebSocket message of a picture: length of the facts (four bytes, big-endian), facts as JSON, picture.
 
-A message without a picture says only how the writer is.
+A message without a picture only reports the writer's state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LENGTH_BYTES = 4
 
 
 class FrameFacts(BaseModel):
-    """What belongs to the picture; JSON has no NaN, so numbers that are none are left out."""
+    """Metadata of the picture. JSON has no NaN, so such numbers are left out."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
 
@@ -38,10 +38,10 @@ class FrameFacts(BaseModel):
 
 class FrameMessage(NamedTuple):
     facts: FrameFacts
-    picture: bytes  # empty where there is none
+    picture: bytes  # empty if there is none
 
     def frame(self) -> Frame | None:
-        """With the pixels as they were, or nearly so after JPEG."""
+        """Decode the frame, with its original pixels, or nearly so after JPEG."""
         facts = self.facts
         if facts.format is None:
             return None

@@ -1,4 +1,4 @@
-"""The newest picture of a run or a show, read and encoded once for all who look at the same."""
+"""Feed of the newest picture of a run or live session, read and encoded once for all viewers of the same."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from mosaic.telemetry.pictures.live import LivePictures, Pictures
 
 
 class Stage(Protocol):
-    """Equal ones are the same."""
+    """Source of pictures; equal ones are the same source."""
 
     def pictures(self, wish: Wish) -> Pictures: ...
 
     def end(self) -> str | None:
-        """How it ended, in the words for a run; None while it goes on."""
+        """Return how it ended, in the terms of a run's state; None while it continues."""
         ...
 
 
@@ -56,26 +56,29 @@ _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
 
 
 class Picture(NamedTuple):
-    number: int  # of this feed's
-    state: LaneState  # which the message tells too
+    number: int  # counted per feed
+    state: LaneState  # also contained in the message
     message: bytes
 
 
 class Looks(Protocol):
-    """Who looks."""
+    """Viewer of a feed."""
 
     @property
     def hungry(self) -> bool:
-        """Whether it has room for a picture."""
+        """Return whether it has room for a picture."""
         ...
 
     def offer(self, state: LaneState, newest: Picture | None, *, last: bool) -> None:
-        """How the writer is and the newest picture, which it may have got before. It must not wait."""
+        """Take the writer's state and the newest picture, which it may already have; must not block."""
         ...
 
 
 class FrameFeed:
-    """While nobody has room nobody looks, so that nothing need be drawn. `over`: how the stage ended."""
+    """Feed of pictures. Without a viewer that has room it requests none, so that nothing need be drawn.
+
+    `over`: how the stage ended.
+    """
 
     def __init__(self, sight: tuple[Stage, Wish]) -> None:
         self._stage, self._wish = sight
@@ -94,7 +97,7 @@ class FrameFeed:
         self._left.set()  # the reader ends by itself: it may be in the middle of a picture
 
     async def _follow(self) -> str | None:
-        """None: nobody looks any more."""
+        """Offer pictures until the stage's end and return how it ended, or None once all viewers have left."""
         newest: Picture | None = None
         with closing(self._stage.pictures(self._wish)) as pictures:
             while not self._left.is_set():
@@ -114,7 +117,7 @@ def _any_hungry(viewers: Iterable[Looks]) -> bool:
 
 
 def _look(stage: Stage, pictures: Pictures, wanted: bool) -> tuple[LaneState, bytes | None, str | None]:
-    # The end is asked for first: nothing is shown after it. What shows pictures has not ended.
+    # The end is read first: no picture follows it. A source with a live writer has not ended.
     end = None if pictures.state == "live" else stage.end()
     frame = pictures.newest() if wanted or end is not None else None
     state = pictures.state
@@ -122,10 +125,10 @@ def _look(stage: Stage, pictures: Pictures, wanted: bool) -> tuple[LaneState, by
 
 
 def _poll_s(rate_hz: float) -> float:
-    """Twice as often as pictures are wanted, so that none is late by more than half an interval."""
+    """Return half the interval between wanted pictures, so that none is late by more than that."""
     return min(_LONGEST_POLL_S, max(_SHORTEST_POLL_S, 0.5 / rate_hz))
 
 
 def _forget(over: asyncio.Task[str | None]) -> None:
     if not over.cancelled():
-        over.exception()  # whoever looks raises it; where nobody does, it is of no interest
+        over.exception()  # viewers raise it; without any, it does not matter

@@ -1,4 +1,4 @@
-"""One of a thing for all who need it at the same time: made for the first, told to end after the last."""
+"""Reference-counted shared feeds: created for the first user, closed after the last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mosaic.store.state import ENDED, State, read_state
 
 
 class Feed(Protocol):
-    """`over` is done when it has nothing more to give."""
+    """Feed; `over` is done when it has nothing more to give."""
 
     over: asyncio.Task[Any]
 
@@ -30,7 +30,7 @@ class _Loan(Generic[F]):
 
 
 class Shared(Generic[K, F]):
-    """For one event loop. One that is over is lent no more: what it told of may have begun anew."""
+    """Shared feeds of one event loop. One that is over is not shared again: its source may have started again."""
 
     def __init__(self, make: Callable[[K], F]) -> None:
         self._make = make
@@ -53,7 +53,7 @@ class Shared(Generic[K, F]):
 
 
 async def nap(left: asyncio.Event, for_s: float) -> None:
-    """So long, but no longer than somebody is there."""
+    """Sleep for `for_s` seconds, or until all users have left."""
     try:
         async with asyncio.timeout(for_s):
             await left.wait()
@@ -65,7 +65,9 @@ ENDED_CODE, GONE_CODE = 1000, 4404
 
 
 def final_state(folder: RunFolder) -> State | None:
-    """The state of a run that will store nothing more. A worker that lost its supervisor still saves and reports."""
+    """Return the state of a run that will store nothing more; a worker that lost its supervisor still saves and
+    reports.
+    """
     record = read_state(folder)
     if record.state not in ENDED:
         return None
@@ -76,5 +78,5 @@ def final_state(folder: RunFolder) -> State | None:
 
 
 def reason(text: str) -> str:
-    """A close reason has room for 123 bytes."""
+    """Shorten a text to a close reason, which is limited to 123 bytes."""
     return text.encode()[:120].decode(errors="ignore")
