@@ -1,11 +1,12 @@
-"""How fast DQN learns CartPole beside Stable-Baselines3: the zoo's numbers, one thread each, back to back.
+"""Benchmark of DQN on CartPole against Stable-Baselines3: rl-zoo hyperparameters, one thread each, back to back.
 
 python benchmarks/dqn.py [--steps 10000] [--repeats 3]
 
-Both learn from the same number of updates of the same net. Ours runs the compiled env; what it costs to compile is paid
-before the clock starts. Beside the clock on the wall stands processor time, which a busy machine does not change much.
-The gate: within the zoo's 50,000 steps our greedy policy once lasts 475 of 500 steps, the mean of 100 fresh episodes
-(the zoo keeps its best policy too; DQN forgets and finds again). Without it the speed means nothing and it fails.
+Both learn from the same number of updates of the same net. Ours runs the compiled env, which is compiled before the
+clock starts. Besides wall-clock time, processor time is reported, which a busy machine does not change much.
+The gate: within the zoo's 50,000 steps our greedy policy reaches a mean of 475 of 500 steps over 100 fresh episodes at
+least once (the zoo keeps its best policy too; DQN forgets and recovers). Without it the speed is meaningless and the
+benchmark fails.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ ZOO: dict[str, Any] = {
 
 
 class Rate(NamedTuple):
-    wall: float  # env steps a second
-    processor: float  # env steps a second of processor time
+    wall: float  # env steps per second
+    processor: float  # env steps per second of processor time
 
 
 def rate(work: Callable[[], int]) -> Rate:
-    """Of work that answers how many env steps it made."""
+    """Measure the rate of `work`, which returns the number of env steps it made."""
     wall, processor = perf_counter(), process_time()
     steps = work()
     return Rate(steps / (perf_counter() - wall), steps / (process_time() - processor))
 
 
 def ours(steps: int, seed: int) -> tuple[Rate, tuple[float, float, float]]:
-    """And the seconds in env, inference and learning."""
+    """Return our rate, and the seconds in env, inference and learning."""
     from mosaic.config.run import RunConfig
     from mosaic.learners.dqn.build import assemble_dqn
     from mosaic.learners.dqn.options import DqnOptions
@@ -69,7 +70,7 @@ def ours(steps: int, seed: int) -> tuple[Rate, tuple[float, float, float]]:
 
 
 def best_return(seed: int) -> float:
-    """Of our greedy policy, asked every 2,500 of 50,000 steps until it is good enough."""
+    """Return the best mean return of our greedy policy, evaluated every 2,500 of 50,000 steps until the goal."""
     from mosaic.config.run import RunConfig
     from mosaic.learners.dqn.build import assemble_dqn
     from mosaic.learners.dqn.options import DqnOptions
@@ -87,7 +88,7 @@ def best_return(seed: int) -> float:
 
 
 def greedy_return(architecture: Any, weights: Any, episodes: int = 100) -> float:
-    """Of the first episode of each env."""
+    """Return the mean return of the first episode of each env."""
     import numpy as np
 
     from mosaic.config.sections import EnvironmentConfig

@@ -1,17 +1,16 @@
-"""What showing pictures costs: publishing a frame, getting it to another process, memory, asking whether to draw, and
-training speed.
+"""Benchmark of frame streaming: publishing, transfer to another process, memory, `wanted()`, and training speed.
 
     python benchmarks/fastlane.py
     python benchmarks/fastlane.py --only training --repeats 12
 
 Publishing and bare copies (`np.copyto`) are alternated in slices, and the fastest slice of each is compared: noise only
 adds. A bare copy is measured into one private array, which stays in the cache, and into four in turn, as a ring must.
-Ways to another process send the same frames in rounds that take turns; the median round counts. A frame has arrived
-when the other process has it as an array and said so.
+Transfers to another process send the same frames in alternating rounds; the median round counts. A frame has arrived
+when the other process has it as an array and has confirmed it.
 
 The slow-down of training is that of the native learner on CartPole with its preset, in this process, with the camera of
-a run. A repeat is the time of as many iterations with pictures as without (telemetry.frames=false), in slices of a
-third of a second by turns: off, on, on, off, and so on. Its reader is another process, which looks 30 times a second
+a run. A repeat is the time of as many iterations with pictures as without (telemetry.frames=false), in alternating
+slices of a third of a second: off, on, on, off, and so on. Its reader is another process, which reads 30 times a second
 during the slices with pictures and is gone during the others. The interval is Student's, over the repeats.
 """
 
@@ -65,7 +64,7 @@ def picture(shape: tuple[int, ...]) -> Picture:
 
 
 def fastest(calls: dict[str, Callable[[], object]], times: int, slices: int = 60) -> dict[str, float]:
-    """Seconds per call."""
+    """Return the seconds per call of each function's fastest slice."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(slices):
         for name, call in calls.items():
@@ -171,7 +170,7 @@ def training(folder: Path, repeats: int) -> None:
     ):
         cameras = {"off": off, "on": on}
         iterations = _iterations(learner, on)
-        watched_slice(learner, on, iterations, orders)  # makes the env that draws
+        watched_slice(learner, on, iterations, orders)  # creates the env that draws
         slow_down(learner, cameras, iterations, repeats, None)
         slow_down(learner, cameras, iterations, repeats, orders)
     orders.send("end")
@@ -182,7 +181,7 @@ def training(folder: Path, repeats: int) -> None:
 def camera_of(
     config: RunConfig, options: NativePpoOptions, folder: Path, learner: Learner, *, frames: bool
 ) -> Iterator[Camera]:
-    """As the native worker has it."""
+    """Create a camera as the native worker does."""
     telemetry = config.telemetry.model_copy(update={"frames": frames})
     run = RunFolder(folder)
     with EventWriter(folder / f"frames-{frames}.jsonl", 1) as writer:
@@ -206,8 +205,8 @@ def look_on(folder: Path, orders: Connection) -> None:
 
 
 def _iterations(learner: Learner, camera: Camera) -> int:
-    """Of a slice."""
-    _slice(learner, camera, 20)  # compiles what must be
+    """Return the number of iterations in a slice."""
+    _slice(learner, camera, 20)  # triggers compilation
     return max(1, round(20 * SLICE_S / _slice(learner, camera, 20)))
 
 
@@ -220,7 +219,7 @@ def _slice(learner: Learner, camera: Camera, iterations: int) -> float:
 
 
 def watched_slice(learner: Learner, camera: Camera, iterations: int, reader: Connection) -> tuple[float, int]:
-    """Seconds, and pictures that the reader got."""
+    """Return the seconds, and the number of pictures that the reader got."""
     reader.send("look")
     reader.recv()
     seconds = _slice(learner, camera, iterations)

@@ -1,12 +1,12 @@
-"""How many CartPole steps a second PPO learns from on a GPU: envs, network and updates as tensors, one CUDA graph.
+"""Benchmark of PPO on CartPole entirely on a GPU: envs, network and updates as tensors, in one CUDA graph.
 
 python benchmarks/gpu.py [--envs 65536] [--compile] [--repeats 5]           on a CUDA device
 python benchmarks/gpu.py --device cpu --envs 256 --steps 32 --blocks 4      the same program, small, without one
 
-Network, distribution and loss are the torch engine's. Every step taken is learned from once. The gate: the sampled
-policy lasts 475 of 500 steps on average in fresh envs (4,096, or as many as learn); without it no speed is printed.
-A row cut off by the time limit takes the value of the state before it, 0.02 s earlier, for the one behind it. Rewards
-are scaled, so that values are small and the clipped gradient is not all the critic's.
+Network, distribution and loss are the torch engine's. Every step is learned from once. The gate: the sampled policy
+lasts 475 of 500 steps on average in fresh envs (4,096, or as many as are trained in); without it no speed is printed.
+A row truncated by the time limit bootstraps from the value of the state before it, 0.02 s earlier, instead of the next
+one. Rewards are scaled, so that values are small and the critic does not dominate the clipped gradient.
 
 One NVIDIA H200, torch 2.11.0+cu130, medians of 5 repeats of 20 iterations, the gate passed each time:
 
@@ -41,7 +41,7 @@ from mosaic.models.engine import LearnSettings
 from mosaic.models.torch_distributions import draw
 from mosaic.models.torch_net import TorchNet
 
-LIMIT = 500  # steps of an episode
+LIMIT = 500  # steps per episode
 GATE = 475.0
 TRIED_ENVS = 4096
 REWARD = 0.05
@@ -52,8 +52,8 @@ SETTINGS = LearnSettings(n_epochs=1, clip_range=0.2, ent_coef=0.0, vf_coef=0.5, 
 @dataclass(frozen=True, slots=True)
 class Plan:
     envs: int
-    steps: int  # of a rollout
-    blocks: int  # minibatches of a rollout, each all steps of its own envs
+    steps: int  # per rollout
+    blocks: int  # minibatches per rollout, each with all steps of its own envs
     hidden: tuple[int, ...]
     shared: bool
     learning_rate: float
@@ -73,7 +73,7 @@ class Moved(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """One decision in every env, and what came of it."""
+    """One action in every env, and its outcome."""
 
     act: Tensor
     logp: Tensor
@@ -82,7 +82,7 @@ class Taken(NamedTuple):
 
 
 def physics(state: Tensor, act: Tensor) -> Tensor:
-    """Gymnasium's CartPole-v1: [N, 4] and actions [N] of 0 and 1 → [N, 4]."""
+    """Advance Gymnasium's CartPole-v1: [N, 4] and actions [N] of 0 and 1 → [N, 4]."""
     x, speed, angle, turn = state.unbind(1)
     force = 20.0 * act - 10.0
     sin, cos = angle.sin(), angle.cos()
@@ -99,7 +99,7 @@ def beginning(like: Tensor) -> Tensor:
 
 
 def move(state: Tensor, age: Tensor, act: Tensor) -> Moved:
-    """One step of every env; where an episode ends, the next one begins at once."""
+    """Step every env once; where an episode ends, the next one begins at once."""
     after, age = physics(state, act), age + 1.0
     fell = (after[:, 0].abs() > 2.4) | (after[:, 2].abs() > 12 * 2 * pi / 360)
     cut = (age >= LIMIT) & ~fell
@@ -108,10 +108,10 @@ def move(state: Tensor, age: Tensor, act: Tensor) -> Moved:
 
 
 class Learning:
-    """All tensors of a run at fixed places, so that one graph can play an iteration again and again.
+    """All tensors of a run at fixed addresses, so that one graph can replay an iteration.
 
-    Rows lie as [block, step, env of the block]: a block is a minibatch without copying. Envs are alike and independent,
-    so which of them share a minibatch needs no shuffling.
+    Rows are laid out as [block, step, env of the block]: a block is a minibatch without copying. Envs are alike and
+    independent, so their assignment to minibatches needs no shuffling.
     """
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
@@ -127,7 +127,7 @@ class Learning:
             capturable=device.type == "cuda",
             fused=True,
         )
-        self.rate: Tensor = self.optimiser.param_groups[0]["lr"]  # written in place: a graph reads it where it lies
+        self.rate: Tensor = self.optimiser.param_groups[0]["lr"]  # written in place: a graph reads it at this address
         self.state, self.age = torch.zeros(plan.envs, 4, device=device), torch.zeros(plan.envs, device=device)
         self.nothing = torch.zeros(plan.envs, 0, device=device)
         rows = (plan.blocks, plan.steps, plan.envs // plan.blocks)
@@ -141,12 +141,12 @@ class Learning:
         self.begin()
 
     def begin(self) -> None:
-        """Envs at the start of episodes of all ages, so that they do not reach the time limit together."""
+        """Reset the envs with random episode ages, so that they do not reach the time limit together."""
         self.state.copy_(beginning(self.state))
         self.age.copy_((torch.rand_like(self.age) * LIMIT).floor())
 
     def iterate(self) -> None:
-        """Rollout, advantages, one pass of minibatches. Nothing in it waits for the device."""
+        """Do a rollout, compute advantages, and make one pass over the minibatches, without waiting for the device."""
         with torch.no_grad():
             for step in range(self.plan.steps):
                 self._store(step)
@@ -201,7 +201,7 @@ class Learning:
 
 
 def captured(learning: Learning) -> Callable[[], None]:
-    """The iteration as one CUDA graph; on a CPU as it is. What the warm-up learned is forgotten again."""
+    """Return the iteration as one CUDA graph, or unchanged on a CPU; what the warm-up learned is reset."""
     if not learning.state.is_cuda:
         return learning.iterate
     weights = {name: tensor.clone() for name, tensor in learning.network.state_dict().items()}
@@ -225,7 +225,7 @@ def captured(learning: Learning) -> Callable[[], None]:
 
 @torch.no_grad()
 def mean_return(learning: Learning) -> float:
-    """How long the sampled policy lasts in fresh envs."""
+    """Return how long the sampled policy lasts in fresh envs on average."""
     state = beginning(learning.state[:TRIED_ENVS])
     alive = torch.ones(len(state), device=state.device)
     total = torch.zeros_like(alive)
@@ -253,7 +253,7 @@ def _wait(device: torch.device) -> None:
 
 
 def check_physics() -> None:
-    """The batched env against Gymnasium's, from equal states; a speed on another problem would mean nothing."""
+    """Compare the batched env with Gymnasium's, from equal states; a speed on another problem would be meaningless."""
     import gymnasium
 
     env: Any = gymnasium.make("CartPole-v1").unwrapped
@@ -272,7 +272,7 @@ def check_physics() -> None:
 
 
 def measure(plan: Plan, device: torch.device, most: int, repeats: int, timed: int) -> dict[str, Any]:
-    """Learns until the gate is passed, then times iterations that go on learning."""
+    """Train until the gate is passed, then time iterations of further training."""
     learning = Learning(plan, device)
     start = perf_counter()
     iterate = captured(learning)

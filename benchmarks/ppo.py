@@ -1,10 +1,10 @@
-"""How fast networks learn, beside what people use: ours and each peer back to back, medians, ratios, gates.
+"""Benchmarks of PPO, A2C, DQN and compiled envs against other libraries: back to back, medians, ratios, gates.
 
     python benchmarks/ppo.py [ROW …] [--repeats 5] [--quick] [--with-peers] [--core N] [--list]
 
-Every row but two-cores runs on one core with one thread on each side. The speed of something that does not learn means
-nothing, so a row whose learner misses its goal is reported as failed. Peers that cannot share our environment (JAX,
-VMAS, Pgx) get one of their own, made in the user's cache folder, where --with-peers is given.
+Every row but two-cores runs on one core with one thread on each side. The speed of something that does not learn is
+meaningless, so a row whose learner misses its goal is reported as failed. Peers that cannot share our environment (JAX,
+VMAS, Pgx) get one of their own, created in the user's cache folder, if --with-peers is given.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def main() -> None:
 
 
 def _stay_on(core: int) -> None:
-    """Before anything that starts threads is imported; children inherit both."""
+    """Pin the process to one core and one thread, before any import that starts threads; children inherit both."""
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.sched_setaffinity(0, {core})
-    warnings.simplefilter("ignore")  # of peers, about their own dependencies
+    warnings.simplefilter("ignore")  # from peers, about their own dependencies
 
 
 if __name__ == "__main__":

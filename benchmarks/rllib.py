@@ -1,10 +1,10 @@
-"""RLlib through Mosaic: its speed beside the same configuration by hand, and whether it learns.
+"""Benchmarks of RLlib through Mosaic: speed against the same configuration by hand, and learning.
 
     python benchmarks/rllib.py [ROW …] [--repeats 5] [--quick] [--list]
 
 Speed: the same algorithm, options, seed and number of envs on one core with one thread, once through Mosaic's worker
 (metrics and callbacks included) and once by hand with RLlib's stock wrapper; the first iteration is not counted.
-Learning: on two cores, the resources that a run gets by itself; a row whose learner misses its goal has failed.
+Learning: on two cores, with a run's default resources; a row whose learner misses its goal has failed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROWS = {  # name: function and what it shows
 def main() -> None:
     arguments = asked(row_parser(__doc__), ROWS)
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"), SDL_VIDEODRIVER="dummy", RAY_USAGE_STATS_ENABLED="0")
-    warnings.simplefilter("ignore")  # of RLlib, about its own dependencies
+    warnings.simplefilter("ignore")  # from RLlib, about its own dependencies
     plan = Plan(1 if arguments.quick else arguments.repeats, arguments.quick, with_peers=False)
     say_where(f"{os.cpu_count()} cores", plan, PACKAGES)
     run_rows("rllib_rows", ROWS, arguments.rows, plan)

@@ -1,4 +1,4 @@
-"""How a benchmark of several rows is asked for some of them, says where it runs, and runs them."""
+"""Row tables: selection of a benchmark's rows, a header about the machine, and running them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
 
-Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function of its package, and what it shows
+Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function in its package, and what it shows
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -47,7 +47,7 @@ def say_where(cores: str, plan: Plan, packages: Sequence[str]) -> None:
 
 
 def run_rows(package: str, rows: Rows, names: Sequence[str], plan: Plan) -> None:
-    """Ends the program where a row failed. A peer that cannot be had is no failure: it is named."""
+    """Run the rows; exit with an error if one failed. A peer that is not available is not a failure: it is reported."""
     failed = [name for name in names or rows if not _run(package, rows, name, plan)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

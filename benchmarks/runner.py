@@ -1,9 +1,9 @@
-"""What LocalEnvRunner costs over a bare hand-written loop that draws the same random actions on the same env.
+"""Overhead of LocalEnvRunner over a bare hand-written loop that draws the same random actions on the same env.
 
     python benchmarks/runner.py
 
 Ours and the bare loop are alternated in slices; the minimum over the slices of each is compared (noise only adds).
-Both sides must see the same returns, or the comparison is worth nothing: that is checked first.
+Both sides must see the same returns, or the comparison is worthless: that is checked first.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def ours(env_id: str) -> Callable[[int], tuple[int, float]]:
 
 
 def compare(env_id: str, bare: Callable[[int], tuple[int, float]], slices: int, steps: int) -> tuple[float, float]:
-    """Seconds per env step: bare loop, ours."""
+    """Return the seconds per env step of the bare loop and of ours."""
     mine = ours(env_id)
     for seed in range(5):
         one, other = bare(seed), mine(seed)

@@ -1,4 +1,4 @@
-"""What runs cost: a report, events stored while somebody reads, a chart of a million events, a start, a long list.
+"""Cost of runs: a report, storing events with a reader attached, a chart of a million events, a start, a long list.
 
     python benchmarks/runs.py
 
@@ -40,7 +40,7 @@ print(count, flush=True)
 
 
 def fields(index: int) -> dict[str, Any]:
-    """An iteration event of the size that learners make: about 400 bytes."""
+    """Return an iteration event of the size that learners write: about 400 bytes."""
     return {
         "training_iteration": index,
         "env_steps": index * 100,
@@ -65,7 +65,7 @@ def show(what: str, figure: float, unit: str, limit: float, at_least: bool = Fal
 
 
 def report_cost(folder: Path, events: int = 100_000, slices: int = 10) -> float:
-    """Microseconds of one `report()`: the median of the slices' means."""
+    """Measure the microseconds of one `report()`: the median of the slices' means."""
     event, means = fields(1000), []
     with EventWriter(folder / "report.jsonl", attempt=1) as writer:
         for _ in range(slices):
@@ -77,7 +77,7 @@ def report_cost(folder: Path, events: int = 100_000, slices: int = 10) -> float:
 
 
 def stored_per_second(folder: Path, events: int = 300_000) -> float:
-    """Events per second from the first report until a reader in another process has the last one, in order, once."""
+    """Measure events per second from the first report until another process has read all, in order, once each."""
     path = folder / "stored.jsonl"
     with EventWriter(path, attempt=1) as writer:
         reader = subprocess.Popen(
@@ -99,7 +99,7 @@ def stored_per_second(folder: Path, events: int = 300_000) -> float:
 
 
 def chart_query(folder: Path, events: int = 1_000_000) -> float:
-    """Seconds for a chart over a long run: the column cache made from nothing, read by a new process, asked again."""
+    """Measure a chart over a long run: column cache built from scratch, read by a new reader, and queried again."""
     run = folder / "long-run"
     run.mkdir()
     with (run / "metrics.jsonl").open("wb") as file:
@@ -123,7 +123,7 @@ def chart_query(folder: Path, events: int = 1_000_000) -> float:
 
 
 def start_of_a_run(home: Path, repeats: int = 9) -> float:
-    """From the ask to the worker's first instruction, and it must have trained: the gate."""
+    """Measure the time from the request to the worker's first instruction. Gate: it has trained."""
     trainer = Trainer(home)
     seconds = []
     for seed in range(repeats):
@@ -144,7 +144,7 @@ def start_of_a_run(home: Path, repeats: int = 9) -> float:
 
 
 def list_of_runs(home: Path, runs: int = 1000, repeats: int = 5) -> float:
-    """`mosaic runs list` as a command, process start included."""
+    """Measure `mosaic runs list` as a command, process start included."""
     store = Store(home)
     config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy"}})
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""How fast tables learn, beside what people use: ours and the peer back to back, medians, ratios, a gate on every row.
+"""Benchmarks of tabular learning: ours and the peer back to back, medians, ratios, a gate on every row.
 
 python benchmarks/tabular.py [ROW ...] [--repeats 5]
 """
@@ -100,7 +100,7 @@ class NumpyPeer:
             self.results.append(reward)
 
     def reply(self, board: Any, action: int) -> int:
-        """The action and the opponent's random answer to it; the reward."""
+        """Play the action and the opponent's random reply; return the reward."""
         board[action] = 1
         if self.won(board, 1):
             return 1
@@ -112,7 +112,7 @@ class NumpyPeer:
 
 
 class ListPeer:
-    """The same tuned by hand: only the table is NumPy; the board is a list, states are counted on, Python's random."""
+    """The same, tuned by hand: only the table is NumPy; the board is a list, states incremental, Python's random."""
 
     def __init__(self, seed: int) -> None:
         self.table = np.zeros((3**9, 9))
@@ -166,7 +166,7 @@ class ListPeer:
 
 
 def against_random(repeats: int) -> None:
-    """Ours beside two peers: the program the figure is stated against, and one tuned by hand that is faster."""
+    """Measure ours against two peers: the program the figure is stated against, and a faster one tuned by hand."""
     ours: list[float] = []
     peers: dict[type[NumpyPeer | ListPeer], list[float]] = {NumpyPeer: [], ListPeer: []}
     for seed in range(repeats):
@@ -237,7 +237,7 @@ def cores(repeats: int) -> None:
 
 
 def cluster(repeats: int) -> None:
-    """Two MPI ranks and two Ray actors on this machine, each beside a single learner in the same minute."""
+    """Measure two MPI ranks and two Ray actors on this machine, each next to a single learner in the same minute."""
     from mosaic.runtimes.mpi.tabular import MpiTraining
     from mosaic.runtimes.ray.tabular import RayTraining
 
@@ -303,7 +303,7 @@ def _numpy_loop(name: str, seed: int, steps: int = 20_000) -> float:
 
 
 def python_env(repeats: int) -> None:
-    """What the learner adds to an env in Python: the same env with the same actions, with and without it."""
+    """Measure what the learner adds to an env in Python: the same env with the same actions, with and without it."""
     alone, with_learner = [], []
     for seed in range(repeats):
         env = make_env("gym/FrozenLake-v1")
@@ -352,7 +352,7 @@ class DictWalk(Walk):
 
 
 class OneStep(Walk):
-    """Every episode is one step: say what is shown."""
+    """An env whose episodes are one step: return the observation as the action."""
 
     observation_space, action_space = Discrete(2), Discrete(2)
 
@@ -366,7 +366,7 @@ class OneStep(Walk):
 
 
 def direct(repeats: int, steps: int = 100_000) -> None:
-    """Python envs that are stepped, as the worker steps them, beside a careful NumPy loop in the same minute."""
+    """Measure stepped Python envs, as the worker steps them, against a careful NumPy loop in the same minute."""
     cases: tuple[tuple[str, type[Walk], Callable[[Any], int], float], ...] = (
         ("Discrete observations", Walk, int, 1.5),
         ("Dict observations", DictWalk, lambda seen: seen["row"] * 4 + seen["column"], 1.0),
@@ -400,7 +400,7 @@ def _plain_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], s
 
 
 def python_engines(repeats: int, steps: int = 50_000) -> None:
-    """The engines numpy and list in a Python env, each beside a plain loop of its kind: it counts no visits."""
+    """Measure the engines numpy and list in a Python env against plain loops of their kind, which count no visits."""
     loops = {"numpy": _plain_loop, "list": _list_loop}
     for engine, loop in loops.items():
         ours, peers = [], []
@@ -433,7 +433,7 @@ def _list_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], se
 
 
 def table_sizes() -> None:
-    """From the first-level cache to 10**8 entries in memory.
+    """Measure tables from the size of the first-level cache to 10**8 entries.
 
     An update touches two rows of the table, a count of visits and the env's own arrays (next state, reward, end,
     threshold, legal actions), which are larger than the table.
@@ -461,10 +461,10 @@ def _random_mdp(states: int) -> Mdp:
 
 
 def _read_ns(entries: int, steps: int = 1_000_000) -> float:
-    """The latency of memory of the table's size: a ring through all its places, each naming the next.
+    """Measure the latency of memory of the table's size: a cycle through all entries, each naming the next.
 
-    The step of a linear congruential generator is one ring where the factor less one is divisible by 4 and by each
-    prime of the number of places (here 2 and 5), and the addend shares none with it.
+    The step of a linear congruential generator is a single cycle where the multiplier minus one is divisible by 4 and
+    by each prime factor of the number of entries (here 2 and 5), and the increment shares none with it.
     """
     from numba import njit
 
@@ -481,7 +481,7 @@ def _read_ns(entries: int, steps: int = 1_000_000) -> float:
 
 
 class SelfPlayPeer(ListPeer):
-    """Self-play in plain Python, tuned by hand: both agents share one table, seen by the mover."""
+    """Self-play in plain Python, tuned by hand: both agents share one table, from the mover's point of view."""
 
     def train(self, steps: int) -> None:
         powers = [3**i for i in range(9)]
@@ -505,7 +505,10 @@ class SelfPlayPeer(ListPeer):
 
 
 def train_command(repeats: int, steps: int = 30_000_000) -> None:
-    """`mosaic train classic/tictactoe_v3 --worker tabular --steps 30000000`, the library and a Python loop in turn."""
+    """Measure the command `mosaic train`, the library and a Python loop in turn.
+
+    The command: `mosaic train classic/tictactoe_v3 --worker tabular --steps 30000000`.
+    """
     from mosaic.runs.trainer import Trainer
 
     command, library, peers = [], [], []
@@ -535,7 +538,7 @@ def train_command(repeats: int, steps: int = 30_000_000) -> None:
 
 
 def public_command(steps: int = 100_000_000) -> None:
-    """`Trainer` with the worker: process, metrics and checkpoint included."""
+    """Measure `Trainer` with the worker: process, metrics and checkpoint included."""
     from mosaic.runs.trainer import Trainer
 
     with TemporaryDirectory() as home:

@@ -1,9 +1,9 @@
-"""What the web app costs: pictures and their delay, a key's way to the env, many long curves, many idle viewers.
+"""Benchmarks of the web app: pictures and their delay, key latency, many long curves, many idle viewers.
 
     python benchmarks/web.py [pictures] [keys] [curves] [viewers]
 
 Needs Chromium (/usr/bin/chromium) and Playwright. Each function prints figures with their limits (a ratio below 1 is
-within the limit) and measures at the page itself: the very code that a user's browser runs.
+within the limit) and measures in the page itself: exactly the code that a user's browser runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ with FrameWriter(Path(sys.argv[1])) as lane:
         pause.wait(1 / 120)
 """
 
-# The page's own socket and canvas, with a note of when each picture was written and when it was drawn.
+# The page's own socket and canvas, instrumented to record when each picture was written and when it was drawn.
 NOTE_PICTURES = """
 const written = [], Plain = WebSocket, draw = CanvasRenderingContext2D.prototype.drawImage;
 window.delays = [];
@@ -85,7 +85,7 @@ CanvasRenderingContext2D.prototype.drawImage = function (image, ...rest) {
 };
 """
 
-# From the key's event in the page until the page knows of the env step that it made: an upper bound of key → action.
+# From the key event in the page until the page learns of the env step it caused: an upper bound of key → action.
 NOTE_KEYS = """
 const Plain = WebSocket;
 window.delays = [];
@@ -107,7 +107,7 @@ window.WebSocket = class extends Plain {
 };
 """
 
-# The first chart has so many lines of many points, and its canvas pixels of so many of the colours.
+# True when the first chart has this many lines of many points, and its canvas has pixels of this many of the colours.
 DRAWN = """([curves, colours]) => {
   const element = document.querySelector(".nicegui-echart");
   const chart = element && getElement(element)?.chart;
@@ -124,7 +124,7 @@ DRAWN = """([curves, colours]) => {
     return found > 30;
   });
 }"""
-LOOK_AGAIN_MS = 20  # as often as pictures come would keep the browser busy with our question
+LOOK_AGAIN_MS = 20  # polling at the frame rate would keep the browser busy
 
 
 class Server(NamedTuple):
@@ -178,7 +178,7 @@ def live_run(server: Server, iteration_s: float) -> str:
 
 
 def pictures(server: Server, browser: Browser, count: int = 300) -> None:
-    """At 640×480: as fast as the whole way allows, and at the page's own rate."""
+    """Measure pictures at 640×480: as fast as the whole path allows, and at the page's own rate."""
     run_id = live_run(server, 0.5)
     folder = Trainer(server.home).run(run_id).folder.path
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)])
@@ -203,13 +203,13 @@ def pictures(server: Server, browser: Browser, count: int = 300) -> None:
 
 
 def keys(server: Server, browser: Browser, count: int = 200) -> None:
-    """A key in a game that waits for people, until its effect is back in the page."""
+    """Measure the time from a key in a game that waits for people until its effect is back in the page."""
     asked = server.ask("/matches", environment={"env_id": "gym/CliffWalking-v1"}, agents={"*": "human"})
     page = server.open(browser, f"/play?match={asked['match_id']}", NOTE_KEYS)
     page.wait_for_selector("canvas[data-step]")
     for number in range(1, count + 1):
         page.keyboard.press("ArrowLeft")  # against the wall: the game never ends
-        page.wait_for_selector(f'canvas[data-step="{number}"]')  # nobody presses again before seeing it
+        page.wait_for_selector(f'canvas[data-step="{number}"]')  # no one presses again before seeing it
     delays = page.evaluate("delays")
     page.close()
     show("key → action → its effect known in the page, median", median(delays), "ms")
@@ -217,7 +217,7 @@ def keys(server: Server, browser: Browser, count: int = 200) -> None:
 
 
 def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, repeats: int = 3) -> None:
-    """The page of a run with the curves of 19 others, and with the mean of their seed group: all of it drawn."""
+    """Measure a run's page with the curves of 19 others, and with the mean of their seed group, until all is drawn."""
     made = [long_run(home, seed, points) for seed in range(runs)]
     first, *others = [run.id for run in made]
     sights = {
@@ -226,7 +226,7 @@ def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, 
     }
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]  # a browser keeps what it has seen by address
+        port = free.getsockname()[1]  # the browser's cache depends on the address
     for words, sight in sights.items():
         spent: dict[str, list[float]] = {}
         for _ in range(repeats):
@@ -249,7 +249,7 @@ def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, 
 
 
 def _forget_curves(folder: RunFolder) -> None:
-    """As after an import."""
+    """Delete the caches, as after an import."""
     shutil.rmtree(folder.path / "cache", ignore_errors=True)
 
 
@@ -257,7 +257,7 @@ def long_run(home: Path, seed: int, points: int) -> Run:
     config = {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"worker": "toy", "total_timesteps": 10**9},
-        "resources": {"num_workers": 10_000},  # more than this machine has: the server leaves them where they are
+        "resources": {"num_workers": 10_000},  # more than this machine has, so that the server does not start them
         "seed": seed,
         "name": f"long-{seed}",
     }
@@ -272,7 +272,7 @@ def long_run(home: Path, seed: int, points: int) -> Run:
 
 
 def opened(server: Server, context: BrowserContext, path: str, curves: int, colours: int) -> float:
-    """Seconds from the address until every curve is drawn."""
+    """Return the seconds from opening the address until every curve is drawn."""
     page = context.new_page()
     page.set_default_timeout(120_000)
     mark = "&" if "?" in path else "?"
@@ -286,17 +286,17 @@ def opened(server: Server, context: BrowserContext, path: str, curves: int, colo
 
 
 def viewers(server: Server, browser: Browser, count: int = 50, seconds: float = 15.0) -> None:
-    """Who only looks: at the page of a run that reports once a second, and at the home page.
+    """Measure idle viewers of the page of a run that reports once a second, and of the home page.
 
-    So many tabs would need the whole machine for themselves. What they say to the server is said here without them: the
-    page is asked for, its socket is opened and kept, and on the page of a run those for events and pictures too.
+    This many tabs would need the whole machine. Their traffic is produced here without them: the page is requested, its
+    socket is opened and kept, and on the page of a run those for events and pictures too.
     """
     run_id = live_run(server, 1.0)
     sights = (
         (f"/runs/{run_id}", "page of a live run", ("events", "frames?rate=20")),
         ("/", "home page", ()),
     )
-    with ThreadPoolExecutor(1) as thread:  # Playwright has the loop of this one
+    with ThreadPoolExecutor(1) as thread:  # Playwright uses this thread's event loop
         for sight in sights:
             thread.submit(asyncio.run, _look(server, count, seconds, *sight)).result()
     Trainer(server.home).run(run_id).stop(patience_s=5.0)
@@ -336,7 +336,7 @@ def _client_id(page: str) -> str:
 
 
 async def _listen(socket: ClientConnection) -> None:
-    """Joins, and answers when asked whether it is there, as Socket.IO wants it; has room for one picture at a time."""
+    """Join, reply to pings, as Socket.IO requires, and give credit for one picture at a time."""
     if socket.request is not None and "/frames" in socket.request.path:
         await socket.send("1")
     async for message in socket:

@@ -1,4 +1,4 @@
-"""Runs a command as on a CPU without AVX2 and AVX-512: NumPy, torch and numba keep to what every x86-64 has.
+"""Wrapper that runs a command as on a CPU without AVX2 and AVX-512: NumPy, torch and numba use plain x86-64.
 
 Usage: python scripts/generic-cpu.py COMMAND [ARGUMENT]...
 """

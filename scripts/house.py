@@ -1,4 +1,4 @@
-"""Figures of the source tree beside their targets: sizes of files and folders, names, docstrings, types, wording.
+"""Figures of the source tree and their targets: sizes of files and folders, names, docstrings, types, wording.
 
 python scripts/house.py              # the table
 python scripts/house.py --worst      # and the places behind each figure
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One row of the table, and the places that one would look at to improve it."""
+    """One row of the table, and the places to look at to improve it."""
 
     what: str
     value: float
@@ -73,7 +73,7 @@ def at_most(what: str, value: float, limit: float, unit: str = "", places: Seque
 
 
 def read_sources(package: Path) -> list[Source]:
-    """Parse all modules of a package that hold anything; empty `__init__.py` files are left out."""
+    """Parse all modules of a package except empty `__init__.py` files."""
     found = []
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
-// Solves connect four positions, thousands at a time: mosaic/policies/minimax/connect_four_search.py for a GPU.
+// Solver of connect four positions, thousands at a time: mosaic/policies/minimax/connect_four_search.py for a GPU.
 //
 //   nvcc -O3 -arch=native -o solve solve_connect_four_openings.cu && ./solve POSITIONS VALUES SECONDS TABLE_GB
 //
 // POSITIONS holds pairs of uint64 (stones of the mover, stones of both), none with a win in one; VALUES gets one int8
-// each: 1, 0, -1, or 2 where the time did not suffice. Without nvcc, `g++ -O3 -x c++` builds it for one core.
+// each: 1, 0, -1, or 2 where there was not enough time. Without nvcc, `g++ -O3 -x c++` builds it for one core.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -126,12 +126,12 @@ struct Frame {
     unsigned order;  // columns still to try, three bits each, the next one lowest; 7 ends the list
 };
 
-// One search as a loop, because threads of a warp that recurse apart wait for each other.
+// A search as a loop, because threads of a warp wait for each other when their recursions diverge.
 struct Search {
     Frame frames[FRAMES];
     int depth, first_ply;
     bool first_to_win;
-    unsigned noise;  // breaks ties between moves differently: helpers of one search should not walk in step
+    unsigned noise;  // breaks ties between moves differently: helpers of one search should not run in lockstep
 
     DEVICE void begin(u64 mine, u64 mask, bool to_win, unsigned salt) {
         frames[0].mine = mine;
@@ -190,10 +190,10 @@ struct Search {
         return -1;
     }
 
-    // One node further: 1 or 0 when the search is done, -1 while it goes on.
+    // Visit one more node: 1 or 0 when the search is done, -1 while it continues.
     DEVICE int step(Table table) {
         int result = enter(table);
-        while (result >= 0) {  // hand the answer up until a node has a move left to try
+        while (result >= 0) {  // pass the result up until a node has a move left to try
             if (depth == 0) return result;
             depth--;
             Frame& parent = frames[depth];
@@ -234,7 +234,7 @@ struct Jobs {
 
 __global__ void start_clock(u64* deadline, double seconds) { *deadline = now_ns() + (u64)(seconds * 1e9); }
 
-// Threads take positions until none is left, then help with those that others still work on.
+// Threads take positions until none are left, then help with those that others are still working on.
 __global__ void __launch_bounds__(128) solve(Jobs jobs, Table table, const u64* deadline) {
     Search search;
     const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(128) solve(Jobs jobs, Table table, const u64* 
                 jobs.values[job] = -1;
                 idle = true;
             } else if (search.first_to_win == (count(mask) % 2 == 0)) {
-                search.begin(mine, mask, !search.first_to_win, search.noise);  // the other question
+                search.begin(mine, mask, !search.first_to_win, search.noise);  // the other goal: a win, or at least a draw
             } else {
                 jobs.values[job] = 0;
                 idle = true;

@@ -1,4 +1,4 @@
-"""Make the book of connect four openings that `minimax` ships.
+"""Generator of the connect four opening book that `minimax` ships.
 
 On a GPU (under a minute on an H200; this is how the shipped file was made):
 
@@ -26,7 +26,7 @@ from mosaic.policies.minimax.connect_four_search import Table, new_scratch, new_
 
 
 def hard_openings() -> list[tuple[np.uint64, np.uint64]]:
-    """Stones of the mover and of both, for every position whose value the file holds, in its order."""
+    """Return the mover's stones and all stones of every position whose value the file holds, in its order."""
     last = book.openings(book.BOOK_PLY)[-1]
     return list(zip(last.mine[~last.won], last.mask[~last.won], strict=True))
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that tests and engines use, when this machine is Debian and we may.
+# Installs the Debian packages that tests and engines use, if this machine is Debian and we are allowed to.
 set -u
 missing=""
 command -v stockfish >/dev/null 2>&1 || [ -x /usr/games/stockfish ] || missing="$missing stockfish"

@@ -1,4 +1,4 @@
-"""PPO in one file of plain torch, written as CleanRL writes it: sync vector env, two nets, a loop over minibatches."""
+"""PPO in one file of plain torch, in the style of CleanRL: sync vector env, two nets, a loop over minibatches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def train(
     vf_coef: float = 0.5,
     max_grad_norm: float = 0.5,
 ) -> Outcome:
-    """The rate falls to nothing at `total`; training ends after `steps`, or when 100 episodes reach the goal."""
+    """Train for `steps`, or until 100 episodes reach the goal; the learning rate falls linearly to zero at `total`."""
     torch.manual_seed(seed)
     envs = SyncVectorEnv(
         [lambda: gym.wrappers.RecordEpisodeStatistics(gym.make("CartPole-v1")) for _ in range(num_envs)],

@@ -1,4 +1,4 @@
-"""PPO from end to end in JAX, env included, as PureJaxRL is written: python jax_style.py JSON-options."""
+"""End-to-end PPO in JAX, env included, in the style of PureJaxRL: python jax_style.py JSON-options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def begin(key: Any, envs: int) -> Any:
 
 
 def step(key: Any, state: Any, time: Any, action: Any) -> tuple[Any, ...]:
-    """CartPole-v1 of Gymnasium for all envs at once, with auto-reset; the limit of 500 steps counts as an end."""
+    """Step Gymnasium's CartPole-v1 for all envs at once, with auto-reset; the limit of 500 steps counts as an end."""
     x, x_dot, theta, theta_dot = state.T
     force = jnp.where(action == 1, 10.0, -10.0)
     cos, sin = jnp.cos(theta), jnp.sin(theta)
@@ -139,7 +139,7 @@ def start(o: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Compiles, then trains anew with the clock running, and says the mean return of the last chunk of iterations."""
+    """Compile, then train again from the start with the clock running; print the mean return of the last chunk."""
     o = json.loads(sys.argv[1])
     per_iteration, chunk = o["envs"] * o["n_steps"], 10
     iterations = -(-o["total"] // (per_iteration * chunk)) * chunk

@@ -1,4 +1,4 @@
-"""Peers that run in a process of their own: beside us, or in a virtual environment that is made for them once."""
+"""Peers that run in their own process, with our interpreter or in a virtual environment created for them once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE_THREAD_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threa
 
 
 def python_of(place: str) -> Path:
-    """The interpreter of a peer's virtual environment, which is made and filled at the first call."""
+    """Return the interpreter of a peer's virtual environment, which is created and filled at the first call."""
     folder = user_cache_path("mosaic") / "benchmark-peers" / place
     python, done = folder / "bin" / "python", folder / ".installed"
     if not done.exists():
@@ -46,9 +46,10 @@ def _quietly(*command: str) -> None:
 
 
 def ask(script: str, *arguments: str, place: str | None = None) -> Outcome:
-    """Runs a peer's script. Its last line of output is JSON; where that has no times, they are the process's own.
+    """Run a peer's script and return its figures.
 
-    Those run from the start of the process to that line, so a peer may take its time to shut down.
+    Its last line of output is JSON. Times missing there are those of the process, from its start to that line, so a
+    slow shutdown of a peer does not count.
     """
     python = sys.executable if place is None else str(python_of(place))
     environment = {**os.environ, "XLA_FLAGS": _ONE_THREAD_XLA, "JAX_PLATFORMS": "cpu"}

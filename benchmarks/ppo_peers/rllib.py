@@ -1,4 +1,4 @@
-"""RLlib's PPO on one core, in a process of its own: python rllib.py cartpole|spread JSON-options."""
+"""RLlib's PPO on one core, in its own process: python rllib.py cartpole|spread JSON-options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ warnings.simplefilter("ignore")
 
 
 def cartpole(asked: dict[str, Any]) -> None:
-    """Until the mean return reaches the goal; says so at once, because taking Ray down is no part of learning."""
+    """Train until the mean return reaches the goal; print it at once, as shutting Ray down is not part of learning."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -37,7 +37,7 @@ def cartpole(asked: dict[str, Any]) -> None:
 
 
 def spread(asked: dict[str, Any]) -> None:
-    """simple_spread with one policy for all agents; the first iteration is not counted."""
+    """Train simple_spread with one policy for all agents; the first iteration is not counted."""
     from mpe2 import simple_spread_v3
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 on one thread: PPO and A2C on Gymnasium envs, PPO on simple_spread by way of SuperSuit."""
+"""Stable-Baselines3 on one thread: PPO and A2C on Gymnasium envs, PPO on simple_spread with SuperSuit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 
 class Goal(BaseCallback):
-    """Ends the training after an update when the mean of the last 100 episodes is high enough."""
+    """Callback that ends the training after an update when the mean of the last 100 episodes reaches the goal."""
 
     def __init__(self, goal: float | None) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def _model(env: VecEnv, seed: int | None, params: dict[str, Any], algorithm: str
 
 
 def train(model: BaseAlgorithm, steps: int, goal: float | None = None, agents: int = 1) -> Outcome:
-    """Steps are env steps: SuperSuit shows every agent as an env of its own."""
+    """Train for a number of env steps: SuperSuit exposes every agent as an env of its own."""
     with timed() as clock:
         model.learn(steps * agents, callback=Goal(goal))
     model.get_env().close()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What a critic that sees all agents' observations brings over one that sees its own agent's."""
+"""Gain from a critic that sees all agents' observations, compared with one that sees its own agent's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ OWN, CENTRAL = "parameter_sharing", "shared_value_function"
 
 
 def critic(plan: Plan) -> None:
-    """Gate: where only the other agent sees what the reward depends on, the central critic is surely better."""
+    """Compare both critics.
+
+    Gate: where only the other agent sees what the reward depends on, the central critic is significantly better.
+    """
     steps = 100_000 if plan.quick else 600_000
     seeds = range(max(2, plan.repeats))
     spread: dict[str, Any] = {**COMMON, **NETS, "n_steps": BATCH // 64, "learning_rate_schedule": "linear"}
@@ -25,7 +28,7 @@ def critic(plan: Plan) -> None:
 
 
 def _difference(what: str, env: str, envs: int, steps: int, params: dict[str, Any], seeds: range) -> float:
-    """Of the mean return of the last 100 episodes, seed by seed; answers the lower end of its 95 % interval."""
+    """Print the difference in mean return over 100 episodes, paired by seed; return the low end of its 95 % CI."""
     reached = {
         policies: [_learn(env, envs, steps, seed, params, policies) for seed in seeds] for policies in (OWN, CENTRAL)
     }

@@ -1,4 +1,4 @@
-"""What the first iteration of a process takes beyond the second, as one line of JSON."""
+"""Extra time of a process's first iteration over its second, as one line of JSON."""
 
 from __future__ import annotations
 

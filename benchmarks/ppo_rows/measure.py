@@ -1,4 +1,4 @@
-"""How a figure is taken, compared and printed."""
+"""Measurement, comparison and printing of figures."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 
-class GateFailed(Exception):  # noqa: N818 - what happened, not an accident
-    """Something learned too little, so its speed means nothing."""
+class GateFailed(Exception):  # noqa: N818 - an outcome, not an error
+    """Too little was learned, so the speed is meaningless."""
 
 
 class PeerMissing(Exception):  # noqa: N818
-    """A peer cannot be had on this machine."""
+    """A peer is not available on this machine."""
 
 
 class Unmeasured(Exception):  # noqa: N818
-    """What was to be measured ended before it told its figures."""
+    """The measured process ended before it reported its figures."""
 
 
 class Plan(NamedTuple):
-    """What every row is told."""
+    """Options passed to every row."""
 
     repeats: int
     quick: bool
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Steps that were done, what they took, and the mean return of the last 100 episodes."""
+    """Steps done, the time they took, and the mean return of the last 100 episodes."""
 
     steps: int
     wall_s: float
@@ -56,7 +56,7 @@ def timed() -> Iterator[Clock]:
 def in_turn(
     repeats: int, ours: Callable[[int], Outcome], *peers: Callable[[int], Outcome]
 ) -> tuple[list[Outcome], ...]:
-    """Ours and the peers back to back, so that whatever disturbs the machine disturbs all of them."""
+    """Run ours and the peers back to back, so that any disturbance of the machine affects all of them."""
     sides = (ours, *peers)
     seen: tuple[list[Outcome], ...] = tuple([] for _ in sides)
     for seed in range(repeats):
@@ -78,7 +78,7 @@ def show_speed(
     at_least: float | None = None,
     unit: str = "steps/s",
 ) -> None:
-    """Median steps a second by the wall clock; the ratio by CPU time follows, which other programs disturb less."""
+    """Print median steps per wall-clock second, and the ratio by CPU time, which other programs disturb less."""
     wall = median(each.steps / each.wall_s for each in ours)
     cpu = median(each.steps / each.cpu_s for each in ours)
     text = f"{wall:14,.0f} {unit}"
@@ -94,7 +94,7 @@ def show_speed(
 def show_time(
     what: str, ours: Sequence[Outcome], peer: Sequence[Outcome], name: str, at_least: float | None, cpu: bool = True
 ) -> None:
-    """Median seconds; the ratio says how many times longer the peer takes."""
+    """Print median seconds; the ratio says how many times longer the peer takes."""
     mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
     ratio = other / mine
     cpu_ratio = median(each.cpu_s for each in peer) / median(each.cpu_s for each in ours) if cpu else None

@@ -1,4 +1,4 @@
-"""Short moments: one decision, and the first iteration of a process."""
+"""Latencies: one decision, and the first iteration of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_limit, show_time
 
 
 def decision(plan: Plan) -> None:
-    """p50 of deciding for one CartPole, from the observation to the action. Gate: both nets are the same."""
+    """Measure the p50 of deciding for one CartPole, from observation to action. Gate: both nets are the same."""
     import torch
     from ppo_peers import sb3
 
@@ -67,7 +67,7 @@ def _p50(work: Callable[[], Any], count: int) -> Outcome:
 
 
 def _weights_of(model: Any, architecture: Any) -> Any:
-    """SB3's nets in our layout, so that both sides must give the same answers."""
+    """Return SB3's nets in our layout, so that both sides must decide alike."""
     from mosaic.models.layout import tensors
 
     policy = model.policy
@@ -86,7 +86,7 @@ def _weights_of(model: Any, architecture: Any) -> Any:
 
 
 def kernels(plan: Plan) -> None:
-    """The first iteration of a process less the second, imports apart: with numba's cache, and with an empty one."""
+    """Measure a process's first iteration minus its second, without imports: with numba's cache and an empty one."""
     script = Path(__file__).with_name("first_iteration.py")
 
     def first(cache: str | None = None) -> dict[str, float]:

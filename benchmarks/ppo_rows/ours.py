@@ -1,4 +1,4 @@
-"""Mosaic's own learner as the rows measure it: one thread where nothing is said, no run around it."""
+"""Mosaic's learner as the rows measure it: one thread by default, and not inside a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_learner(
     python_envs: bool = False,
     threads: int = 1,
 ) -> Learner:
-    """`python_envs` leaves the compiled twin aside, as if the env had none."""
+    """Create a learner; `python_envs` ignores the compiled twin, as if the env had none."""
     config = parse_run_config(
         {
             "seed": seed,
@@ -47,7 +47,7 @@ def make_learner(
 
 
 def train(learner: Learner, steps: int, goal: float | None = None) -> Outcome:
-    """Until the mean of the last 100 episodes reaches the goal, or so many env steps more."""
+    """Train until the mean of the last 100 episodes reaches the goal, or for `steps` more env steps."""
     began, reached = learner.env_steps, float("nan")
     with timed() as clock:
         while learner.env_steps - began < steps:

@@ -1,4 +1,4 @@
-"""Several agents: a shared policy in simple_spread beside RLlib and SB3 + SuperSuit, and self-play in connect four."""
+"""Multi-agent rows: a shared policy in simple_spread against RLlib and SB3 + SuperSuit, and connect four self-play."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed
 from ppo_rows.ours import make_learner, train
 
 SPREAD, AGENTS = "mpe/simple_spread_v3", 3
-BATCH = 1600  # env steps of a rollout, on every side
+BATCH = 1600  # env steps per rollout, on every side
 NETS: dict[str, Any] = {"hidden": (64, 64), "activation": "relu"}
 COMMON: dict[str, Any] = {
     "batch_size": 1200, "n_epochs": 4, "gamma": 0.95, "gae_lambda": 0.95, "ent_coef": 0.01, "learning_rate": 1.5e-3,
@@ -24,7 +24,7 @@ CONNECT_FOUR: dict[str, Any] = {
 
 
 def spread(plan: Plan) -> None:
-    """Gate: -9.5 for each agent (-18 where it must be quick); a random policy has -26."""
+    """Measure simple_spread, compiled. Gate: -9.5 for each agent (-18 with --quick); a random policy has -26."""
     total, goal = (600_000, -18.0) if plan.quick else (8_000_000, -9.5)
 
     def ours(seed: int, steps: int = 300_000) -> Outcome:
@@ -40,7 +40,7 @@ def spread(plan: Plan) -> None:
 
 
 def python_spread(plan: Plan) -> None:
-    """Gate: -20 for each agent; a random policy has -26."""
+    """Measure simple_spread in Python. Gate: -20 for each agent; a random policy has -26."""
     total, goal = 400_000, -20.0
 
     def ours(seed: int, steps: int = 2 * BATCH) -> Outcome:
@@ -81,7 +81,7 @@ def _beside_peers(plan: Plan, what: str, ours: Any, over_rllib: float, over_sb3:
 
 
 def connect_four(plan: Plan) -> None:
-    """Gate: wins against random (99 of 100 games, 90 where it must be quick)."""
+    """Measure self-play. Gate: wins against random (99 of 100 games, 90 with --quick)."""
     steps, wins_needed = (2_000_000, 90) if plan.quick else (8_000_000, 99)
 
     def ours(seed: int, moves: int = steps) -> Outcome:
@@ -104,7 +104,7 @@ def connect_four(plan: Plan) -> None:
 
 
 def _wins(weights: Any, shape: Any, games: int = 100) -> int:
-    """Of the greedy net against random moves, from both seats in turn."""
+    """Return the wins of the greedy net against random moves, playing first and second in turn."""
     from mosaic import make_env
     from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.architecture import Architecture

@@ -1,4 +1,4 @@
-"""One agent: PPO and A2C beside SB3, a single file of torch, RLlib and JAX."""
+"""Single-agent rows: PPO and A2C against SB3, a single file of torch, RLlib and JAX."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _cartpole_zoo(plan: Plan, what: str, python_envs: bool, at_least: float) -> 
 
 
 def cleanrl(plan: Plan) -> None:
-    """The peer learns once up to the goal; every repeat measures its speed over fewer steps."""
+    """Measure speed over fewer steps in every repeat; the peer trains to the goal only once."""
     from ppo_peers import cleanrl_style
 
     def ours(seed: int, steps: int = CLEANRL_TOTAL) -> Outcome:
@@ -94,7 +94,7 @@ def cleanrl(plan: Plan) -> None:
 
 
 def start(plan: Plan) -> None:
-    """From the start of the process: ours until its end, RLlib until it says that it is there."""
+    """Measure the time from the start of the process: ours until its end, RLlib until it reports the goal."""
     from ppo_peers.own_place import ask
 
     command = str(Path(sys.executable).with_name("mosaic"))
@@ -131,7 +131,10 @@ def start(plan: Plan) -> None:
 
 
 def many_envs(plan: Plan) -> None:
-    """Not beside PufferLib 3: its only package is a source archive that fetches raylib from GitHub as it builds."""
+    """Measure many envs.
+
+    PufferLib 3 is left out: its only package is a source archive that fetches raylib from GitHub as it builds.
+    """
     from ppo_peers.own_place import ask
 
     def ours(seed: int, total: int = MANY_TOTAL) -> Outcome:
@@ -157,7 +160,7 @@ def many_envs(plan: Plan) -> None:
 
 
 def two_cores(plan: Plan) -> None:
-    """The only row with more than one core. Each learner takes a half of the envs and of every minibatch."""
+    """Measure two cores, the only row with several; each learner takes half of the envs and of every minibatch."""
 
     def learn(threads: int) -> Callable[[int], Outcome]:
         def ours(seed: int) -> Outcome:
@@ -181,7 +184,7 @@ def two_cores(plan: Plan) -> None:
 
 
 def python_lander(plan: Plan) -> None:
-    """Speed in every repeat; the goal of 200 once (0 after fewer steps where it must be quick)."""
+    """Measure speed in every repeat, and train once to the goal of 200 (0 after fewer steps with --quick)."""
     from ppo_peers import sb3
 
     total, goal = (300_000, 0.0) if plan.quick else (2_000_000, 200.0)
@@ -204,7 +207,7 @@ def python_lander(plan: Plan) -> None:
 
 
 def a2c(plan: Plan) -> None:
-    """With Adam on both sides; ours learns once up to the goal, and every repeat measures speed."""
+    """Measure speed in every repeat, with Adam on both sides; ours trains once to the goal."""
     from ppo_peers import sb3
 
     total = 1_000_000
@@ -227,7 +230,7 @@ def a2c(plan: Plan) -> None:
 
 
 def dqn(plan: Plan) -> None:
-    """Has a benchmark of its own."""
+    """Run the separate DQN benchmark."""
     script = BESIDE.parent / "dqn.py"
     if not script.exists():
         raise PeerMissing(f"{script.name} is not there")

@@ -1,4 +1,4 @@
-"""CartPole to 475 without a run around it, for the time from process start: python whole_process.py SEED."""
+"""CartPole to 475 outside a run, for the time from process start: python whole_process.py SEED."""
 
 from __future__ import annotations
 

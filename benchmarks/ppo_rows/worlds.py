@@ -1,4 +1,4 @@
-"""Compiled envs alone, with random actions: beside Gymnasium's vector envs, VMAS and Pgx."""
+"""Compiled envs alone, with random actions, against Gymnasium's vector envs, VMAS and Pgx."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _vector(env_id: str, envs: int, seed: int) -> CompiledVector:
 
 
 def _play(step: Callable[[Any], Any], actions: Any, envs: int, steps: int) -> Outcome:
-    """Vector steps with actions drawn ahead."""
+    """Time vector steps with actions drawn in advance."""
     with timed() as clock:
         for number in range(steps):
             step(actions[number % len(actions)])
@@ -32,7 +32,7 @@ def _play(step: Callable[[Any], Any], actions: Any, envs: int, steps: int) -> Ou
 
 
 def _episode_length(step: Callable[[Any], Any], actions: Any, ends: Callable[[], int]) -> float:
-    """Of all envs together, after the first episodes: those that ended at once would be counted too often."""
+    """Return the mean over all envs, after a warm-up: otherwise short first episodes would be overrepresented."""
     for number in range(200):
         step(actions[number % len(actions)])
     ended, steps = 0, max(400, 60_000 // actions.shape[1])
@@ -43,7 +43,7 @@ def _episode_length(step: Callable[[Any], Any], actions: Any, ends: Callable[[],
 
 
 def cartpole(plan: Plan) -> None:
-    """Gate: a random episode lasts 20 to 25 steps on both sides (22.2 in truth)."""
+    """Measure CartPole. Gate: a random episode lasts 20 to 25 steps on both sides (true mean: 22.2)."""
     import gymnasium
     from gymnasium.vector import AutoresetMode
 
@@ -88,7 +88,7 @@ def cartpole(plan: Plan) -> None:
 
 
 def spread(plan: Plan) -> None:
-    """Gate: a random episode pays each agent -22 to -30 (-26 in truth)."""
+    """Measure simple_spread. Gate: a random episode returns -22 to -30 to each agent (true mean: -26)."""
     envs = 1024
 
     def ours(seed: int) -> Outcome:
@@ -114,7 +114,7 @@ def spread(plan: Plan) -> None:
 
 
 def tictactoe(plan: Plan) -> None:
-    """Legal moves are drawn inside both loops. Gate: a random game has 7 to 8 moves (7.6 in truth)."""
+    """Measure tic-tac-toe, legal moves drawn in both loops. Gate: a random game has 7 to 8 moves (true mean: 7.6)."""
     envs = 1024
 
     def ours(seed: int) -> Outcome:
@@ -157,7 +157,7 @@ def _moves(
     address: Any, facts: Any, state: Any, ints: Any, rng: Any, act: Any, obs: Any, mask: Any, who: Any, rew: Any,
     term: Any, trunc: Any, fin: Any, chance: Any, steps: int,
 ) -> int:  # fmt: skip
-    """Random legal moves of all envs; answers how many games ended."""
+    """Play random legal moves in all envs; return how many games ended."""
     ended = 0
     agents = term.shape[0] // act.shape[0]
     for _ in range(steps):
@@ -172,7 +172,7 @@ def _moves(
             chance[0] = word
             left = np.int64(((word >> np.uint64(32)) * np.uint64(legal)) >> np.uint64(32))
             chosen = 0
-            for action in range(mask.shape[1]):  # without branches, which random moves would mislead
+            for action in range(mask.shape[1]):  # without branches, which random moves would mispredict
                 free = np.int64(mask[env, action])
                 chosen += action * (free & np.int64(left == 0))
                 left -= free

@@ -1,4 +1,4 @@
-"""Each measurement in a process of its own, which says its figures in one line of JSON."""
+"""Measurements in separate processes, each of which prints its figures as one line of JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HERE = Path(__file__).parent
 
 
 def ask(script: str, question: dict[str, Any], cores: set[int] | None = None) -> dict[str, Any]:
-    """`cores`: the only ones that the process and all it starts may use."""
+    """Run a script; `cores` are the only ones that the process and its children may use."""
     command = [sys.executable, "-W", "ignore", str(_HERE / script), json.dumps(question)]
     keep = (lambda: os.sched_setaffinity(0, cores)) if cores else None
     with TemporaryFile("w+") as errors:

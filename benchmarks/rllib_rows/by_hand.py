@@ -1,4 +1,4 @@
-"""RLlib as its documentation writes it, with its stock wrappers: python by_hand.py JSON-question."""
+"""RLlib as in its documentation, with its stock wrappers: python by_hand.py JSON-question."""
 
 from __future__ import annotations
 

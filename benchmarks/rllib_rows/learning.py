@@ -1,4 +1,4 @@
-"""Whether RLlib's algorithms learn through Mosaic: goals, budgets, and what scripted policies reach."""
+"""Learning tests of RLlib's algorithms through Mosaic: goals, budgets, and the returns of scripted policies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def appo(plan: Plan) -> None:
 
 
 def sac(plan: Plan) -> None:
-    """What ten minutes taught, played: an average over 100 episodes of the training lags by 20,000 steps."""
+    """Train SAC for ten minutes and evaluate it: the mean over 100 training episodes lags by 20,000 steps."""
     question = {
         "env": PENDULUM, "envs": 4, "algorithm": "sac", "model": SMALL, "seed": 0, "whole": True,
         "training": {
@@ -61,7 +61,7 @@ def sac(plan: Plan) -> None:
 
 
 def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any]) -> None:
-    """The mean return of the last 100 episodes, within twenty minutes: RLlib's DQN makes some 80 steps/s here."""
+    """Train to a mean return over 100 episodes, within twenty minutes: RLlib's DQN makes some 80 steps/s here."""
     aim = 0.4 * goal if plan.quick else goal
     question = {
         "env": CARTPOLE, "envs": envs, "algorithm": algorithm, "training": training, "model": SMALL, "seed": 0,
@@ -81,7 +81,7 @@ def spread_central(plan: Plan) -> None:
 
 
 def _spread(plan: Plan, policies: str) -> None:
-    """How much of the way from random actions to the scripted policy the likeliest actions go."""
+    """Measure how far the likeliest actions get from random actions to the scripted policy."""
     question = {
         "env": SPREAD, "envs": 32, "policies": policies, "seed": 0, "whole": True,
         "training": {
@@ -104,7 +104,7 @@ def _spread(plan: Plan, policies: str) -> None:
 def connect_four(plan: Plan) -> None:
     question = {
         "env": FOUR, "envs": 32, "policies": "self_play", "seed": 0, "whole": True,
-        "runners": 2,  # on two cores: learning takes its turn after sampling
+        "runners": 2,  # on two cores: learning alternates with sampling
         "training": {
             "train_batch_size_per_learner": 4000, "minibatch_size": 250, "num_epochs": 4, "lr": 1e-3, "lambda_": 0.95,
             "entropy_coeff": 0.02, "clip_param": 0.2, "use_kl_loss": False,

@@ -1,4 +1,4 @@
-"""What saturates first with 100 and with 1,000 env runners, computed from what one of them costs here."""
+"""Bottlenecks with 100 and 1,000 env runners, computed from the measured cost of one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _show(env: str, seen: dict[str, Any]) -> None:
 
 
 def _compute(runners: int, seen: dict[str, Any]) -> None:
-    """Every runner samples as much as the one did; the driver does what it does for one, so many times."""
+    """Print an estimate: every runner samples as much as the one did, and the driver's work grows with their number."""
     steps = runners * seen["steps"]
     aggregate_s = (seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
     driver_s = runners * (seen["unpack_s"] + aggregate_s + seen["call_s"]) + seen["sync_s"]

@@ -1,4 +1,4 @@
-"""What one env runner costs the driver and the learner, piece by piece: python scale_probe.py JSON-question."""
+"""Cost of one env runner to the driver and the learner, part by part: python scale_probe.py JSON-question."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from by_hand import config_of
 
 REPEATS = 7
-MANY = 100  # copies of one runner's answer, to see what a hundred runners would send
+MANY = 100  # copies of one runner's result, to estimate what a hundred runners would send
 
 
 def figures(asked: dict[str, Any]) -> dict[str, float]:
-    """Seconds and bytes of one iteration with one runner, which samples a whole batch."""
+    """Return seconds and bytes of one iteration with one runner, which samples a whole batch."""
     import ray
-    from ray import cloudpickle as pickle  # episodes of several agents hold functions
+    from ray import cloudpickle as pickle  # multi-agent episodes hold functions
 
     algorithm = config_of(asked).build_algo()
     group, learners = algorithm.env_runner_group, algorithm.learner_group

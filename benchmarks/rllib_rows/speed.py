@@ -1,4 +1,4 @@
-"""Steps a second through Mosaic's worker, beside the same RLlib configuration by hand."""
+"""Steps per second through Mosaic's worker, against the same RLlib configuration by hand."""
 
 from __future__ import annotations
 

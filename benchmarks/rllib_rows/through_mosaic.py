@@ -22,7 +22,7 @@ from mosaic.workers.registry import load_worker, parse_params  # noqa: E402
 
 
 class TimedContext(WorkerContext):
-    """Notes when iterations were reported, and ends the training when its time is up."""
+    """Context that records when iterations were reported, and ends the training when its time is up."""
 
     def begin(self, most_s: float | None) -> None:
         self.marks: list[tuple[int, float, float, float]] = []
@@ -77,7 +77,7 @@ def run(asked: dict[str, Any], home: Path) -> dict[str, Any]:
 
 
 def _runners(asked: dict[str, Any]) -> dict[str, int]:
-    """Where nothing is said, a run gets what fits the machine."""
+    """Return the number of runners; if it is not given, a run gets what fits the machine."""
     return {"num_env_runners": asked["runners"]} if "runners" in asked else {}
 
 
