@@ -1,10 +1,10 @@
-// Copies a text and answers whether that went well. Over plain HTTP from another machine a page has no clipboard, but what is
-// marked in a field can be copied.
+// Copies a text and returns whether that worked. Over plain HTTP from another machine a page has no clipboard, but text that
+// is selected in a field can be copied.
 window.mosaicCopy = async (text) => {
   try {
     await navigator.clipboard.writeText(text);
     return true;
-  } catch { /* there is none, or it is not allowed */ }
+  } catch { /* there is no clipboard, or it is not allowed */ }
   const before = document.activeElement;
   const field = Object.assign(document.createElement("textarea"), { value: text, readOnly: true });
   field.style.cssText = "position:fixed;opacity:0";

@@ -1,5 +1,5 @@
-// A run's live picture on its own WebSocket, drawn on a canvas. A message is: length of the facts (u32, big endian), the
-// facts as JSON, the encoded picture or nothing. The server sends the newest picture for each credit it is given, never a queue.
+// Live picture of a run on its own WebSocket, drawn on a canvas. A message is: length of the facts (u32, big endian), the
+// facts as JSON, the encoded picture or nothing. The server sends the newest picture for each credit, never a queue.
 const WORDS = {
   waiting: "waiting for the first picture",
   stalled: "no new picture: the worker is busy",
@@ -37,14 +37,14 @@ export default {
       socket.onmessage = ({ data }) => this.message(socket, data);
       socket.onclose = ({ code, reason }) => {
         if (this.closed || this.socket !== socket) return;
-        if (code === 1000 && !this.drawn) this.$emit("unseen"); // there is nothing to look at, nor will there be
+        if (code === 1000 && !this.drawn) this.$emit("unseen"); // there is no picture, and none will come
         if (code === 1000) this.$refs.stats.textContent = this.drawn ? `the run is ${reason}; this was its last picture` : `the run is ${reason} and showed no picture`;
         else if (reason) this.$refs.stats.textContent = reason;
         if (code !== 1000 && code < 4000) setTimeout(() => this.closed || this.socket !== socket || this.open(), 1500);
       };
     },
     credit(socket) {
-      if (this.frozen || document.hidden) return void (this.owed = socket); // nobody looks: no picture is made
+      if (this.frozen || document.hidden) return void (this.owed = socket); // frozen or hidden: request no picture
       if (socket.readyState === 1) socket.send("1");
     },
     async message(socket, buffer) {

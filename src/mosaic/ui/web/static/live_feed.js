@@ -1,13 +1,13 @@
-// Owns the curves of one page: history over HTTP, new points over the run's event socket, drawn into ui.echart elements.
-// Smoothing, toggles and theme are answered from the arrays in memory; another axis or part of it is asked for again.
+// Curves of one page: history over HTTP, new points over the run's event socket, drawn into ui.echart elements.
+// Smoothing, toggles and theme use the arrays in memory; another axis or range is requested again.
 import { pickRange } from "/static/range_picker.js";
 
 const DASH = ["solid", [6, 3], [2, 3], [8, 3, 2, 3], [4, 4], [8, 3, 2, 3, 2, 3]];
 const COLOURS = 6;
-const FEW = 6; // more curves have a list of names in place of a name at each end, and no bands
-const ROWS = 10; // of the tooltip, then there is a second column
+const FEW = 6; // more curves get a list of names instead of a name at each end, and no bands
+const ROWS = 10; // of the tooltip, before a second column
 const COMPACT_POINTS = 250;
-const APPENDED = 500; // so many new points at full detail, then the server thins the whole curve again
+const APPENDED = 500; // new points kept at full detail before the server downsamples the whole curve again
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const trim = (text) => (text.length > 22 ? text.slice(0, 21) + "…" : text);
@@ -16,7 +16,7 @@ const short = (v) => {
   for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (a >= limit) return (+(v / limit).toPrecision(3) + "\u202f" + unit).replace("-", "−");
   return (+v.toPrecision(3) + "").replace("-", "−");
 };
-// Each place has another pair of colour and dash: theme.series_look says the same in Python.
+// Each place has its own pair of colour and dash, as in theme.series_look in Python.
 const look = (place) => ({ color: css(`--s${(place % COLOURS) + 1}`), dash: DASH[(place + Math.floor(place / COLOURS)) % DASH.length] });
 const key = ({ color, dash }) => `<svg width="20" height="8" style="margin-right:6px"><path d="M0 4h20" fill="none" stroke="${color}" stroke-width="2.5" stroke-dasharray="${dash === "solid" ? "" : dash.join(" ")}"/></svg>`;
 const symbol = (x, many) => (x[0] === x[x.length - 1] ? { symbol: "circle", showSymbol: true } : { symbol: many ? "none" : "emptyCircle", showSymbol: false });
@@ -74,9 +74,9 @@ export default {
       const data = new Map(view === this.view ? this.data : []);
       this.view = view;
       const seqs = {};
-      for (const part of parts) { // the large chart is drawn while the small ones are under way
+      for (const part of parts) { // the large chart is drawn while the small ones are still loading
         const answer = await part;
-        if (this.closed || asked !== this.asked) return; // a newer question is under way
+        if (this.closed || asked !== this.asked) return; // a newer request is under way
         if (!answer) return setTimeout(() => !this.closed && this.reload(), 2000);
         for (const series of answer.series) data.set(series.ref + "\n" + series.metric, series);
         for (const ref in answer.last_seq) seqs[ref] = Math.min(seqs[ref] ?? Infinity, answer.last_seq[ref]);
@@ -89,13 +89,13 @@ export default {
     },
     async fetch(metrics, points) {
       const query = String(new URLSearchParams([...this.sources.map((s) => ["ref", s.ref]), ...metrics.map((m) => ["metric", m]), ["x", this.axis], ["points", points], ...(this.zoom ? [["start", this.zoom[0]], ["stop", this.zoom[1]]] : [])]));
-      const begun = globalThis.begunSeries; // by the page's head, before there was anything to draw into
+      const begun = globalThis.begunSeries; // requested in the page's head, before there was a chart to draw into
       globalThis.begunSeries = null;
       try {
         const answer = await (begun && String(new URLSearchParams(begun.query)) === query ? begun.answer : fetch(`/series?${query}`));
         return answer.ok ? await answer.json() : null;
       } catch {
-        return null; // the server is away for a moment: asked again
+        return null; // the server is briefly unavailable: requested again
       }
     },
     async ready() {
@@ -153,14 +153,14 @@ export default {
       };
     },
     append(ref, event) {
-      if (event.kind === "resumed") return void (this.appended = Infinity); // earlier points may be void now
+      if (event.kind === "resumed") return void (this.appended = Infinity); // earlier points may be invalid now
       const x = this.axis === "timestamp" ? event.timestamp - (this.started[ref] ?? 0) : event[this.axis];
       if (typeof x !== "number" || (this.zoom && x > this.zoom[1])) return;
       const values = flatten(event, event.kind === "iteration" ? "" : event.kind, {});
       const drawn = new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)));
       for (const metric in values) {
         const series = this.data.get(ref + "\n" + metric);
-        if (!series && drawn.has(metric)) this.appended = Infinity; // its first point: asked for anew
+        if (!series && drawn.has(metric)) this.appended = Infinity; // its first point: request it again
         if (!series || series.x[series.x.length - 1] >= x) continue;
         series.x.push(x);
         for (const name of ["low", "high", "mean"]) series[name].push(values[metric]);
@@ -244,7 +244,7 @@ export default {
         series,
       };
     },
-    words(items, axis, faint, looks) { // none where the curve was replaced under the pointer
+    words(items, axis, faint, looks) { // no items if the curve was replaced under the pointer
       if (!items.length) return "";
       const rows = items.sort((a, b) => b.value[1] - a.value[1]).slice(0, 3 * ROWS).map((item) => `<div style="display:flex;gap:16px;justify-content:space-between;break-inside:avoid"><span>${key(looks.get(item.seriesId))}${escape(trim(item.seriesName))}</span><b>${short(item.value[1])}</b></div>`);
       const more = items.length > rows.length ? `<div style="color:${faint}">and ${items.length - rows.length} more</div>` : "";

@@ -1,8 +1,9 @@
-// A match on its own WebSocket: the picture on a canvas, legal moves as real buttons over it, everybody's seats, the policy's
-// thoughts. Messages from the server are the whole state (text) or a picture (u32 little-endian length, JSON header, image).
+// A match on its own WebSocket: the picture on a canvas, legal moves as real buttons over it, all players, the policy's
+// action probabilities. Messages from the server are the whole state (text) or a picture (u32 little-endian length, JSON header,
+// image).
 // The server knows the rules; nothing here knows a game.
 const NAMES = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Space: "Space", Enter: "Enter" };
-const OWN = { KeyP: "pause", Period: "step" }; // keys of the page itself, where the game does not use them
+const OWN = { KeyP: "pause", Period: "step" }; // keys of the page itself, unless the game uses them
 const FIELDS = "input, textarea, select, [contenteditable], [role=dialog]";
 
 export default {
@@ -88,7 +89,7 @@ export default {
   props: { match_id: String, agent: String, title: String, policies: Array, icons: Object },
   data: () => ({ s: null, gone: "", refused: "", mouse: false, editing: false, asked: null, copied: "", ratio: 1, rate: 0, shown: { step: 0 } }),
   computed: {
-    below() { // who sits here sits at the lower edge, as at a table
+    below() { // this browser's players are at the lower edge, as at a table
       const all = this.s.agents, mine = all.filter((a) => a.mine);
       return all.length === 1 ? all : (mine.length ? mine : all.slice(0, 1)).slice(0, all.length === 2 ? 1 : 4);
     },
@@ -97,7 +98,7 @@ export default {
     invited() { return this.s.agents.filter((a) => a.human).concat(this.s.agents.filter((a) => !a.human)).slice(0, 4); },
     onPicture() { return this.s.spots.filter((t) => t.rect); },
     beside() { return this.s.spots.filter((t) => !t.rect); },
-    grouped() { // one row for each meaning, whatever number of keys has it
+    grouped() { // one row for each meaning, even if several keys have it
       const rows = new Map();
       for (const b of this.s.keys) {
         const id = b.label + "/" + (b.agent ?? "");
@@ -119,7 +120,7 @@ export default {
     this.held = new Set();
     this.times = [];
     this.onKey = (event) => this.key(event);
-    this.onBlur = () => this.release(); // a lost window must not keep keys held
+    this.onBlur = () => this.release(); // a window without focus must not keep keys held
     window.addEventListener("keydown", this.onKey);
     window.addEventListener("keyup", this.onKey);
     window.addEventListener("blur", this.onBlur);
@@ -147,7 +148,7 @@ export default {
     },
     async again() {
       let answer = null;
-      try { answer = await fetch("/matches/" + this.match_id, { headers: { Accept: "application/json" } }); } catch { /* the server is away: try again */ }
+      try { answer = await fetch("/matches/" + this.match_id, { headers: { Accept: "application/json" } }); } catch { /* the server is unavailable: try again */ }
       if (answer && answer.status >= 400 && answer.status < 500) this.gone = (await answer.json()).error;
       else setTimeout(() => this.closed || this.open(), 800);
     },
@@ -180,14 +181,14 @@ export default {
         canvas.dataset.step = header.step;
       }
       bitmap.close();
-      this.send("seen"); // one picture is under way at a time, and the next one is the newest
+      this.send("seen"); // one picture is in flight at a time, and the next one is the newest
       const now = performance.now();
       this.times = this.times.filter((t) => now - t < 1000).concat(now);
       this.shown = header;
       this.rate = this.times.length;
     },
     press(spot) { this.send("press", { spot: spot.id }); },
-    lean(spot) { // in real time a button acts for as long as it is held
+    lean(spot) { // in real time a button acts as long as it is held
       clearInterval(this.leaning);
       if (spot && this.s.real_time) this.leaning = setInterval(() => this.press(spot), 30);
     },
@@ -225,7 +226,7 @@ export default {
       this.hold("ArrowUp", y < -0.5 || down(12)); this.hold("ArrowDown", y > 0.5 || down(13));
       this.hold("Space", down(0));
     },
-    unplug() { // what it held must not stay held
+    unplug() { // keys held by the gamepad must not stay held
       if (!this.plugged) return;
       this.plugged = false;
       this.lastPad = null;
@@ -242,7 +243,7 @@ export default {
       if (!this.s || event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.(FIELDS)) return;
       if (event.type === "keyup") return void (this.held.delete(event.code) && this.send("key", { code: event.code, key: event.key, down: false }));
       if (this.asked !== null) return this.bind(event);
-      if (["Space", "Enter"].includes(event.code) && event.target.closest?.("button, a, summary")) return; // it presses that
+      if (["Space", "Enter"].includes(event.code) && event.target.closest?.("button, a, summary")) return; // the key activates that element
       const used = this.uses(event);
       if (used) event.preventDefault(); // arrows must not scroll
       if (event.repeat || this.held.has(event.code)) return;

@@ -1,5 +1,5 @@
-// Which part of a chart to look at: dragged over with a mouse or a finger, or chosen with the keys + − ← → and 0.
-// `shown()` answers the part that is shown, `choose` gets another one, or null for everything.
+// Selection of a chart's visible range: by dragging with a mouse or a finger, or with the keys + − ← → and 0.
+// `shown()` returns the current range, `choose` gets another one, or null for everything.
 const LEAST_PIXELS = 6; // less is a click
 const NEXT = {
   "+": ([from, to]) => [from + (to - from) / 4, to - (to - from) / 4],

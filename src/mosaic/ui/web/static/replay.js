@@ -1,5 +1,5 @@
-// A recorded episode with a time slider. The server plays it again in the background; pictures are fetched one by one and
-// kept by the browser, so that the slider can be dragged.
+// A recorded episode with a time slider. The server replays it in the background; pictures are fetched one at a time and
+// cached by the browser, so that the slider can be dragged.
 export default {
   template: `
 <div class="rp">

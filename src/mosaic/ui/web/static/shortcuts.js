@@ -1,7 +1,7 @@
-// Keys of the frame: ⌘K or Ctrl+K opens the palette, ⌘Enter or Ctrl+Enter presses the page's one filled button, `g` and a
-// letter opens a page, arrows move within a group of many. Answered here, so that keys pressed in a game never travel to
-// the server twice.
-let waiting = -Infinity; // since when for the letter after `g`
+// Keyboard shortcuts of the frame: ⌘K or Ctrl+K opens the palette, ⌘Enter or Ctrl+Enter presses the page's one filled
+// button, `g` and a letter opens a page, arrows move within a large group. Handled here, so that keys pressed in a game
+// are never sent to the server twice.
+let waiting = -Infinity; // when `g` was pressed, while waiting for the letter after it
 window.addEventListener("keydown", (event) => {
   if (event.repeat) return;
   if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
@@ -16,7 +16,7 @@ window.addEventListener("keydown", (event) => {
   if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.("input, textarea, select, [role=dialog]")) return;
   const now = performance.now();
   setTimeout(() => {
-    if (event.defaultPrevented) return; // a game that hears it after us uses this key
+    if (event.defaultPrevented) return; // a game that handles it after us uses this key
     if (event.key === "g") waiting = now;
     else if (now - waiting < 1000) {
       waiting = -Infinity;
