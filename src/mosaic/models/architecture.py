@@ -54,7 +54,7 @@ class Architecture:
 
     @property
     def plain(self) -> bool:
-        """Whether the network has dense layers only, so that the fused engine can compute it."""
+        """Return whether the network has dense layers only, so that the fused engine can compute it."""
         return self.memory is None and not any(part.picture for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Memory(nn.Module):
 
 
 def start_orthogonal(module: nn.Module, generator: torch.Generator) -> None:
-    """Initialise with orthogonal matrices and zero biases, as usual for PPO; memory cells use gain 1."""
+    """Initialise orthogonal matrices and zero biases, as usual for PPO; memory cells get gain 1 (norm-preserving)."""
     for name, parameter in module.named_parameters():
         with torch.no_grad():
             if parameter.dim() < 2:
