@@ -1,1 +1,1 @@
-"""One face for every environment."""
+"""Environments behind one protocol: adapters, compiled versions, vector envs and wrappers."""

@@ -1,4 +1,4 @@
-"""What actions are called where numbers would say nothing to a person."""
+"""Human-readable names of actions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 
 _CARDS = tuple(f"{rank}{suit}" for suit in "SHDC" for rank in "A23456789TJQK")
-_HANABI = (  # of the usual game of two: five cards in a hand
+_HANABI = (  # for the usual two-player game: five cards in a hand
     *(f"{verb} card {place}" for verb in ("discard", "play") for place in range(1, 6)),
     *(f"show {kind}" for kind in ("red", "yellow", "green", "white", "blue", *"12345")),
 )
-_NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the place in the list is the action
+_NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the index in the tuple is the action
     "classic/gin_rummy": (
         *("score player 0", "score player 1", "draw", "take the discard", "dead hand", "gin"),
         *(f"{verb} {card}" for verb in ("discard", "knock with") for card in _CARDS),
@@ -40,12 +40,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {  # by family/name without version; the
 
 
 def names_by_action(env_id: EnvID) -> tuple[str, ...]:
-    """The place in the list is the action; empty where actions have no fixed names."""
+    """Return the names indexed by action; empty if actions have no fixed names."""
     return _NAMES.get(split_version(env_id)[0], ())
 
 
 def action_names(spec: EnvSpec, turn: Turn, agent: AgentID) -> Mapping[str, int]:
-    """Name → action of what the agent may do now; empty where actions have no names."""
+    """Return name → action for the agent's legal actions; empty if actions have no names."""
     mask = turn.action_masks.get(agent)
     env_id = split_version(spec.env_id)[0]
     fen = turn.infos.get(agent, {}).get("fen")

@@ -1,4 +1,4 @@
-"""Which environments there are, and how a name becomes an Env."""
+"""Catalog of environments, and their creation by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mosaic.envs.objects import Environment, env_from_object, is_described, regi
 def make_env(env: Environment, **options: Any) -> Env:
     """Make an env by its name, for example `make_env("mpe/simple_spread_v3", N=5)`, or by its configuration.
 
-    An id that Gymnasium has registered, a Gymnasium or PettingZoo env, and a class or function that makes one will do.
+    Also accepts an id that Gymnasium has registered, a Gymnasium or PettingZoo env, and a class or function that makes
+    one.
     """
     if not is_described(env):
         return env_from_object(env, options)
@@ -52,7 +53,7 @@ def load_family(name: str) -> EnvFamily:
 
 
 def entries(family: str | None = None) -> list[EnvEntry]:
-    """The catalog, or one family of it."""
+    """Return the entries of the catalog, or of one family."""
     names = plugins("mosaic.envs")
     if family is not None and family not in names:
         raise unknown("environment family", family, names)
@@ -60,7 +61,7 @@ def entries(family: str | None = None) -> list[EnvEntry]:
 
 
 def _without_family(name: str) -> InputError:
-    """An id must name its family; say which one was meant."""
+    """Return the error for an id without its family, naming the families that have it."""
     ids = [entry.id for entry in entries()]
     same = [i for i in ids if name in (split_id(i)[1], split_version(split_id(i)[1])[0])]
     if same:

@@ -1,9 +1,9 @@
-"""How PettingZoo's chess numbers moves: 8 × 8 squares of departure, 73 ways to leave each.
+"""Action encoding of PettingZoo's chess: 8 × 8 squares of departure, 73 kinds of move from each.
 
-Everything is seen by the player who moves: black's board is mirrored, so pawns always go up. The 73 ways are 56 queen
-moves (8 directions times 7 distances; kings, rooks, bishops, pawns and castling are among them, and a pawn that arrives
-on the last rank this way becomes a queen), 8 knight jumps, and 9 promotions to something less (3 directions times
-knight, bishop, rook).
+Everything is seen from the side of the player to move: black's board is mirrored, so pawns always go up. The 73 kinds
+are 56 queen moves (8 directions times 7 distances; kings, rooks, bishops, pawns and castling are among them, and a pawn
+that reaches the last rank this way becomes a queen), 8 knight jumps, and 9 underpromotions (3 directions times knight,
+bishop, rook).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _FEN = re.compile(r"[pnbrqkPNBRQK1-8/]+ [wb] (-|[KQkq]{1,4}) (-|[a-h][36]) \d+ \
 
 
 def fen_of(env: Any) -> str:
-    """The position on the board of PettingZoo's chess; its adapter puts it into every acting agent's infos as `fen`."""
+    """Return the position of PettingZoo's chess; the adapter puts it into every acting agent's infos as `fen`."""
     fen: str = env.unwrapped.board.fen()
     return fen
 
 
 def check_fen(fen: str) -> str:
-    """The text itself, if it is a position: engines crash on less, and obey whatever follows a line break."""
+    """Return the text if it is a position: engines crash on anything else, and obey what follows a line break."""
     rows = fen.partition(" ")[0].split("/")
     if not _FEN.fullmatch(fen) or [len(_expand(row)) for row in rows] != [8] * 8:
         raise FormatError(
@@ -38,7 +38,7 @@ def is_white_to_move(fen: str) -> bool:
 
 
 def piece_at(fen: str, file: int, rank: int) -> str | None:
-    """`P` for a white pawn, `p` for a black one; file and rank count from 0 at a1."""
+    """Return `P` for a white pawn, `p` for a black one; file and rank count from 0 at a1."""
     row = fen.partition(" ")[0].split("/")[7 - rank]
     piece = _expand(row)[file]
     return None if piece == "." else piece
@@ -58,7 +58,7 @@ _KNIGHT_JUMPS = [(dx, dy) for dx in range(-2, 3) for dy in range(-2, 3) if abs(d
 _LESSER = "nbr"
 _LAST_BUT_ONE = 6  # the rank from which a pawn promotes
 
-# way ↔ (files to the right, ranks up, piece chosen in promotion if less than a queen)
+# kind of move ↔ (files to the right, ranks up, promotion piece if less than a queen)
 _STEPS: list[tuple[int, int, str]] = [
     *((dx * distance, dy * distance, "") for distance in range(1, 8) for dx, dy in _QUEEN_DIRECTIONS),
     *((dx, dy, "") for dx, dy in _KNIGHT_JUMPS),
@@ -68,7 +68,7 @@ _WAY_OF = {step: way for way, step in enumerate(_STEPS)}
 
 
 def action_of(move: str, white: bool) -> int:
-    """The action that plays this move (UCI text such as e2e4, e1g1 or a7a8q) for this colour."""
+    """Return the action that plays this move (UCI text such as e2e4, e1g1 or a7a8q) for this colour."""
     match = _MOVE.fullmatch(move)
     if match is None:
         raise InputError(f"{move!r} is not a chess move in UCI text, for example e2e4, e1g1 or a7a8q.")
@@ -83,7 +83,7 @@ def action_of(move: str, white: bool) -> int:
 
 
 def uci_of(action: int, fen: str) -> str:
-    """An action as UCI text; the position tells whose move it is and whether a pawn becomes a queen."""
+    """Return an action as UCI text; the position tells whose move it is and whether a pawn becomes a queen."""
     white = is_white_to_move(check_fen(fen))
     square, way = divmod(action, _WAYS)
     from_file, from_rank = divmod(square, 8)
@@ -101,5 +101,5 @@ def uci_of(action: int, fen: str) -> str:
 
 
 def _seen(rank: int, white: bool) -> int:
-    """The rank as the mover counts it, and back."""
+    """Convert a rank to the mover's view, or back."""
     return rank if white else 7 - rank

@@ -1,4 +1,4 @@
-"""The face that every environment shows."""
+"""The environment protocol."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from mosaic.core.turn import Action, Turn
 
 @dataclass(frozen=True, slots=True)
 class EnvFacts:
-    """What an env cannot say of itself and its family knows."""
+    """Properties that an env does not expose itself but its family knows."""
 
     config: EnvironmentConfig = field(default_factory=lambda: EnvironmentConfig(family="python", env_id="unnamed"))
     turn_based: bool = False
-    competitive: bool = False  # somebody wins: returns become win, draw or loss
-    win_above: float = -math.inf  # a return that does not exceed this wins nothing
-    reproducible: bool = True  # the same seed gives the same Turns, bit by bit
-    hidden_information: bool = False  # agents do not see all that matters: poker, rock-paper-scissors
-    has_chance: bool = True  # False: a seed changes nothing, equal policies play one game again and again
+    competitive: bool = False  # there are winners: returns become win, draw or loss
+    win_above: float = -math.inf  # a return that does not exceed this is not a win
+    reproducible: bool = True  # the same seed gives the same Turns, bit for bit
+    hidden_information: bool = False  # agents do not observe everything that matters: poker, rock-paper-scissors
+    has_chance: bool = True  # False: a seed changes nothing, equal policies always play the same game
 
     @property
     def mixed(self) -> bool:
-        """Whether good play may have to be random: moves of opponents are simultaneous, or something is hidden."""
+        """Return whether good play may have to be random: opponents move simultaneously, or something is hidden."""
         return self.hidden_information or (self.competitive and not self.turn_based)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """What anybody may know of an env before playing: policies are made from it."""
+    """Properties of an env that are known before playing; policies are made from them."""
 
     facts: EnvFacts
-    possible_agents: tuple[AgentID, ...]  # () where the env cannot name them ahead
+    possible_agents: tuple[AgentID, ...]  # () if the env cannot name them ahead
     observation_spaces: Mapping[AgentID, Space[Any]]  # without the mask
     action_spaces: Mapping[AgentID, Space[Any]]
 
@@ -49,7 +49,7 @@ class EnvSpec:
 
 
 class Env(Protocol):
-    """One face for single-agent, turn-based and simultaneous environments."""
+    """Common protocol of single-agent, turn-based and simultaneous environments."""
 
     @property
     def spec(self) -> EnvSpec: ...
@@ -58,7 +58,7 @@ class Env(Protocol):
     def possible_agents(self) -> tuple[AgentID, ...]: ...
 
     @property
-    def agents(self) -> tuple[AgentID, ...]: ...  # who lives now
+    def agents(self) -> tuple[AgentID, ...]: ...  # the living agents
 
     @property
     def observation_spaces(self) -> Mapping[AgentID, Space[Any]]: ...
@@ -66,10 +66,10 @@ class Env(Protocol):
     @property
     def action_spaces(self) -> Mapping[AgentID, Space[Any]]: ...
 
-    def reset(self, seed: int | None = None) -> Turn: ...  # None: go on with the env's own stream
+    def reset(self, seed: int | None = None) -> Turn: ...  # None: continue with the env's own random stream
 
     def step(self, actions: Mapping[AgentID, Action]) -> Turn: ...  # exactly the agents of turn.observations
 
-    def render(self) -> NDArray[np.uint8] | None: ...  # valid from reset to close; None where there is no picture
+    def render(self) -> NDArray[np.uint8] | None: ...  # valid from reset to close; None if there is no image
 
-    def close(self) -> None: ...  # twice is fine; nothing after it
+    def close(self) -> None: ...  # may be called twice; no other call may follow

@@ -1,4 +1,4 @@
-"""What a family of environments is: the plug-in of the group `mosaic.envs`."""
+"""Environment families: the plug-ins of the group `mosaic.envs`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mosaic.envs.env import Env
 
 @dataclass(frozen=True, slots=True)
 class EnvEntry:
-    """One line of the catalog."""
+    """An entry of the catalog."""
 
     id: EnvID
     installed: bool
-    install: str | None = None  # the exact line to type where something is missing
+    install: str | None = None  # the exact command to type if something is missing
 
 
 class EnvFamily(Protocol):
-    """Names its envs without making them, and makes one."""
+    """Plug-in that lists its envs without making them, and makes one."""
 
     def entries(self) -> list[EnvEntry]: ...
 
@@ -31,7 +31,7 @@ class EnvFamily(Protocol):
 
 
 def refused_options(env_id: EnvID, options: Mapping[str, Any], error: Exception) -> InputError:
-    """What to say where an env's own maker fails with the options that it was given."""
+    """Return the error for an env whose constructor fails with the given options."""
     said = (
         str(error) if isinstance(error, TypeError | ValueError | AssertionError) else f"{type(error).__name__}: {error}"
     )
@@ -42,13 +42,13 @@ _VERSION = re.compile(r"(.*?)[-_]v(\d+)$")
 
 
 def split_version(name: str) -> tuple[str, int | None]:
-    """`chess_v6` → ("chess", 6); `Taxi` → ("Taxi", None)."""
+    """Split `chess_v6` into ("chess", 6), `Taxi` into ("Taxi", None)."""
     match = _VERSION.match(name)
     return (match[1], int(match[2])) if match else (name, None)
 
 
 def newest(names: Iterable[str]) -> list[str]:
-    """Of each name the newest version."""
+    """Return the newest version of each name."""
     best: dict[str, tuple[int, str]] = {}
     for name in names:
         base, version = split_version(name)
@@ -57,7 +57,7 @@ def newest(names: Iterable[str]) -> list[str]:
 
 
 def resolve_name(family: str, asked: str, names: Iterable[str]) -> str:
-    """The name that was asked for, or its newest version where none was said."""
+    """Return the name as given, or its newest version if it has none."""
     names = list(names)
     if asked in names:
         return asked

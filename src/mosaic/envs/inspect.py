@@ -1,4 +1,4 @@
-"""What an env shows of itself: made, looked at and closed."""
+"""Description of an env, read by making and closing it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.envs.spaces import describe_space
 
 @dataclass(frozen=True, slots=True)
 class EnvDescription:
-    """One line of `mosaic envs`; texts are empty where the env is not installed."""
+    """An entry of `mosaic envs`; texts are empty if the env is not installed."""
 
     id: EnvID
     installed: bool
@@ -54,5 +54,5 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
 
 
 def _of_all(spaces: Mapping[AgentID, Space[Any]], agents: Iterable[AgentID]) -> str:
-    """The space, or the different spaces, of the agents."""
+    """Describe the space, or the different spaces, of the agents."""
     return " or ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))

@@ -29,14 +29,14 @@ import cloudpickle
 
 
 def is_described(env: Environment) -> TypeGuard[EnvID | EnvironmentConfig]:
-    """Whether the env is given by a name or a configuration, not as an object."""
+    """Return whether the env is given by a name or a configuration, not as an object."""
     return isinstance(env, str | EnvironmentConfig)
 
 
 def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
     """Return the configuration of a named env; an id that Gymnasium has registered needs no family.
 
-    A file of code is named by its whole path from here on.
+    A file of code is named by its absolute path from here on.
     """
     if isinstance(env, EnvironmentConfig):
         return absolute_environment(env) if env.family == "python" else env
@@ -69,10 +69,10 @@ def env_from_object(given: Any, options: dict[str, Any]) -> Env:
 
 
 def stored_environment(env: Environment, home: Path, options: dict[str, Any] | None = None) -> EnvironmentConfig:
-    """Return a configuration from which other processes can make the env, whose code is kept in `home` where needed.
+    """Return a configuration from which other processes can make the env, storing its code in `home` if needed.
 
-    A registered env is named by its id, a class or function of a module by its module. What a script or notebook
-    defines, and any other object, is pickled by value.
+    A registered env is named by its id, a class or function of a module by its module. Anything that a script or
+    notebook defines, and any other object, is pickled by value.
     """
     options = dict(options or {})
     if is_described(env):
@@ -90,7 +90,7 @@ def stored_environment(env: Environment, home: Path, options: dict[str, Any] | N
 
 
 def _is_plain_gymnasium(env: Any, spec: Any) -> bool:
-    """Whether `gymnasium.make` with this spec makes the same env: no wrapper was put around it since."""
+    """Return whether `gymnasium.make` with this spec makes the same env: no wrapper was added since."""
     import gymnasium
 
     return (
@@ -106,7 +106,7 @@ def _kwargs(spec: Any) -> dict[str, Any]:
 
 
 def _module_reference(given: Any) -> str | None:
-    """Return how other processes import a class or function; None for what only this one has."""
+    """Return how other processes import a class or function; None if only this one can."""
     module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
     if not name or "<" in name or module == "__main__" or not inspect.getsourcefile(sys.modules.get(module, inspect)):
         return None

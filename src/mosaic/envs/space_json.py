@@ -146,7 +146,7 @@ def _read(document: Document) -> Space[Any]:
 
 
 def _bound(bound: Any) -> Any:
-    """Return one number where all are equal, else the numbers in C order; infinities as texts, which JSON lacks."""
+    """Return one number if all are equal, else the numbers in C order; infinities as text, since JSON lacks them."""
     flat = np.ravel(bound)
     if flat.size and (flat == flat[0]).all():
         return _number(flat[0])

@@ -1,4 +1,4 @@
-"""How an observation and its action mask are told apart, and which actions a space allows."""
+"""Observation and action spaces: action masks, legal actions and descriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def has_mask(space: Space[Any]) -> bool:
 
 
 def inner_space(space: Space[Any]) -> Space[Any]:
-    """The observation space without the mask; {"observation", "action_mask"} becomes the observation alone."""
+    """Return the observation space without the mask; {"observation", "action_mask"} becomes the observation alone."""
     if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
         return space
     rest = {key: part for key, part in space.spaces.items() if key != MASK}
@@ -29,10 +29,10 @@ def inner_space(space: Space[Any]) -> Space[Any]:
 
 
 def mask_reader(space: Space[Any]) -> Callable[[Any], Mask]:
-    """A function that turns the masks that an env gives for this action space into the form that a Turn holds.
+    """Return a function that converts an env's masks for this action space to the form used in a Turn.
 
     That is one flag per action of a Discrete. For MultiDiscrete, MultiBinary, Tuple and Dict it is the flags of all
-    parts, one part behind the other; an env may also give them as a tuple or dict of masks.
+    parts, concatenated; an env may also give them as a tuple or dict of masks.
     """
     if isinstance(space, spaces.Discrete):
         return _flags
@@ -41,7 +41,7 @@ def mask_reader(space: Space[Any]) -> Callable[[Any], Mask]:
 
 
 def parts_of(space: Space[Any]) -> SpaceCode | None:
-    """The code whose digits are the parts of an action; None where actions are not choices, such as those of a Box."""
+    """Return the code whose digits are the parts of an action; None if actions are not choices, as in a Box."""
     try:
         return space_code(space, most=None)
     except InputError:
@@ -55,7 +55,7 @@ def _flags(mask: Any) -> Mask:
 def split(
     observation: Any, info: Mapping[str, Any], read: Callable[[Any], Mask] = _flags
 ) -> tuple[Observation, Mask | None]:
-    """Observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
+    """Split into observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
     if isinstance(observation, dict) and MASK in observation:
         mask = observation[MASK]
         if len(observation) == 2 and "observation" in observation:
@@ -70,14 +70,14 @@ def split(
 
 
 def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
-    """A function that says why an action is not allowed, or None. Much cheaper than `space.contains`."""
+    """Return a function that returns why an action is not allowed, or None; much cheaper than `space.contains`."""
     if isinstance(space, spaces.Discrete):
         low = int(space.start)
         high = low + int(space.n)
 
         def discrete(action: Action, mask: Mask | None) -> str | None:
-            # booleans, floats and negative numbers would slip through `mask[action]`; 0-d arrays are changed in
-            # place by MPE (`action //= 5`), so they are refused as well
+            # booleans, floats and negative numbers would slip through `mask[action]`; 0-d arrays are changed in place
+            # by MPE (`action //= 5`), so they are refused as well
             if type(action) is not int and not isinstance(action, np.integer):
                 return f"{action!r}, which is not an integer"
             if not low <= action < high:
@@ -114,13 +114,13 @@ def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
 
 
 def legal_text(mask: Mask, low: int = 0, most: int = 20) -> str:
-    """The legal actions as a short list."""
+    """Return the legal actions as a short list."""
     legal = np.flatnonzero(mask) + low
     return ", ".join(map(str, legal[:most])) + (f" and {len(legal) - most} more" if len(legal) > most else "")
 
 
 def describe_space(space: Space[Any]) -> str:
-    """`Box(4) float32`, `Discrete(9)`, `84×84×3 uint8`, `Dict(a: Discrete(2), b: Box(3) float32)`."""
+    """Describe as `Box(4) float32`, `Discrete(9)`, `84×84×3 uint8`, `Dict(a: Discrete(2), b: Box(3) float32)`."""
     match space:
         case spaces.Discrete():
             low, count = int(space.start), int(space.n)
@@ -148,7 +148,7 @@ def _listed(numbers: list[int], most: int = 8) -> str:
 
 
 def kept(observation: Observation) -> Observation:
-    """A copy that nobody else writes to. Envs of the catalog need none (tested); foreign envs may alias."""
+    """Return a private copy; envs of the catalog need none (tested), other envs may reuse buffers."""
     if isinstance(observation, np.ndarray):
         return observation.copy()
     if isinstance(observation, dict):

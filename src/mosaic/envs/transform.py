@@ -1,4 +1,4 @@
-"""An Env around an Env: what every wrapper shares."""
+"""Base class of wrappers: an Env around an Env."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
 
 class Transform:
-    """Passes everything through; a wrapper overrides `reset`, `step` or the spaces it changes."""
+    """Wrapper that passes everything through; subclasses override `reset`, `step` or the spaces they change."""
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -47,7 +47,7 @@ class Transform:
 
 
 class Named(Transform):
-    """A user's own Env under the name it was asked for."""
+    """A user's own Env under the name by which it was requested."""
 
     def __init__(self, env: Env, facts: EnvFacts) -> None:
         super().__init__(env)

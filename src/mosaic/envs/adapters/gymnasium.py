@@ -1,4 +1,4 @@
-"""A Gymnasium env with its one agent as our Env."""
+"""Adapter from single-agent Gymnasium envs to Mosaic's Env."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NONE: dict[AgentID, Any] = {}
 class GymnasiumEnv:
     """Env of one agent around a Gymnasium env.
 
-    `info_masks`: take info["action_mask"] as law. Off, because Gymnasium plays masked actions (Taxi-v3).
+    `info_masks`: enforce info["action_mask"]. Off by default, because Gymnasium accepts masked actions (Taxi-v3).
 
-    `remake` makes the env anew for every seeded episode, for envs whose world remembers earlier ones.
+    `remake` recreates the env for every seeded episode, for envs whose state depends on earlier episodes.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class GymnasiumEnv:
 
     @property
     def plain(self) -> bool:
-        """Whether `env` itself, reset with a seed and stepped, gives all that this adapter gives."""
+        """Return whether `env` itself, reset with a seed and stepped, gives everything that this adapter gives."""
         return not self._masked and self._remake is None
 
     def reset(self, seed: int | None = None) -> Turn:

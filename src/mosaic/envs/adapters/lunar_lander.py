@@ -1,8 +1,8 @@
-"""How a lander flies without smoke while nobody looks.
+"""LunarLander wrapper that disables particles until the first render (3× faster steps).
 
-Where pictures are possible, Gymnasium's LunarLander puts the smoke of its engines into the world as bodies, and a step
-takes three times as long. So it is told of its render mode with the first picture of an episode, and not before; where
-the lander flies does not depend on it.
+If it can render, Gymnasium's LunarLander adds the smoke of its engines to the world as bodies, and a step takes three
+times as long. The wrapper therefore sets the render mode only at the first render of an episode; the trajectory does
+not depend on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class SmokeOnDemand(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         self._mode = env.render_mode
-        self.step = env.step  # type: ignore[method-assign]  # nothing lies between
+        self.step = env.step  # type: ignore[method-assign]  # called directly, nothing to add
         env.unwrapped.render_mode = None
 
     @property

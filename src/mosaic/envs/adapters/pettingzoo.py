@@ -1,4 +1,4 @@
-"""A PettingZoo env, turn-based or simultaneous, as our Env."""
+"""Adapters from PettingZoo envs, AEC and Parallel, to Mosaic's Env."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def from_pettingzoo(
     *,
     aliases: bool = True,
 ) -> ParallelAdapter | AECAdapter:
-    """The adapter that fits. `aliases=False` promises that the env never reuses an observation's buffer."""
+    """Return the matching adapter; `aliases=False` promises that the env never reuses an observation's buffer."""
     if type(env) is aec_to_parallel_wrapper:
         return CycleAdapter(env, facts, repairs, aliases)
     kind = ParallelAdapter if isinstance(env, ParallelEnv) else AECAdapter
@@ -67,7 +67,7 @@ class _PettingZooEnv:
             else:
                 self._stream.seed(seed)
         answer = self.env.reset(seed=seed)
-        if not self.possible_agents:  # where agents have no names ahead, a name may mean another agent each time
+        if not self.possible_agents:  # without possible_agents, a name may mean another agent in each episode
             self.observation_spaces.clear()
             self.action_spaces.clear()
             self._mask_readers.clear()
@@ -94,7 +94,7 @@ class _PettingZooEnv:
 
 
 class ParallelAdapter(_PettingZooEnv):
-    """Every living agent acts in every step."""
+    """Adapter of Parallel envs: every living agent acts in every step."""
 
     _last: Mapping[AgentID, Any] = _NONE
 
@@ -111,12 +111,12 @@ class ParallelAdapter(_PettingZooEnv):
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
         self._check(actions)
         observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
-        # other keys ("common", "__all__") are no agents
+        # other keys ("common", "__all__") are not agents
         agents = dict.fromkeys((*self._acting, *_named(self.env.agents)))
         rewards = {agent: float(rewards.get(agent, 0.0)) for agent in agents}
         terminated = {agent: bool(terminated.get(agent, False)) for agent in agents}
         truncated = {agent: bool(truncated.get(agent, False)) for agent in agents}
-        # an env that shows its dead nothing: their last look stands in
+        # if the env returns no observation for a dead agent, its last one is used
         observations = {agent: observations.get(agent, self._last.get(agent)) for agent in agents}
         for agent in agents.keys() - set(self.env.agents):
             if not (terminated[agent] or truncated[agent]):
@@ -140,7 +140,7 @@ class ParallelAdapter(_PettingZooEnv):
 
 
 class CycleAdapter(ParallelAdapter):
-    """The same for an AEC env whose agents act in rounds: PettingZoo's conversion without its spare looks."""
+    """Adapter of AEC envs whose agents act in rounds: PettingZoo's conversion without its redundant observations."""
 
     def __init__(self, env: Any, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
         super().__init__(env, facts, repairs, aliases)
@@ -169,7 +169,7 @@ class CycleAdapter(ParallelAdapter):
 
 
 class AECAdapter(_PettingZooEnv):
-    """One agent acts in each step; dead steps happen in here and are never seen outside."""
+    """Adapter of AEC envs: one agent acts in each step; dead steps are handled here and never visible outside."""
 
     def __init__(self, env: Any, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
         super().__init__(env, facts, repairs, aliases)
@@ -197,9 +197,9 @@ class AECAdapter(_PettingZooEnv):
         terminations, truncations = repairs.ends(state) if repairs.ends else (state.terminations, state.truncations)
         rewards, terminated, truncated, finals, infos = {}, {}, {}, {}, {}
         for agent, reward in state.rewards.items():
-            if agent in ended:  # told before; only its dead step is still to come
+            if agent in ended:  # reported before; only its dead step is left
                 continue
-            rewards[agent] = float(reward)  # of this step; `last()` would sum it up since the agent's own turn
+            rewards[agent] = float(reward)  # of this step; `last()` would sum rewards since the agent's own turn
             terminated[agent], truncated[agent] = bool(terminations[agent]), bool(truncations[agent])
             if terminated[agent] or truncated[agent]:
                 infos[agent] = state.infos[agent]
@@ -219,7 +219,7 @@ class AECAdapter(_PettingZooEnv):
 
 
 def _state_of(env: Any) -> Any:
-    """Where agents, rewards, terminations … of an AEC env are read."""
+    """Return the object from which agents, rewards, terminations … of an AEC env are read."""
     while type(env) in _TRANSPARENT:
         env = env.env
     return env

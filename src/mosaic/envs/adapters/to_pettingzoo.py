@@ -23,15 +23,15 @@ from mosaic.envs.spaces import MASK
 
 
 class _View:
-    """Spaces, and the last thing each agent saw: PettingZoo wants an observation of every agent at any time.
+    """Spaces and the last observation of each agent: PettingZoo needs an observation of every agent at any time.
 
-    `masked` puts masks into the observations: {"observation", "action_mask"}. None asks the first Turn of an episode
-    that is played for this alone. `name` is what PettingZoo's tests know the env by, without its family.
+    `masked` puts masks into the observations: {"observation", "action_mask"}. None decides by the first Turn of an
+    episode that is started for this alone. `name` is the env's name in PettingZoo's tests, without its family.
     """
 
     def __init__(self, env: Env, name: str | None = None, *, masked: bool | None = None) -> None:
         self.env = env
-        if env.possible_agents:  # PettingZoo's envs without names ahead lack the attribute
+        if env.possible_agents:  # PettingZoo envs without a fixed list of agents lack the attribute
             self.possible_agents = list(env.possible_agents)
         self.agents: list[AgentID] = []
         self.metadata = {
@@ -66,7 +66,7 @@ class _View:
         return spaces.Dict({"observation": inner, MASK: spaces.Box(0, 1, (int(action.n),), np.int8)})
 
     def _look(self, turn: Turn) -> None:
-        """Keep what everybody sees: a view to act, a last view at the end, else the earlier one with nothing legal."""
+        """Store the observation of each agent: current, final, or else the earlier one with no legal actions."""
         for agent in turn.rewards:
             if agent in turn.observations:
                 self._seen[agent] = self._dressed(agent, turn.observations[agent], turn.action_masks.get(agent), 1)
@@ -84,7 +84,7 @@ class _View:
     def _dressed(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Any:
         inner, action = self.env.observation_spaces[agent], self.env.action_spaces[agent]
         if isinstance(inner, spaces.Discrete):
-            observation = np.asarray(observation, inner.dtype)[()]  # PettingZoo's tests ask numbers for their dtype
+            observation = np.asarray(observation, inner.dtype)[()]  # PettingZoo's tests read the dtype of numbers
         if not self._is_dressed(agent) or not isinstance(action, spaces.Discrete):
             if mask is not None:
                 raise MosaicError(
@@ -107,7 +107,7 @@ def _infos(turn: Turn) -> dict[AgentID, dict[str, Any]]:
 
 
 class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
-    """All living agents at once; in a turn-based game the answers of those who wait are ignored."""
+    """Parallel env: all living agents act at once; in a turn-based game the actions of waiting agents are ignored."""
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -136,7 +136,7 @@ class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
 
 
 class AsAEC(_View, AECEnv[AgentID, Any, Any]):  # type: ignore[misc]
-    """One agent after the other; the agents of one Turn act in its order and the env steps after the last."""
+    """AEC env: the agents of one Turn act one after the other in its order, and the env steps after the last."""
 
     agent_selection: AgentID
 
@@ -175,10 +175,10 @@ class AsAEC(_View, AECEnv[AgentID, Any, Any]):  # type: ignore[misc]
 def as_pettingzoo(
     env: Environment, api: Literal["aec", "parallel"] | None = None, *, masked: bool | None = None
 ) -> AsAEC | AsParallel:
-    """Return the env as a PettingZoo env: AEC where agents take turns, Parallel where they act together.
+    """Return the env as a PettingZoo env: AEC if agents take turns, Parallel if they act together.
 
-    `env` is whatever `make_env` takes, or an Env. `api` asks for one of the two. With `masked`, observations hold their
-    action mask as in PettingZoo's classic games: {"observation", "action_mask"}; unless given, the first turn decides.
+    `env` is anything `make_env` takes, or an Env. `api` selects one of the two. With `masked`, observations hold their
+    action mask as in PettingZoo's classic games: {"observation", "action_mask"}; by default, the first turn decides.
     """
     if api not in (None, "aec", "parallel"):
         raise unknown("PettingZoo API", api, ("aec", "parallel"))

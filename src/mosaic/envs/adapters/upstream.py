@@ -1,4 +1,4 @@
-"""What upstream envs get wrong and our adapters put right; each repair has a test that fails once upstream is right."""
+"""Workarounds for bugs of upstream envs; each has a test that fails once upstream has fixed the bug."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ Flags: TypeAlias = Mapping[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """`state` is the env below PettingZoo's checking wrappers; None means that nothing is to be done."""
+    """Workarounds for one env; `state` is the env below PettingZoo's checking wrappers, None means no workaround."""
 
-    ends: Callable[[Any], tuple[Flags, Flags]] | None = None  # terminated and truncated in place of the env's own
+    ends: Callable[[Any], tuple[Flags, Flags]] | None = None  # terminated and truncated, replacing the env's own
     after_reset: Callable[[Any], None] | None = None
-    own_stream: bool = False  # reset(None) draws new entropy: give it the next seed of a stream of ours
+    own_stream: bool = False  # reset(None) draws new entropy: pass it the next seed of our own stream
     inform: Callable[[Any], Mapping[str, Any]] | None = None  # added to the acting agent's info
 
 
 def multiwalker_ends(state: Any) -> tuple[Flags, Flags]:
-    """Multiwalker calls its time limit `terminated`; only a fall or the goal is."""
+    """Return Multiwalker's ends with its time limit as truncation.
+
+    The env reports the time limit as `terminated`; only a fall or the goal is.
+    """
     world = state.env
     if world.frames < world.max_cycles:
         return state.terminations, state.truncations
@@ -37,12 +40,12 @@ def multiwalker_ends(state: Any) -> tuple[Flags, Flags]:
 
 
 def gin_rummy_payoff(state: Any) -> None:
-    """A seeded reset throws the payoff function with `knock_reward` and `gin_reward` away."""
+    """Restore the payoff function with `knock_reward` and `gin_reward`, which a seeded reset discards."""
     state.env.game.judge.scorer.get_payoff = state._get_payoff
 
 
 def chess_info(state: Any) -> Mapping[str, Any]:
-    """Engines need the position; the observation does not hold all of it."""
+    """Return the position for the info: engines need it, and the observation does not hold all of it."""
     return {"fen": fen_of(state)}
 
 
@@ -50,7 +53,7 @@ _go_size: int | None = None
 
 
 def refuse_second_go_size(options: Mapping[str, Any]) -> None:
-    """Go keeps its board size in module globals: a second size in the process breaks the first."""
+    """Refuse a second board size: Go keeps it in module globals, and a second one in the process breaks the first."""
     global _go_size
     size = int(options.get("board_size", 19))
     if _go_size not in (None, size):
@@ -71,7 +74,10 @@ NO_REPAIRS = Repairs()
 
 
 def draw_without_screen() -> None:
-    """To be called before anything imports pygame. SDL would otherwise swallow SIGTERM once a display exists."""
+    """Configure SDL for headless use; call before anything imports pygame.
+
+    Otherwise SDL would intercept SIGTERM once a display exists.
+    """
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
@@ -80,7 +86,7 @@ def draw_without_screen() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Envs warn of fonts and of the precision of their own spaces when made and drawn; no user can act on that."""
+    """Suppress warnings about fonts and the precision of spaces on creation and rendering; users cannot act on them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -88,7 +94,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def keep_pygame() -> Iterator[None]:
-    """Envs call pygame.quit() in close(), which breaks fonts and surfaces of every other env in the process."""
+    """Disable pygame.quit(), which envs call in close(): it breaks fonts and surfaces of other envs in the process."""
     pygame: Any = sys.modules.get("pygame")
     if pygame is None:
         yield

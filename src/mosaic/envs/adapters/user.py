@@ -1,4 +1,4 @@
-"""A user's own environment: `python:module:factory`."""
+"""User-defined environments: `python:module:factory`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mosaic.envs.transform import Named
 
 
 def make_own(config: EnvironmentConfig) -> Env:
-    """Whatever the factory makes: a Gymnasium env, a PettingZoo AEC or Parallel env, or an Env of ours."""
+    """Adapt what the factory makes: a Gymnasium env, a PettingZoo AEC or Parallel env, or a Mosaic Env."""
     draw_without_screen()
     factory = load_code(config.id)
     if not callable(factory):
@@ -45,7 +45,7 @@ def make_own(config: EnvironmentConfig) -> Env:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised, as editors open it: the innermost line, whoever's it is."""
+    """Return the innermost line of the traceback as file:line, the form that editors open, in any file."""
     innermost = traceback.extract_tb(error.__traceback__)[-1]
     return f"{innermost.filename}:{innermost.lineno}"
 
@@ -53,8 +53,8 @@ def _place(error: BaseException) -> str:
 def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
     """Make an Env of what a factory returned.
 
-    `metadata["competitive"] = True` of a PettingZoo env says that its highest return wins, and
-    `metadata["hidden_information"] = True` that its agents do not see all that matters.
+    `metadata["competitive"] = True` of a PettingZoo env means that the highest return wins, and
+    `metadata["hidden_information"] = True` that its agents do not observe everything that matters.
     """
     if isinstance(raw, gymnasium.Env):
         return GymnasiumEnv(raw, facts, info_masks=info_masks)

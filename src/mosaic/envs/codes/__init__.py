@@ -1,4 +1,4 @@
-"""Members of spaces as whole numbers: the rows and columns of tables."""
+"""Encodings of space members as whole numbers, for the rows and columns of tables."""
 
 from __future__ import annotations
 

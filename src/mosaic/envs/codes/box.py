@@ -1,4 +1,4 @@
-"""Which bins every number of every Box gets, and what to type where they are missing."""
+"""Bins for Box spaces, and the code that they give."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORM = re.compile(r"(?P<count>[^@]+)(@(?P<low>.+?)\.\.(?P<high>.+))?")
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """So many bins of equal width. What lies outside the bounds counts as being on them.
+    """N bins of equal width; values outside the bounds are clipped.
 
     Bounds that the space has itself need not be given; given ones can only narrow them.
     """
@@ -41,11 +41,11 @@ class Bins:
 
 OneBins: TypeAlias = int | str | Bins
 BinsGiven: TypeAlias = OneBins | Sequence[OneBins]  # one for all numbers of all Boxes, or one for each
-Spelling: TypeAlias = Callable[[Sequence[str]], str]  # what to type so that these bins hold, in order
+Spelling: TypeAlias = Callable[[Sequence[str]], str]  # formats bins as the user would type them, in order
 
 
 def read_bins(given: OneBins) -> Bins:
-    """`8`, or `8@-3..3` for eight bins from -3 to 3."""
+    """Parse `8`, or `8@-3..3` for eight bins from -3 to 3."""
     if isinstance(given, Bins):
         return given
     if not isinstance(given, str):
@@ -64,14 +64,14 @@ def read_bins(given: OneBins) -> Bins:
 
 
 def in_training(entries: Sequence[str]) -> str:
-    """As an option of the command line for a worker's own setting."""
+    """Format as a command-line option for a worker's own setting."""
     plain = all(entry.isdigit() for entry in entries)
     words = [entry if entry.isdigit() else f'"{entry}"' for entry in entries]
     setting = f"training.params.bins={words[0] if len(words) == 1 else '[' + ','.join(words) + ']'}"
     return f"--set {setting}" if plain else f"--set '{setting}'"
 
 
-_ENDLESS = 1e30  # envs write the largest float where they mean infinity
+_ENDLESS = 1e30  # envs write the largest float for infinity
 _ENDLESS_WHOLE = 2**32  # and the largest integer; below it, products with a number of bins are exact in float64
 _FEW = 8  # a list that people would still type
 _ADVISED = "8"
@@ -79,7 +79,7 @@ _ADVISED_BOUNDED = "8@-10..10"
 
 
 class Axis(NamedTuple):
-    """The bins of one number. Of whole numbers, `span` says how many lie from low to high; else it is high - low."""
+    """The bins of one number. `span` is high - low; for whole numbers, the count from low to high."""
 
     bins: int
     low: float
@@ -88,7 +88,7 @@ class Axis(NamedTuple):
 
 
 def settle(boxes: Sequence[Box], given: BinsGiven | None, spell: Spelling) -> list[list[Axis]]:
-    """The axes of each Box. Bins given as a list go to the numbers of all Boxes in order."""
+    """Return the axes of each Box; bins given as a list go to the numbers of all Boxes in order."""
     bounds = [_bounds(box) for box in boxes]
     flat = [one for of_box in bounds for one in of_box]
     example = spell(_advice(flat)) if flat else ""
@@ -184,13 +184,13 @@ class BinnedCode:
 
     def encode(self, value: Any) -> int:
         index = 0
-        # for the few numbers that a table can bear, a loop is several times faster than array arithmetic
+        # for the few numbers that a table can handle, a loop is several times faster than array arithmetic
         for number, (count, low, high, span) in zip(self._numbers(value), self._axes, strict=True):
             if number <= low:
                 digit = 0
             elif number >= high:
                 digit = count - 1
-            elif number == number:  # multiplied first and then divided: whole numbers meet their edges exactly
+            elif number == number:  # multiply before dividing: whole numbers then meet their edges exactly
                 digit = int((number - low) * count / span)
                 if digit == count:  # the quotient was rounded up
                     digit -= 1
@@ -221,7 +221,7 @@ class BinnedCode:
     def _middle(self, digits: NDArray[np.int64]) -> NDArray[Any]:
         if self._whole:
             span, low = self._span.astype(np.int64), self._low.astype(np.int64)
-            first = -(-digits * span // self._count)  # the least and the greatest whole number of the bin
+            first = -(-digits * span // self._count)  # the smallest and the largest whole number of the bin
             last = -(-(digits + 1) * span // self._count) - 1
             middle: NDArray[Any] = low + (first + last) // 2
         else:

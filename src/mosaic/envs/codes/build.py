@@ -1,4 +1,4 @@
-"""Which code a space gets."""
+"""Construction of the code of a space."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def space_code(
     most: int | None = MOST_STATES,
     spell: Spelling = in_training,
 ) -> SpaceCode:
-    """The code of a Discrete, MultiDiscrete, MultiBinary, Box (by bins), or a Tuple or Dict of these.
+    """Return the code of a Discrete, MultiDiscrete, MultiBinary, Box (by bins), or a Tuple or Dict of these.
 
-    `most=None` is for tables that hash their rows: `encode` then answers integers of any length, still exact.
-    `spell` says how bins are typed where the errors are read.
+    `most=None` is for hashed tables: `encode` then returns integers of any length, still exact. `spell` formats bins
+    for error messages.
     """
     code = _code(space, iter(settle(list(_boxes(space)), bins, spell)))
     if most is not None and code.size > most:
@@ -38,7 +38,7 @@ def space_code(
 
 
 def _boxes(space: Space[Any]) -> Iterator[Box]:
-    """The Boxes in the order of their digits."""
+    """Yield the Boxes in the order of their digits."""
     if isinstance(space, Box):
         yield space
     elif isinstance(space, spaces.Tuple):
@@ -50,7 +50,7 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
 
 
 def _code(space: Space[Any], axes: Iterator[list[Axis]]) -> SpaceCode:
-    """Takes the axes of as many Boxes as the space holds."""
+    """Return the code of a space, consuming the axes of as many Boxes as it holds."""
     match space:
         case spaces.Discrete():
             return DiscreteCode(space)

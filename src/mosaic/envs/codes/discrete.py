@@ -1,4 +1,4 @@
-"""How whole numbers, alone or in arrays of fixed shape, become one index."""
+"""Codes of whole numbers, alone or in arrays of fixed shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.envs.codes.space_code import checked_index, checked_indices, product
 
 
 class DiscreteCode:
-    """One whole number. Python integers, NumPy integers and arrays without axes are all welcome."""
+    """Code of one whole number: a Python integer, NumPy integer or zero-dimensional array."""
 
     __slots__ = ("_start", "counts", "size", "space")
 
@@ -56,7 +56,7 @@ class DiscreteCode:
 
 
 class ArrayCode:
-    """A MultiDiscrete or MultiBinary: one digit for each number, in C order."""
+    """Code of a MultiDiscrete or MultiBinary: one digit for each number, in C order."""
 
     __slots__ = ("_array_starts", "_starts", "counts", "size", "space")
 
@@ -95,7 +95,7 @@ class ArrayCode:
         digits = array.reshape(len(array), len(self.counts)).astype(np.int64) - self._array_starts
         wrong = ((digits < 0) | (digits >= np.array(self.counts))).any(axis=1)
         if wrong.any():
-            self.encode(array[wrong][0])  # says which number of the first wrong row is wrong
+            self.encode(array[wrong][0])  # raises an error that names the wrong number of the first wrong row
         return radix.join_batch(digits, self.counts)
 
     def decode_batch(self, indices: Any) -> NDArray[Any]:

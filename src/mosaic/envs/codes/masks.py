@@ -19,10 +19,10 @@ _MOST_ENTRIES = 1 << 26  # a mask is made for every step
 
 
 def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
-    """The mask over `range(code.size)`: an index is allowed when every one of its digits is.
+    """Return the mask over `range(code.size)`: an index is allowed if all of its digits are.
 
-    The mask of several digits is a tuple (for a Dict: a dict) with the mask of each part, or all of these one behind
-    the other in one array. None allows everything, at any depth.
+    The mask of several digits is a tuple (for a Dict: a dict) with the mask of each part, or all of these concatenated
+    in one array. None allows everything, at any depth.
     """
     if code.size > _MOST_ENTRIES:
         raise InputError(
@@ -36,12 +36,12 @@ def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
 
 
 def join_mask(code: SpaceCode, mask: Any) -> Mask:
-    """The flags of all parts of the action, one part behind the other, from any form that `flatten_mask` takes."""
+    """Return the flags of all parts of the action, concatenated, from any form that `flatten_mask` takes."""
     return np.concatenate(list(_digits(code, mask)))
 
 
 def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
-    """The number of the first part whose choice a joined mask forbids, or None."""
+    """Return the index of the first part whose choice a joined mask forbids, or None."""
     for part, (digit, flags) in enumerate(zip(_choices(code, action), _cut(code, joined), strict=True)):
         if not flags[digit]:
             return part
@@ -49,7 +49,7 @@ def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
 
 
 def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]) -> Any:
-    """An action whose parts `choose` picks from the choices that a joined mask allows."""
+    """Return an action whose parts `choose` picks from the choices that a joined mask allows."""
     index = 0
     for count, flags in zip(code.counts, _cut(code, joined), strict=True):
         index = index * count + choose(np.flatnonzero(flags).tolist())
@@ -57,7 +57,7 @@ def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]
 
 
 def _choices(code: SpaceCode, action: Any) -> list[int]:
-    """The choice of each part, first to last."""
+    """Return the choice of each part, first to last."""
     index, digits = code.encode(action), []
     for count in reversed(code.counts):
         index, digit = divmod(index, count)
@@ -66,7 +66,7 @@ def _choices(code: SpaceCode, action: Any) -> list[int]:
 
 
 def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
-    """The mask of each digit, first to last."""
+    """Yield the mask of each digit, first to last."""
     if mask is None:
         for count in code.counts:
             yield np.ones(count, np.bool_)
@@ -90,23 +90,23 @@ def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
 
 
 def _is_fixing(mask: Any, shape: tuple[int, ...]) -> bool:
-    """Gymnasium's own form for MultiBinary: 0 and 1 fix a bit, 2 leaves it free."""
+    """Return whether the mask has Gymnasium's form for MultiBinary: 0 and 1 fix a bit, 2 leaves it free."""
     if not isinstance(mask, np.ndarray) or mask.shape != shape or mask.dtype.kind not in "iu":
         return False
     return bool(((mask == 0) | (mask == 1) | (mask == 2)).all())
 
 
 def _is_nested(mask: Any) -> bool:
-    """Holds masks, not flags."""
+    """Return whether the mask holds masks, not flags."""
     if isinstance(mask, np.ndarray):
-        return mask.ndim > 1  # equally long masks that were stacked on the way
+        return mask.ndim > 1  # masks of equal length that were stacked on the way
     return isinstance(mask, tuple | list) and any(
         part is None or isinstance(part, tuple | list | Mapping) or np.ndim(part) > 0 for part in mask
     )
 
 
 def _of_array(code: ArrayCode, mask: Any) -> Iterator[Mask]:
-    """Tuples in tuples where the array has several axes, as Gymnasium samples them."""
+    """Yield masks from nested tuples, one level per axis, as Gymnasium samples them."""
     rows = [mask]
     for length in code.space.shape:
         if any(not isinstance(row, tuple | list | np.ndarray) or len(row) != length for row in rows):

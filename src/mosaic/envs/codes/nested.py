@@ -1,4 +1,4 @@
-"""How the codes of parts become the code of a Tuple or Dict."""
+"""Codes of Tuple and Dict spaces, composed of the codes of their parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mosaic.envs.codes.space_code import SpaceCode, check_batchable, checked_ind
 
 
 class TupleCode:
-    """Parts by place."""
+    """Code of a Tuple: parts by position."""
 
     __slots__ = ("_sizes", "counts", "parts", "size", "space")
 
@@ -50,7 +50,7 @@ class TupleCode:
 
 
 class DictCode:
-    """Parts by key, in the order of the space, whatever the order of the value."""
+    """Code of a Dict: parts by key, in the order of the space, regardless of the order of the value."""
 
     __slots__ = ("_sizes", "_whole_numbers", "counts", "parts", "size", "space")
 
@@ -74,7 +74,7 @@ class DictCode:
                 else:
                     return index
             except (KeyError, TypeError):
-                pass  # said below in full
+                pass  # falls through to the code that raises the full error
         return _encode(self.parts.values(), self._values(value))
 
     def decode(self, index: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class DictCode:
 
 
 def _whole_numbers(parts: Mapping[str, SpaceCode]) -> list[tuple[str, int, int]] | None:
-    """Key, first number and size of each part where all are Discrete: they are coded without a call for each."""
+    """Return key, first number and size of each part if all are Discrete: they are encoded without a call for each."""
     if not all(isinstance(part, DiscreteCode) for part in parts.values()):
         return None
     return [(key, int(part.decode(0)), part.size) for key, part in parts.items()]

@@ -1,4 +1,4 @@
-"""One number from digits with different numbers of choices, and the digits again; the first digit weighs most."""
+"""Mixed-radix numbers: conversion between digits and an index; the first digit is the most significant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def split(index: int, counts: Sequence[int]) -> list[int]:
 
 
 def join_batch(digits: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
-    """The number of every row."""
+    """Return the index of every row."""
     check_batchable(product(counts))
     indices = np.zeros(len(digits), np.int64)
     for column, count in enumerate(counts):
@@ -29,7 +29,7 @@ def join_batch(digits: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.i
 
 
 def split_batch(indices: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
-    """The digits of every index, one row each."""
+    """Return the digits of every index, one row each."""
     digits = np.empty((len(indices), len(counts)), np.int64)
     for column in reversed(range(len(counts))):
         indices, digits[:, column] = np.divmod(indices, counts[column])

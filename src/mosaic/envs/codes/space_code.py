@@ -1,4 +1,4 @@
-"""What a code of a space is."""
+"""The SpaceCode protocol and helpers of its implementations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_STATES = int(np.iinfo(np.int64).max)  # so that every index, and the size i
 
 
 class SpaceCode(Protocol):
-    """Numbers the members of a space 0..size-1, the first part of a member weighing most (C order).
+    """Numbering of the members of a space, 0..size-1; the first part is the most significant (C order).
 
-    Batches are laid out as Gymnasium's vector envs lay them out: arrays with one more axis in front, for Tuple and
-    Dict spaces a tuple or dict of batches.
+    Batches have the layout of Gymnasium's vector envs: arrays with one more axis in front, for Tuple and Dict spaces a
+    tuple or dict of batches.
     """
 
     @property
@@ -34,7 +34,7 @@ class SpaceCode(Protocol):
 
     def encode(self, value: Any) -> int: ...
 
-    def decode(self, index: Any) -> Any: ...  # of a Box: the middle of its bins
+    def decode(self, index: Any) -> Any: ...  # for a Box: the middle of its bins
 
     def encode_batch(self, values: Any) -> NDArray[np.int64]: ...
 
@@ -46,13 +46,13 @@ def refusal(value: Any, space: Space[Any], demand: str) -> InputError:
 
 
 def space_text(space: Space[Any]) -> str:
-    """The space in one line that is not endless."""
+    """Return the space as one line, shortened if long."""
     text = " ".join(str(space).split())
     return text if len(text) <= 120 else f"{text[:110]} …"
 
 
 def count_text(count: int) -> str:
-    """The count in words; Python refuses to print very long integers."""
+    """Return the count as text; Python refuses to print very long integers."""
     return f"{count:,}" if count < 10**24 else f"about 10^{math.log10(count):.0f}"
 
 
@@ -86,7 +86,7 @@ def check_batchable(size: int) -> None:
 
 
 def product(counts: Iterable[int]) -> int:
-    """As `math.prod`, but of a picture's many thousand equal counts in no time."""
+    """Multiply like `math.prod`, but quickly for an image's many thousand equal counts."""
     how_often: dict[int, int] = {}
     for count in counts:
         how_often[count] = how_often.get(count, 0) + 1

@@ -1,1 +1,1 @@
-"""Envs as plain arrays: the compiled twins of reference environments."""
+"""Compiled versions of reference environments, as plain arrays."""

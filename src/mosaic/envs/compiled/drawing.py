@@ -1,4 +1,4 @@
-"""How our own small envs look: grids, tic-tac-toe boards and pixels as pictures."""
+"""Rendering of Mosaic's own small envs: grids, tic-tac-toe boards and pixels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOARD = 240  # pixels
 
 
 def draw_grid(grid: Grid, state: int) -> NDArray[np.uint8]:
-    """The map with the agent as a disc."""
+    """Draw the map with the agent as a disc."""
     rows, columns = len(grid), len(grid[0])
     side = max(4, min(48, 768 // max(rows, columns)))
     picture = Image.new("RGB", (columns * side, rows * side))
@@ -31,7 +31,7 @@ def draw_grid(grid: Grid, state: int) -> NDArray[np.uint8]:
 
 
 def draw_board(marks: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Nine marks, 1 for X and 2 for O; cells are numbered down the columns, as PettingZoo draws them."""
+    """Draw nine marks, 1 for X and 2 for O; cells are numbered down the columns, as PettingZoo draws them."""
     side, pad = _BOARD // 3, _BOARD // 15
     picture = Image.new("RGB", (_BOARD, _BOARD), _FREE)
     pen = ImageDraw.Draw(picture)
@@ -51,5 +51,5 @@ def draw_board(marks: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def enlarge(cells: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """Every cell of [rows, columns, 3] as a square of so many pixels."""
+    """Scale every cell of [rows, columns, 3] to a square with sides of this many pixels."""
     return cells.repeat(side, axis=0).repeat(side, axis=1)

@@ -1,4 +1,4 @@
-"""Which random number an env draws next: splitmix64, one stream per env, so that no env hears of its neighbours."""
+"""Random numbers of compiled envs: splitmix64, one stream per env, so that envs do not influence each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _S11, _S27, _S30, _S31, _S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.u
 
 
 def streams(seed: int, count: int) -> NDArray[np.uint64]:
-    """Where the streams begin. The first of many are the same as the first of few."""
+    """Return the initial states of the streams; the first ones do not depend on `count`."""
     return np.random.SeedSequence(child_key(seed, "envs")).generate_state(count, np.uint64).astype(np.uint64)
 
 
@@ -31,7 +31,7 @@ def next_bits(rng: NDArray[np.uint64], stream: int) -> np.uint64:
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def next_uniform(rng: NDArray[np.uint64], stream: int) -> float:
-    """In [0, 1), with 53 random bits."""
+    """Draw from [0, 1), with 53 random bits."""
     number: float = (next_bits(rng, stream) >> _S11) * _TO_UNIT
     return number
 
@@ -44,5 +44,5 @@ def next_between(rng: NDArray[np.uint64], stream: int, low: float, high: float) 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def next_below(rng: NDArray[np.uint64], stream: int, n: int) -> np.int64:
-    """A whole number in 0..n-1; n < 2**31."""
+    """Draw a whole number in 0..n-1; n < 2**31."""
     return np.int64(((next_bits(rng, stream) >> _S32) * np.uint64(n)) >> _S32)

@@ -1,4 +1,4 @@
-"""Which Gymnasium env is inside, and after how many steps the wrappers around it truncate."""
+"""Access to the Gymnasium env inside an Env, and to the time limit of its wrappers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EnvT = TypeVar("EnvT")
 
 
 def bare_env(env: Env) -> tuple[Any, int]:
-    """What remains without the wrappers that only name, watch or truncate, and the time limit (0: none).
+    """Strip the wrappers that only name, observe or truncate; return the rest and the time limit (0: none).
 
-    The first wrapper that does more is not taken off: ask for the type of what remains.
+    The first wrapper that does more is kept: check the type of the result.
     """
     limits: list[int] = []
     while isinstance(env, OwnTimeLimit | Named):
@@ -39,7 +39,7 @@ def bare_env(env: Env) -> tuple[Any, int]:
 
 
 def read_reference(config: EnvironmentConfig, kind: type[EnvT]) -> tuple[EnvT, int] | None:
-    """The env of exactly this class that the configuration makes, closed, to read its constants; and its time limit."""
+    """Return the configured env if it is of exactly this class, closed, to read its constants; and its time limit."""
     from mosaic.envs.catalog import make_env
 
     env = make_env(config)

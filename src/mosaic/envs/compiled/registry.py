@@ -1,4 +1,4 @@
-"""Which envs can be stepped by the thousand in machine code."""
+"""Registry of compiled env kernels."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import EnvID
 from mosaic.envs.family import split_version
 
-if TYPE_CHECKING:  # brings numba along, and the catalog asks here only for names
+if TYPE_CHECKING:  # imports numba, and the catalog needs only names from here
     from mosaic.envs.compiled.vector import CompiledKernel
 
 Finder: TypeAlias = "Callable[[EnvironmentConfig], CompiledKernel | None]"
 
 
 def has_kernel(env: EnvID) -> bool:
-    """Whether there is one for the env as it comes; `find_kernel` also looks at its options."""
+    """Return whether there is a kernel for the env with default options; `find_kernel` also checks its options."""
     return split_version(env)[0] in _KERNELS
 
 
 def find_kernel(config: EnvironmentConfig) -> CompiledKernel | None:
-    """The kernel of the env as it is configured, or None: none is known, or its rules are not these options'.
+    """Return the kernel of the env as configured, or None: there is none, or it does not implement these options.
 
-    Whatever a finder answers has exactly the rules, rewards, ends and observation rows of `make_env(config)`.
+    A kernel has exactly the rules, rewards, ends and observation rows of `make_env(config)`.
     """
     place = _KERNELS.get(split_version(config.id)[0])
     if place is None:

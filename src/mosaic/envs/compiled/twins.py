@@ -1,4 +1,4 @@
-"""Which envs have a compiled twin, and which of its states an observation of the reference env is."""
+"""Tabular versions ("twins") of reference envs, and the mapping of observations to their states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Encoder: TypeAlias = Callable[[Observation], int]
 
 
 def find_twin(config: EnvironmentConfig) -> Twin | None:
-    """The twin of the env as it is configured, or None: no twin is known, or its rules are not these options'."""
+    """Return the twin of the env as configured, or None: there is none, or it does not implement these options."""
     make = _TWINS.get(_name(config.id))
     limits = _time_limits(config.wrappers)
     if make is None or limits is None:
@@ -38,12 +38,12 @@ def find_twin(config: EnvironmentConfig) -> Twin | None:
 
 
 def has_twin(env_id: EnvID) -> bool:
-    """Whether a twin of the env is known, for some of its options at least."""
+    """Return whether a twin of the env is known, for some of its options at least."""
     return _name(env_id) in _TWINS
 
 
 def encode_observation(env_id: EnvID, space: Space[Any]) -> Encoder:
-    """A function from what the reference env shows an agent to the state of the twin.
+    """Return a function from an agent's observation in the reference env to the state of the twin.
 
     `space` is the observation space of the reference env.
     """
@@ -65,7 +65,7 @@ def _name(env_id: EnvID) -> str:
 
 
 def _time_limits(wrappers: Sequence[str]) -> list[int] | None:
-    """None where a wrapper does more than to truncate."""
+    """Return the time limits of the wrappers; None if a wrapper does more than truncate."""
     from mosaic.envs.wrappers.time_limit import TimeLimitOptions
 
     limits = []
@@ -89,7 +89,7 @@ def _from_table(config: EnvironmentConfig) -> Mdp:
 
 def _frozen_lake(config: EnvironmentConfig) -> Mdp | None:
     options = config.options
-    if options.get("desc") is None and options.get("map_name", "") is None:  # a new random map at every making
+    if options.get("desc") is None and options.get("map_name", "") is None:  # a new random map at every creation
         return None
     return _from_table(config)
 
@@ -115,7 +115,7 @@ def _own_tictactoe(config: EnvironmentConfig) -> Game:
 
 
 def _blackjack_state(observation: Observation) -> int:
-    """Where naturals pay otherwise, any 21 with a usable ace is read as one: the same action is best in both."""
+    """Return the state; a 21 with a usable ace is read as a natural if those pay differently (same best action)."""
     total, card, usable = observation
     return state_of(Hand(int(total), int(usable)), int(card))
 

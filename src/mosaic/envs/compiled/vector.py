@@ -1,4 +1,4 @@
-"""The one signature of every compiled env, and such envs as a VectorEnv."""
+"""Common signature of all compiled envs, and a vector env of them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FACTS, _STATE, _INTS, _RNG = types.float64[::1], types.float64[:, ::1], types.i
 _OBS, _MASK, _WHO = types.float32[:, ::1], types.uint8[:, ::1], types.int64[::1]
 _ACT, _PAY, _ENDS, _FIN = types.float32[:, ::1], types.float32[::1], types.uint8[::1], types.float32[:, ::1]
 
-# facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin: as in VectorArrays. Rewards and ends of every
-# row are written at every step; an env that is over begins anew before the step returns.
+# facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin: as in VectorArrays. Rewards and ends of every row
+# are written at every step; an env whose episode is over is reset before the step returns.
 STEP = types.void(_FACTS, _STATE, _INTS, _RNG, _ACT, _OBS, _MASK, _WHO, _PAY, _ENDS, _ENDS, _FIN)
-# facts, state, ints, rng, obs, mask, who: puts every env at the start of an episode and shows it
+# facts, state, ints, rng, obs, mask, who: puts every env at the start of an episode and writes its observations
 BEGIN = types.void(_FACTS, _STATE, _INTS, _RNG, _OBS, _MASK, _WHO)
 _step_at, _begin_at = function_at(STEP), function_at(BEGIN)
 CFUNC: dict[str, Any] = {"cache": True, "nopython": True, "error_model": "numpy"}
@@ -35,13 +35,13 @@ Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Rows: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
-Load: TypeAlias = Callable[[Env, Floats, Ints], None]  # puts one env's state and ints into the reference, for drawing
+Load: TypeAlias = Callable[[Env, Floats, Ints], None]  # loads one env's state and ints into the reference, to render it
 
 
 class CompiledKernel(NamedTuple):
-    """All that is known of a compiled env but how many of it there are.
+    """Description of a compiled env, except for the number of envs.
 
-    `facts` are its constants, `state` and `ints` what changes in it, one row per env.
+    `facts` are its constants, `state` and `ints` its variables, one row per env.
     """
 
     step: Any  # cfunc of the signature STEP
@@ -54,7 +54,7 @@ class CompiledKernel(NamedTuple):
     widths: tuple[int, ...]
     heads: tuple[ActionHead, ...]
     masked: bool
-    load: Load | None = None  # None: nothing can be drawn
+    load: Load | None = None  # None: cannot be rendered
 
     def shape(self, envs: int) -> VectorShape:
         return VectorShape(envs, self.agents, self.turn_based, self.widths, self.heads, self.masked)
@@ -72,13 +72,13 @@ def one_agent_kernel(
     masked: bool = False,
     load: Load | None = None,
 ) -> CompiledKernel:
-    """Of an env that GymnasiumEnv would show."""
+    """Return the kernel of an env with one agent, named as in GymnasiumEnv."""
     ours = (AGENT,), False, (width,), (head,)
     return CompiledKernel(step, begin, facts, state_width, ints_width, *ours, masked, load)
 
 
 class CompiledVector:
-    """A kernel with its arrays. `reference` makes the env in which pictures are drawn, when the first is asked for."""
+    """A kernel with its arrays; `reference` makes the env that renders, at the first render."""
 
     def __init__(self, kernel: CompiledKernel, envs: int, reference: Callable[[], Env] | None = None) -> None:
         self.kernel = kernel
@@ -111,7 +111,7 @@ class CompiledVector:
         return self.freeze(index)()
 
     def freeze(self, index: int) -> Callable[[], NDArray[np.uint8] | None]:
-        """What draws one env as it is now, whenever it is called: also in another thread, while this one steps on."""
+        """Return a function that renders one env as it is now, also in another thread while this one keeps stepping."""
         load, state, ints = self.kernel.load, self.state[index].copy(), self.ints[index].copy()
 
         def draw() -> NDArray[np.uint8] | None:
@@ -132,7 +132,7 @@ class CompiledVector:
 
 
 def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector | None:
-    """None where no compiled env has the rules of this configuration."""
+    """Return the vector env, or None if no compiled env has the rules of this configuration."""
     from mosaic.envs.catalog import make_env
     from mosaic.envs.compiled.registry import find_kernel
 
@@ -149,7 +149,7 @@ def _begin(address: Any, facts: Any, state: Any, ints: Any, rng: Any, obs: Any, 
     _begin_at(address)(facts, state, ints, rng, obs, mask, who)
 
 
-# numba takes 80 ns to look at an array that Python gives it, so it gets the places of all but one as one array.
+# numba takes 80 ns to unpack an array from Python, so it gets the addresses of all but one in one array.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _step(address: Any, places: Any, act: Any) -> None:
     facts, state, ints = _line(places[0], np.float64), _table(places[1], np.float64), _table(places[2], np.int64)
@@ -170,5 +170,5 @@ def _table(place: Any, dtype: Any) -> Any:
 
 
 def _places(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Address, rows and columns of each."""
+    """Return address, rows and columns of each array."""
     return np.array([(array.ctypes.data, *array.shape, 1)[:3] for array in arrays], np.int64)

@@ -1,4 +1,4 @@
-"""The promises of an Env as a function that plug-in authors run: `check_env`."""
+"""Checker of the Env contract for plug-in authors: `check_env`."""
 
 from __future__ import annotations
 

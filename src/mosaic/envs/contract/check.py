@@ -1,4 +1,4 @@
-"""Whether an env keeps every promise of an Env."""
+"""Check of an env against the contract of Env."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = (
 
 
 def check_face(env: Any) -> Env:
-    """The same object, if it looks like an Env."""
+    """Return the same object if it has the attributes of an Env."""
     missing = [name for name in _NAMES if not hasattr(env, name)]
     spec = getattr(env, "spec", None)
     if missing or not isinstance(spec, EnvSpec):
@@ -67,7 +67,7 @@ def _check_spec_spaces(place: Place, name: str, found: Any, agents: tuple[str, .
             )
 
 
-FEW = 5  # steps where a few tell as much as many
+FEW = 5  # steps where a few are as informative as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Tape:
 
 
 def record(watched: Watched, seed: int, steps: int) -> Tape:
-    """Plays an episode and the beginning of the next."""
+    """Play an episode and the beginning of the next."""
     digests, tally = [], Tally(watched.env)
     for turn in watched.episode(seed, steps):
         digests.append(digest(turn))
@@ -91,7 +91,7 @@ def record(watched: Watched, seed: int, steps: int) -> Tape:
 
 
 def check_same(tape: Tape, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
-    """Whether these Turns are those of the tape, as far as they go."""
+    """Check that these Turns are the recorded ones, as far as they go."""
     if not env.spec.facts.reproducible:
         return
     for step, (one, other) in enumerate(zip(tape.digests, digests, strict=False)):
@@ -105,7 +105,7 @@ def check_same(tape: Tape, digests: Sequence[int], env: Env, when: str, advice: 
 
 
 def check_same_stream(tape: Tape, other: Tape, env: Env) -> None:
-    """Whether the episode after a seeded one is the same too."""
+    """Check that the episode after a seeded one is the same too."""
     if env.spec.facts.reproducible and tape.continued != other.continued:
         raise ContractError(
             Place(env.spec.env_id),
@@ -116,10 +116,10 @@ def check_same_stream(tape: Tape, other: Tape, env: Env) -> None:
 
 
 def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int] = (1, 2)) -> EnvReport:
-    """Plays random legal episodes of at most `steps` on two instances that `make` makes.
+    """Play random legal episodes of at most `steps` on two instances that `make` makes.
 
-    Raises ContractError at the first broken promise. Episodes are compared only where the env calls itself
-    reproducible (EnvFacts), and the end of an episode is checked only where random play reaches it in `steps`.
+    Raises ContractError at the first violation. Episodes are compared only if the env declares itself reproducible
+    (EnvFacts), and the end of an episode is checked only if random play reaches it in `steps`.
     """
     if steps < 1 or not seeds:
         raise InputError(f"A check needs at least one step and one seed, not steps={steps}, seeds={tuple(seeds)}.")
@@ -165,7 +165,7 @@ def _check_repeats(tape: Tape, used: Watched, make: Callable[[], Env], steps: in
 
 
 def _check_pictures(tape: Tape, used: Watched, steps: int) -> tuple[int, int] | None:
-    """Draws the beginning and the end; some pictures take 0.2 s, so not every step."""
+    """Render the beginning and the end; some images take 0.2 s, so not every step."""
     size, digests = None, []
     for step, turn in enumerate(used.episode(tape.seed, steps)):
         digests.append(digest(turn))

@@ -1,4 +1,4 @@
-"""How a broken promise is told: what was promised, where it broke, what to do."""
+"""Errors for contract violations: what was promised, where it was violated, what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mosaic.core.ids import AgentID, EnvID
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the check something happened; step 0 is the reset."""
+    """Position in the check; step 0 is the reset."""
 
     env_id: EnvID
     seed: int | None = None
@@ -30,7 +30,7 @@ class Place:
 
 
 class ContractError(MosaicError):
-    """An env does not keep what every Env promises."""
+    """Violation of the contract of Env."""
 
     def __init__(self, place: Place, found: str, promise: str, advice: str, agent: AgentID | None = None) -> None:
         who = "" if agent is None else f", agent {agent!r}"
@@ -40,7 +40,7 @@ class ContractError(MosaicError):
 
 @contextmanager
 def blamed(place: Place, call: str) -> Iterator[None]:
-    """Whatever the env's own code raises becomes a broken promise; the cause stays attached."""
+    """Turn exceptions of the env's own code into contract violations, with the cause attached."""
     try:
         yield
     except ContractError:

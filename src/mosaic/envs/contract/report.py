@@ -1,4 +1,4 @@
-"""What a check of an env found, as a table wants it."""
+"""Report of an env check, in tabular form."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ class AgentRow:
     """One agent in the first episode of the check."""
 
     agent: AgentID
-    env_steps: int  # in which it acted
+    env_steps: int  # steps in which it acted
     episode_return: float
-    end: End | None  # None: still there when the check stopped
+    end: End | None  # None: still alive when the check stopped
     observation: str
     action: str
 
 
 @dataclass(frozen=True, slots=True)
 class EnvReport:
-    """Every promise was kept; this is what was seen."""
+    """Observations of a check in which nothing was violated."""
 
     env_id: EnvID
     turn_based: bool
     competitive: bool
-    reproducible: bool  # False: the env says it is not, so nothing was compared
+    reproducible: bool  # False: the env declares that it is not, so nothing was compared
     has_chance: bool
-    masked: bool  # somebody's actions were restricted
+    masked: bool  # some agent's actions were restricted
     picture: tuple[int, int] | None  # height and width
     env_steps: int  # of the first episode
     episodes_ended: int  # of those played once per seed; 0: the end of an episode was never seen
@@ -40,11 +40,11 @@ class EnvReport:
 
 
 class Tally:
-    """Adds up one episode, agent by agent."""
+    """Totals of one episode, by agent."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._spaces: dict[AgentID, tuple[str, str]] = {}  # now: after another reset a name may mean another agent
+        self._spaces: dict[AgentID, tuple[str, str]] = {}  # kept: after another reset a name may mean another agent
         self._acted: dict[AgentID, int] = {}
         self._returns: dict[AgentID, float] = {}
         self._ends: dict[AgentID, End] = {}

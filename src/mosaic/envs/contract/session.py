@@ -1,4 +1,4 @@
-"""An env instance under watch: random legal episodes whose every Turn is checked."""
+"""An env instance under check: random legal episodes in which every Turn is checked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mosaic.envs.contract.turn_checks import Witness
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import parts_of
 
-_REMEMBERED = 3  # Turns: an env that reuses buffers does so soon, and pictures are large
+_REMEMBERED = 3  # Turns: an env that reuses buffers does so soon, and images are large
 
 
 class Kept:
-    """The newest Turns of one env instance, across its episodes: reset may write into old buffers too."""
+    """The latest Turns of one env instance, across its episodes: reset may write into old buffers too."""
 
     def __init__(self) -> None:
         self._turns: deque[tuple[Place, Turn, dict[tuple[str, AgentID], int]]] = deque(maxlen=_REMEMBERED)
@@ -49,7 +49,7 @@ class Kept:
 
 
 def _digests(turn: Turn) -> dict[tuple[str, AgentID], int]:
-    """Infos aside: they are not part of what is promised to stay."""
+    """Compute digests of all fields except infos, which are allowed to change."""
     return {
         (field, agent): digest_value(value)
         for field, part in zip(turn._fields[:-1], turn[:-1], strict=True)
@@ -68,7 +68,10 @@ def _changed(place: Place, found: str, agent: AgentID | None) -> ContractError:
 
 
 class Sampler:
-    """Draws from private copies of the spaces: the env's own may be shared, and sampling changes them."""
+    """Random legal actions, drawn from private copies of the spaces.
+
+    The env's own spaces may be shared, and sampling changes them.
+    """
 
     def __init__(self, action_spaces: Mapping[AgentID, Space[Any]], seed: int) -> None:
         self._random = Random(seed)
@@ -98,10 +101,10 @@ class Watched:
         self.env = env
         self.place = Place(env.spec.env_id)
         self._kept = Kept()
-        self._actions: Mapping[AgentID, Action] = {}  # the newest legal ones
+        self._actions: Mapping[AgentID, Action] = {}  # the latest legal ones
 
     def episode(self, seed: int | None, steps: int, *, draw: int = 0) -> Iterator[Turn]:
-        """The Turns from reset on. `draw` seeds the actions where the env goes on without a seed."""
+        """Yield the Turns from reset on; `draw` seeds the actions if the env continues without a seed."""
         witness = Witness(self.env, seed)
         sampler = Sampler(self.env.action_spaces, draw if seed is None else seed)
         self.place = witness.place
@@ -135,7 +138,7 @@ class Watched:
             )
 
     def render(self) -> tuple[int, int] | None:
-        """Height and width of the picture, if there is one."""
+        """Return height and width of the image, if there is one."""
         with blamed(self.place, "render"):
             picture = self.env.render()
         self._kept.check(self.place)
@@ -153,7 +156,7 @@ class Watched:
         return picture.shape[0], picture.shape[1]
 
     def refuse(self, turn: Turn) -> None:
-        """Steps with the wrong agents, which the env must refuse."""
+        """Step with the wrong agents, which the env must refuse."""
         right = Sampler(self.env.action_spaces, 0).draw(turn)
         first = next(iter(right))
         for wrong in ({}, {**right, _NOBODY: right[first]}, {_NOBODY: right[first]}, _without(right, first)):
@@ -176,7 +179,7 @@ class Watched:
         )
 
     def refuse_after_end(self) -> None:
-        """Steps after the end, which the env must refuse."""
+        """Step after the end, which the env must refuse."""
         for actions in ({}, self._actions):
             try:
                 self.env.step(actions)

@@ -1,4 +1,4 @@
-"""What every Turn of an episode must say, given all that was said before."""
+"""Checks of every Turn of an episode, given the Turns before it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mosaic.envs.spaces import describe_space, parts_of
 
 
 def why_outside(space: Space[Any], value: Any) -> str | None:
-    """None where the value is a member."""
+    """Return why the value is not a member of the space; None if it is."""
     match space:
         case spaces.Box():
             return _why_outside_box(space, value)
@@ -33,7 +33,7 @@ def why_outside(space: Space[Any], value: Any) -> str | None:
                 return f"{value!r} instead of a tuple of {len(space.spaces)}"
             parts = enumerate(zip(space.spaces, value, strict=True))
             return _first_part((f"[{index}]", part, item) for index, (part, item) in parts)
-    with quiet():  # some spaces warn when they are asked about strange values
+    with quiet():  # some spaces warn when asked about unusual values
         inside = space.contains(value)
     return None if inside else f"{_short(value)} of type {type(value).__name__} instead of {describe_space(space)}"
 
@@ -67,7 +67,7 @@ def _short(value: Any, most: int = 60) -> str:
 
 
 class Witness:
-    """Sees one episode, Turn by Turn, and raises at the first broken promise."""
+    """Checker of one episode, Turn by Turn; raises at the first violation."""
 
     def __init__(self, env: Env, seed: int | None) -> None:
         self._env = env

@@ -1,1 +1,1 @@
-"""Where environments come from: one file per source."""
+"""Environment families: one module per source."""

@@ -17,7 +17,7 @@ from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
 
-# Modules of Gymnasium whose envs were tried one by one: they never reuse an observation's buffer.
+# Modules of Gymnasium whose envs were tested one by one: they never reuse an observation's buffer.
 _PROVEN = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.box2d.")
 _NEEDS = {
     "gymnasium.envs.box2d.": ("Box2D", "pip install 'mosaic-rl[gym]'"),
@@ -82,7 +82,10 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def _import_quietly(source: str) -> None:
-    """Box2D warns while it is imported and crashes where warnings are errors; Gymnasium's own advice stays audible."""
+    """Import without warnings: Box2D warns on import and crashes if warnings are errors.
+
+    Gymnasium's own advice is still shown.
+    """
     if source.startswith("gymnasium.envs."):
         with quiet():
             importlib.import_module(source.partition(":")[0])

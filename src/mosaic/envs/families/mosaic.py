@@ -120,7 +120,7 @@ class MosaicFamily:
 
 
 def read_options(config: EnvironmentConfig, model: type[_Model]) -> _Model:
-    """The env's options, checked."""
+    """Return the env's options, validated."""
     try:
         return model.model_validate(config.options)
     except ValidationError as error:

@@ -20,13 +20,13 @@ _COOPERATIVE_CLASSICS = {"hanabi"}
 _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}
 _HIDDEN = {"gin_rummy", "leduc_holdem", "rps", "texas_holdem", "texas_holdem_no_limit"}
 _NOT_REPRODUCIBLE = {"waterworld"}  # Chipmunk orders collisions by memory address
-_WINS_ABOVE = {"gin_rummy": 0.0}  # a hand that nobody knocked is nobody's
+_WINS_ABOVE = {"gin_rummy": 0.0}  # a hand in which no player knocked has no winner
 
 
 @dataclass(frozen=True, slots=True)
 class PettingZooFamily:
     name: str
-    package: str  # where one module per env lives
+    package: str  # package with one module per env
     needs: tuple[str, ...]  # modules without which the family cannot be played
 
     def entries(self) -> list[EnvEntry]:
@@ -74,7 +74,7 @@ class PettingZooFamily:
 
 
 def _is_parallel(module: Any, config: EnvironmentConfig) -> bool:
-    """All at once wherever the env can: one after another, later agents would see a world that has moved."""
+    """Return whether agents act at once, which is preferred: in turns, later agents would observe a changed world."""
     can = hasattr(module, "parallel_env")
     match config.api_type:
         case "auto":
@@ -90,7 +90,7 @@ def _is_parallel(module: Any, config: EnvironmentConfig) -> bool:
 
 def _make(maker: Any, config: EnvironmentConfig) -> Any:
     options = dict(config.options)
-    if config.env_id.startswith("hanabi"):  # it has no picture
+    if config.env_id.startswith("hanabi"):  # it cannot render
         options.setdefault("render_mode", None)
     else:
         options.setdefault("render_mode", "rgb_array")

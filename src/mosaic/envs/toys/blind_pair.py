@@ -1,8 +1,8 @@
-"""One agent decides and the other sees what came of it: only a critic that sees both can tell what a decision is worth.
+"""Two-agent env for centralised critics: one agent decides, and only the other observes the result.
 
-What the blind agent earns comes late, and a tide that it does not see moves its pay far more than its decision does.
-Neither changes which way a policy gradient points on average, but both drown it. A critic that also reads the seer's
-observation subtracts the tide, and sees in the lamp at once whether the decision was right.
+The blind agent's reward comes late, and a tide that it does not observe changes its reward far more than its decision
+does. Neither changes the expected policy gradient, but both drown it in noise. A critic that also reads the seer's
+observation subtracts the tide, and reads from the lamp at once whether the decision was right.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 
 SEER, BLIND = AGENTS = ("seer", "blind")
 _NONE: dict[AgentID, Any] = {}
-_ROLE, _TIDE, _LAMP, _TIME, _CUE = range(5)  # where an observation holds what; the cue, as one of n, comes last
-_SIDE = 64  # pixels of a cell of the picture
+_ROLE, _TIDE, _LAMP, _TIME, _CUE = range(5)  # indices of an observation; the cue, one-hot, comes last
+_SIDE = 64  # pixels of a cell of the image
 _COLOURS = {-1.0: (56, 189, 248), 0.0: (51, 65, 85), 1.0: (249, 115, 22)}
 
 
 class BlindPair:
-    """First step: the blind one is shown one of `cues` and should answer with its number; the seer is shown the tide,
-    −1 or 1. At once the tide pays the seer `tide` times that, and the blind one the opposite. Then for `delay` steps a
-    lamp that only the seer sees tells whether the blind one was right (1) or not (−1). In the last of them the seer
-    should answer: 1 for right, 0 for wrong. Each of the two right answers pays both agents 0.5, at the end.
+    """Env of a blind agent that decides and a seer that observes the result.
+
+    First step: the blind agent observes one of `cues` and should answer with its number; the seer observes the tide, −1
+    or 1. At once the tide pays the seer `tide` times that, and the blind agent the opposite. Then for `delay` steps a
+    lamp that only the seer observes tells whether the blind agent was right (1) or not (−1). In the last of them the
+    seer should answer: 1 for right, 0 for wrong. Each of the two right answers pays both agents 0.5, at the end.
 
     A pair that is always right has the mean return 1; in the mean of the two the tide cancels. A blind agent that
-    follows chance may settle on anything, but with several cues hardly on the right answer to each.
+    follows noise may settle on anything, but with several cues hardly on the right answer to each.
     """
 
     def __init__(self, facts: EnvFacts | None = None, delay: int = 8, tide: float = 5.0, cues: int = 4) -> None:
@@ -76,7 +78,7 @@ class BlindPair:
         return self._turn(earned)
 
     def render(self) -> NDArray[np.uint8]:
-        """One row for each agent: tide, lamp and cues as it sees them."""
+        """Draw one row for each agent: tide, lamp and cues as it observes them."""
         from mosaic.envs.compiled.drawing import enlarge
 
         parts = [_TIDE, _LAMP, *range(_CUE, _CUE + self._cues)]

@@ -1,4 +1,4 @@
-"""Catch a falling ball, seen as pixels: the smallest env that a network with eyes must solve."""
+"""Catch a falling ball, observed as pixels: a minimal env for networks with image input."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ Picture = NDArray[np.uint8]
 
 _SKY, _BALL, _PADDLE = (15, 23, 42), (249, 115, 22), (56, 189, 248)
 _REACH = 1  # pixels of the paddle left and right of its middle
-_SCREEN = 320  # pixels of the picture for people
+_SCREEN = 320  # pixels of the rendered image
 
 
 class CatchPixels(gymnasium.Env[Picture, int]):
-    """The ball falls one pixel a step; actions move the paddle left, not at all, or right.
+    """Env of a ball that falls one pixel per step; actions move the paddle left, not at all, or right.
 
-    Caught pays 1, missed 0, so that the mean return is the share of balls caught. Every ball can be caught.
+    A caught ball pays 1, a missed one 0, so that the mean return is the share of balls caught. Every ball can be
+    caught.
     """
 
     def __init__(self, size: int = 16) -> None:

@@ -1,7 +1,7 @@
-"""Envs so small that everybody can say what a learner must find in them.
+"""Probe envs, so small that the optimal result of a learner is obvious.
 
-Each is a factory for `python:mosaic.envs.toys.probes:NAME`.
-After Andy Jones' "Debugging RL, without the agonizing pain".
+Each is a factory for `python:mosaic.envs.toys.probes:NAME`. After Andy Jones' "Debugging RL, without the agonizing
+pain".
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _Outcomes: TypeAlias = Sequence[tuple[float, Hashable, float, bool]]
 
 
 def one_value() -> MdpEnv:
-    """One state, one action, one step, one reward: 1."""
+    """Make an env with one state, one action, one step, one reward: 1."""
     return _episodes([0], lambda state, action: [(1.0, _END, 1.0, True)], 1)
 
 
 def two_values() -> MdpEnv:
-    """One step: state 0 pays −1, state 1 pays 1."""
+    """Make an env of one step: state 0 pays −1, state 1 pays 1."""
     return _episodes([0, 1], lambda state, action: [(1.0, _END, 2.0 * state - 1.0, True)], 1)
 
 
 def two_steps() -> MdpEnv:
-    """State 0 leads to state 1 and pays nothing; state 1 pays 1 and ends."""
+    """Make an env of two steps: state 0 leads to state 1 and pays nothing; state 1 pays 1 and ends."""
     return _episodes([0], lambda state, action: [(1.0, _END, 1.0, True) if state else (1.0, 1, 0.0, False)], 1)
 
 
 def choice() -> MdpEnv:
-    """One state, one step: action 0 pays −1, action 1 pays 1."""
+    """Make an env with one state and one step: action 0 pays −1, action 1 pays 1."""
     return _episodes([0], lambda state, action: [(1.0, _END, 2.0 * action - 1.0, True)], 2)
 
 
 def match() -> MdpEnv:
-    """One step: the action that is the state's number pays 1, the other −1."""
+    """Make an env of one step: the action equal to the state's number pays 1, the other −1."""
     return _episodes([0, 1], lambda state, action: [(1.0, _END, 1.0 if action == state else -1.0, True)], 2)
 
 
 def cut_off() -> MdpEnv:
-    """Every step pays 1. State 0 would go on for ever but is cut off (truncated) at once; state 1 ends (terminated)."""
+    """Make an env in which every step pays 1; state 0 is endless but truncated at once, state 1 terminates."""
     return _episodes([0, 1], lambda state, action: [(1.0, state, 1.0, bool(state))], 1, time_limit=1)
 
 
@@ -64,7 +64,7 @@ def _episodes(
 
 
 class Forbidden(gymnasium.Env[int, int]):
-    """One state, one step, three actions that pay 0, 1 and 10; the last one is masked."""
+    """Env with one state, one step, three actions that pay 0, 1 and 10; the last one is masked."""
 
     observation_space: Space[int] = spaces.Discrete(1)
     action_space: Space[int] = spaces.Discrete(3)
@@ -82,7 +82,7 @@ class Forbidden(gymnasium.Env[int, int]):
 
 
 class _Two:
-    """What the probes of two agents have in common: two actions, nothing to draw, and an episode that begins alike."""
+    """Base of the two-agent probes: two actions, no rendering, and episodes that begin alike."""
 
     def __init__(self, agents: tuple[AgentID, AgentID], states: int, *, turn_based: bool) -> None:
         self.possible_agents: tuple[AgentID, ...] = agents
@@ -127,7 +127,7 @@ class _Two:
 
 
 class Pair(_Two):
-    """Both act once, at the same time: by action 1 the left one (state 0) earns 1, and the right one (state 1) loses 1.
+    """Env of one simultaneous step: action 1 earns the left agent (state 0) 1 and costs the right one (state 1) 1.
 
     Neither's choice matters to the other.
     """
@@ -143,10 +143,10 @@ class Pair(_Two):
 
 
 class Duel(_Two):
-    """One moves, then the other, who sees the move (state 1 or 2) and wins the stake by repeating it.
+    """Env of two moves: the second player sees the first's move (state 1 or 2) and wins the stake by repeating it.
 
-    The stake is 1 after move 0 and 0.5 after move 1; whoever does not win it loses it. The first player is paid while
-    it waits.
+    The stake is 1 after move 0 and 0.5 after move 1; the player that does not win it loses it. The first player is paid
+    while it waits.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A cue is shown once and asked for later: solved by memory, and by nothing else."""
+"""Memory env: a cue is shown once and asked for later; solvable only with memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 Sight = NDArray[np.float32]
 
-_SIDE = 64  # pixels of a cell of the picture
+_SIDE = 64  # pixels of a cell of the image
 _DARK, _LIT, _ASKED = (51, 65, 85), (249, 115, 22), (56, 189, 248)
 
 
 class Recall(gymnasium.Env[Sight, int]):
-    """Shows one of `cues` in the first step, then nothing for `delay` steps, then the question.
+    """Env that shows one of `cues` in the first step, then nothing for `delay` steps, then the question.
 
-    Naming the cue at the question pays 1, anything else 0; actions before do nothing. The question looks the same
-    whatever the cue was, so without memory nobody is right more often than once in `cues`.
+    Naming the cue at the question pays 1, anything else 0; earlier actions have no effect. The question looks the same
+    for all cues, so a policy without memory is right at most once in `cues` on average.
     """
 
     def __init__(self, delay: int = 4, cues: int = 2) -> None:
         self.delay, self.cues = delay, cues
-        self.observation_space = spaces.Box(0, 1, (cues + 1,), np.float32)  # the cue as one of n, and the question
+        self.observation_space = spaces.Box(0, 1, (cues + 1,), np.float32)  # the cue, one-hot, and the question
         self.action_space = spaces.Discrete(cues)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 4}
         self.render_mode = "rgb_array"

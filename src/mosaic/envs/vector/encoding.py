@@ -1,4 +1,4 @@
-"""How observations become float32 rows, and rows of numbers become actions."""
+"""Encoding of observations as float32 rows, and decoding of rows to actions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PictureLayout: TypeAlias = Literal["grey", "channels first", "channels last"]
 SMALLEST_PICTURE = 8  # pixels; boards of games are smaller or not of bytes
 MOST_COLOURS = 4
 BRIGHTEST = np.float32(255)  # the number that a row holds as 1
-_EXACT_LIMIT = 2**24  # float32 counts no further without gaps
+_EXACT_LIMIT = 2**24  # float32 represents all integers up to here
 
 
 @dataclass(frozen=True, slots=True)
 class ActionHead:
-    """The numbers that a network gives for one decision."""
+    """Network outputs for one decision."""
 
     kind: Literal["categorical", "gaussian"]
-    sizes: tuple[int, ...]  # categorical: the choices of each part; gaussian: how many numbers, alone
+    sizes: tuple[int, ...]  # categorical: the number of choices of each part; gaussian: the number of components, alone
 
     @property
     def width(self) -> int:
@@ -35,14 +35,14 @@ class ActionHead:
 
     @property
     def parts(self) -> int:
-        """How many numbers one action row holds."""
+        """Number of columns of an action row."""
         return len(self.sizes) if self.kind == "categorical" else self.width
 
 
 class RowPart(NamedTuple):
-    """One stretch of a row: what it was before it was laid flat."""
+    """A range of a row, with its shape before flattening."""
 
-    name: str  # keys and positions joined by dots; "observation" where the space has one part
+    name: str  # keys and positions joined by dots; "observation" if the space has one part
     start: int
     shape: tuple[int, ...]
     picture: bool  # bytes of (height, width, channels), scaled to 0..1
@@ -54,7 +54,7 @@ class RowPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowCode:
-    """How the observations of one space are laid flat."""
+    """Encoding of the observations of one space as flat rows."""
 
     width: int
     parts: tuple[RowPart, ...]
@@ -63,10 +63,10 @@ class RowCode:
 
 @dataclass(frozen=True, slots=True)
 class ActionCode:
-    """How rows of numbers become actions of one space."""
+    """Decoding of rows to actions of one space."""
 
     head: ActionHead
-    action: Callable[[Row], Action]  # a fresh action from f32[head.parts]
+    action: Callable[[Row], Action]  # a new action from f32[head.parts]
 
 
 class _Leaf(NamedTuple):
@@ -75,7 +75,7 @@ class _Leaf(NamedTuple):
 
 
 def row_code(space: Space[Any]) -> RowCode:
-    """The code of an observation space; parts of Dict and Tuple follow one another in Gymnasium's order."""
+    """Return the code of an observation space; parts of Dict and Tuple are concatenated in Gymnasium's order."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _joined(space)
     part, write = _stretch(space, "observation", 0)
@@ -83,7 +83,7 @@ def row_code(space: Space[Any]) -> RowCode:
 
 
 def action_code(space: Space[Any]) -> ActionCode:
-    """The code of an action space that a learner can act in."""
+    """Return the code of an action space, if a learner can act in it."""
     if isinstance(space, spaces.Discrete):
         return ActionCode(ActionHead("categorical", (int(space.n),)), _choice(int(space.start)))
     if isinstance(space, spaces.MultiDiscrete):
@@ -127,7 +127,7 @@ def _countable(space: spaces.Box) -> bool:
 
 
 def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callable[[Observation, Row], None]]:
-    """The part of a row that a space without inner spaces takes, and what writes it."""
+    """Return the part of a row for a space without inner spaces, and its writer."""
     if isinstance(space, spaces.Box):
         layout = picture_layout(space)
         if layout is not None:
@@ -149,10 +149,10 @@ def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callabl
 
 
 def picture_layout(space: spaces.Box) -> PictureLayout | None:
-    """Return how the bytes of a picture are ordered; None where the space holds no pictures.
+    """Return the axis order of an image; None if the space does not hold images.
 
-    Three axes are channels first where the first is shorter than both others and the last is too long for colours. Two
-    axes are a picture where they have the whole range of bytes: else they are a map with numbers of its own.
+    Three axes are channels first if the first is shorter than both others and the last is too long for colours. Two
+    axes are an image if they have the whole range of bytes: otherwise they are a map with values of its own.
     """
     if space.dtype != np.uint8:
         return None
@@ -192,7 +192,7 @@ def _write_picture(observation: Observation, out: Row) -> None:
 
 
 def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return numbers that an env gave in another type as bytes; raise where they are not what its space says."""
+    """Convert numbers that an env gave in another type to bytes; raise if they do not match its space."""
     with np.errstate(invalid="ignore"):
         made = pixels.astype(np.uint8)
     if not (made == pixels).all():

@@ -1,4 +1,4 @@
-"""Envs written in Python side by side in one process, stepping straight into the arrays of a vector env."""
+"""Vector env that steps Python envs in one process, writing directly into its arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mosaic.envs.vector.slots import GymLane, TurnLane
 
 
 class Lane(Protocol):
-    """One env that writes into its own stretch of the arrays."""
+    """One env that writes into its own part of the arrays."""
 
     def begin(self, seeds: Iterator[int]) -> None: ...  # one seed for each episode
 
@@ -29,10 +29,10 @@ class Lane(Protocol):
 
 
 class PythonVector:
-    """Takes the envs over and closes them, and `others` too.
+    """Vector env that owns its envs and `others`, and closes them.
 
-    `masked` says whether actions may be illegal; left out, the first Turn shows it. `arrays` are those to write into
-    (they may lie in shared memory), `first` is the number of the first env where several such vectors share the work:
+    `masked` says whether actions may be illegal; by default, the first Turn decides. `arrays` are the arrays to write
+    into (they may be in shared memory), `first` is the number of the first env if several such vectors share the work:
     an env's episodes depend on its number and the seed alone.
     """
 
@@ -78,7 +78,7 @@ class PythonVector:
         return self._envs[index].render()
 
     def close(self) -> None:
-        with ExitStack() as stack:  # closes the rest although one fails
+        with ExitStack() as stack:  # closes the rest even if one fails
             for env in self._envs:
                 stack.callback(env.close)
             if self._others:
@@ -86,7 +86,7 @@ class PythonVector:
 
 
 def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool | None = None) -> VectorShape:
-    """What these envs look like side by side; resets the first of them where only a Turn can tell of masks."""
+    """Return the shape of these envs as a vector; resets the first of them if only a Turn can tell about masks."""
     if not envs:
         raise InputError("A vector env needs at least one env.")
     shapes = {_shape(env, len(envs), others, masked=False) for env in envs}
@@ -118,7 +118,7 @@ def _shape(env: Env, envs: int, others: Others | None, masked: bool) -> VectorSh
 
 
 def part_of(arrays: VectorArrays, shape: VectorShape, start: int, stop: int) -> VectorArrays:
-    """The stretch of the arrays that belongs to envs start … stop − 1."""
+    """Return the part of the arrays that belongs to envs start … stop − 1."""
     slots = slice(start * shape.slots_per_env, stop * shape.slots_per_env)
     rows = slice(start * len(shape.agents), stop * len(shape.agents))
     obs, mask, who, active, rew, term, trunc, fin = arrays
@@ -128,7 +128,7 @@ def part_of(arrays: VectorArrays, shape: VectorShape, start: int, stop: int) -> 
 
 
 def episode_seeds(seed: int, index: int) -> Iterator[int]:
-    """The seeds of the episodes that env number `index` plays."""
+    """Yield the seeds of the episodes that env number `index` plays."""
     return (child_seed(seed, "env", index, episode) for episode in count())
 
 

@@ -1,8 +1,8 @@
-"""Many envs side by side: where each of their numbers lies in flat arrays that a step overwrites.
+"""Layout of vector envs: flat arrays that every step overwrites.
 
-E envs with A agents each. An env has S slots: one per agent where all act together, one where they take turns (its
-agent changes). Slot m belongs to env m // S. What is paid and ended belongs to (env, agent) at e * A + a, because an
-agent that waits is paid and ended too.
+E envs with A agents each. An env has S slots: one per agent if all act together, one if they take turns (its agent
+changes). Slot m belongs to env m // S. Rewards and ends belong to (env, agent) at e * A + a, because a waiting agent is
+paid and can end too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class VectorShape:
     envs: int
     agents: tuple[AgentID, ...]  # in the order of rows
     turn_based: bool
-    widths: tuple[int, ...]  # numbers that each agent observes
-    heads: tuple[ActionHead, ...]  # how each agent acts
+    widths: tuple[int, ...]  # number of columns that each agent observes
+    heads: tuple[ActionHead, ...]  # action head of each agent
     masked: bool
 
     @property
@@ -52,16 +52,17 @@ class VectorShape:
 
 
 class VectorArrays(NamedTuple):
-    """C-contiguous, made once, written in place. Narrower agents leave the end of their rows zero.
+    """C-contiguous arrays, allocated once, written in place; narrower agents leave the end of their rows zero.
 
-    An episode that is over begins anew within the same step: `term` and `trunc` say who ended in this step (both may
-    be set; then nothing follows, as with `term` alone), `fin` what that agent saw last, and all else already shows the
-    next episode. An agent that ends before its env does has an inactive slot until then.
+    An episode that is over restarts within the same step: `term` and `trunc` mark the agents that ended in this step
+    (both may be set; then nothing follows, as with `term` alone), `fin` is the agent's final observation, and
+    everything else already belongs to the next episode. An agent that ends before its env does has an inactive slot
+    until then.
     """
 
     obs: NDArray[np.float32]  # [slots, width]
-    mask: NDArray[np.uint8]  # [slots, mask_width], or [0, mask_width] where nothing is ever illegal
-    who: NDArray[np.int64]  # [slots] index of the agent whom the slot shows now
+    mask: NDArray[np.uint8]  # [slots, mask_width], or [0, mask_width] if nothing is ever illegal
+    who: NDArray[np.int64]  # [slots] index of the agent that the slot holds now
     active: NDArray[np.uint8]  # [slots] 1: the slot must act now
     rew: NDArray[np.float32]  # [rows] paid in the last step
     term: NDArray[np.uint8]  # [rows]
@@ -70,7 +71,10 @@ class VectorArrays(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """The arrays are the same objects for the whole life of the env; readers copy what they keep."""
+    """Protocol of vector envs.
+
+    The arrays are the same objects for the lifetime of the env; readers copy what they keep.
+    """
 
     @property
     def shape(self) -> VectorShape: ...
@@ -103,13 +107,13 @@ class VectorEnv(Protocol):
 
     def step(self, act: NDArray[np.float32]) -> None: ...  # [slots, parts]; rows of inactive slots are not read
 
-    def render(self, index: int) -> NDArray[np.uint8] | None: ...  # of one env; None where there is no picture
+    def render(self, index: int) -> NDArray[np.uint8] | None: ...  # of one env; None if it cannot render
 
     def close(self) -> None: ...
 
 
 def vector_arrays(shape: VectorShape) -> VectorArrays:
-    """Zeroed, with every slot active and showing its own agent (in turn-based games the first)."""
+    """Allocate zeroed arrays, with every slot active and assigned to its own agent (in turn-based games the first)."""
     slots, rows, width = shape.slots, shape.rows, shape.width
     return VectorArrays(
         obs=np.zeros((slots, width), np.float32),

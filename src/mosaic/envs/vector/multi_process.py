@@ -1,4 +1,4 @@
-"""Envs written in Python side by side in processes of their own, stepping into memory that all of them share."""
+"""Vector env that steps Python envs in several processes, writing into shared memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _END_WITHIN_S = 5.0
 
 
 class EnvProcessError(MosaicError):
-    """An env failed in its own process; the traceback from there is in the notes."""
+    """Failure of an env in its own process; the traceback from there is in the notes."""
 
 
 class _Member(NamedTuple):
@@ -38,10 +38,10 @@ class _Member(NamedTuple):
 
 
 class ProcessVector:
-    """`envs` envs shared out evenly among `processes`; the same numbers as a PythonVector of as many.
+    """Vector env of `envs` envs split evenly among `processes`; same numbers as a PythonVector of as many.
 
     `make` and `make_others` are called in the processes, so they must be picklable: functions of a module, or
-    `functools.partial(make_env, config)`. Both sides wait in the kernel, never spinning. The first error of any
+    `functools.partial(make_env, config)`. Both sides block in the kernel, never spinning. The first error of any
     process ends all of them.
     """
 
@@ -94,7 +94,7 @@ class ProcessVector:
             self._end()
 
     def _introduce(self, envs: int) -> tuple[VectorShape, NDArray[np.float32], VectorArrays]:
-        """Learns the shape from the processes and gives them the memory for it."""
+        """Receive the shape from the processes and send them the memory for it."""
         made: list[Introduction] = [self._receive(member) for member in self._crew]
         self._env_id = made[0].env_id
         shapes = {replace(introduction.shape, envs=envs) for introduction in made}
@@ -130,7 +130,7 @@ class ProcessVector:
             error = _death(member, self._env_id)
             self._end()
             raise error from None
-        except BaseException:  # Ctrl-C between question and answer: nothing fits together any more
+        except BaseException:  # Ctrl-C between request and reply: the protocol is out of step
             self._end()
             raise
         if message == DONE:
@@ -156,7 +156,7 @@ def _start(share: Share) -> _Member:
 
 
 def _send(member: _Member, message: bytes) -> None:
-    with suppress(ConnectionError):  # it is dead: the answer that never comes says so, with its exit code
+    with suppress(ConnectionError):  # it is dead: the missing reply is reported, with its exit code
         member.connection.send_bytes(message)
 
 
@@ -181,7 +181,7 @@ def _numbers(share: Share) -> str:
 
 
 def _end(crew: list[_Member]) -> None:
-    """Closed connections send the processes home; one that stays too long is ended by force."""
+    """Stop the processes by closing their connections; kill those that take too long."""
     for member in crew:
         member.connection.close()
     for member in crew:

@@ -1,7 +1,7 @@
-"""What a process does that steps some envs of a vector for another process.
+"""Child process that steps some envs of a vector env for its parent.
 
-The talk over the connection: the child introduces its envs and receives the shared memory; then every request is
-answered. An empty message asks for a step, and answers that all went well; anything else is pickled.
+Protocol of the connection: the child introduces its envs and receives the shared memory; then every request gets a
+reply. An empty message requests a step, or replies that all went well; anything else is pickled.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CLOSE = ("close", None)
 
 
 class _NobodyListensError(Exception):
-    """The parent is gone or has closed. Errors of the env's own connections are another matter."""
+    """Loss of the parent, which is gone or has closed; not used for errors of the env's own connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which envs a process plays, and how it makes them."""
+    """Envs that a process plays, and how it makes them."""
 
     make: Callable[[], Env]
     make_others: Callable[[], Others] | None
@@ -55,7 +55,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What the process made."""
+    """Description of the envs that the process made."""
 
     env_id: EnvID
     shape: VectorShape
@@ -63,7 +63,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception, as text, because its class may not exist in the other process or survive the journey."""
+    """An exception as text, because its class may not exist in the other process or may not be picklable."""
 
     text: str
     details: str
@@ -71,14 +71,14 @@ class Failure:
 
 
 def play_share(share: Share, connection: Connection) -> None:
-    """The whole life of the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    """Run the process: set up the envs and serve requests until closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     _end_with_parent()
     try:
         with ExitStack() as stack:
             vector, act = _set_up(share, connection, stack)
             _serve(vector, act, connection)
-    except _NobodyListensError:  # the stack has closed the envs: all is done
+    except _NobodyListensError:  # the stack has closed the envs
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must raise it
         last = pickle.dumps(_failure(error))

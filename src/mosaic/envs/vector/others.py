@@ -1,4 +1,4 @@
-"""Who plays the agents that do not learn."""
+"""Protocol of the players of non-learning agents in a vector env."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mosaic.core.turn import Action, Turn
 
 
 class Others(Protocol):
-    """Plays its agents inside a vector env, whose slots then show the learner's agents alone."""
+    """Player of some agents inside a vector env, whose slots then hold only the learner's agents."""
 
     @property
     def agents(self) -> Collection[AgentID]: ...  # played in every env: they have no rows

@@ -1,4 +1,4 @@
-"""How the arrays of a vector env are shared by processes without a name that could be left behind."""
+"""Anonymous shared memory for the arrays of a vector env: no name that could be left behind."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SharedArrays(NamedTuple):
 
 @contextmanager
 def nameless_memory(shape: VectorShape) -> Iterator[int]:
-    """A file descriptor of zeroed memory for this shape; the memory lives as long as somebody maps it."""
+    """Yield a file descriptor of zeroed memory for this shape; the memory lives as long as it is mapped."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("mosaic-envs", os.MFD_CLOEXEC)
     else:
-        with tempfile.TemporaryFile() as file:  # without a name from the start
+        with tempfile.TemporaryFile() as file:  # anonymous from the start
             descriptor = os.dup(file.fileno())
     try:
         os.ftruncate(descriptor, _layout(shape)[1])
@@ -39,7 +39,7 @@ def nameless_memory(shape: VectorShape) -> Iterator[int]:
 
 
 def map_arrays(descriptor: int, shape: VectorShape) -> SharedArrays:
-    """The arrays in that memory. They hold the mapping; it goes when the last of them goes."""
+    """Return the arrays in that memory; they hold the mapping, which is released with the last of them."""
     places, size = _layout(shape)
     memory = mmap.mmap(descriptor, size)
     act, *arrays = (

@@ -1,4 +1,4 @@
-"""How the Turns of any env fill its rows."""
+"""Single envs inside a vector env: writers of their Turns into its rows."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from mosaic.envs.vector.encoding import Row, action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.envs.vector.others import Others
 
-_MOST_EPISODES_WITHOUT_US = 1000  # so many in a row mean that the learner's agents never get a turn
+_MOST_EPISODES_WITHOUT_US = 1000  # this many in a row mean that the learner's agents never get a turn
 
 
 class _Place(NamedTuple):
-    """Where one agent of the learner is found."""
+    """Location of one of the learner's agents in the arrays."""
 
-    row: int  # of what is paid and ended
+    row: int  # of rewards and ends
     slot: int
     choices: int  # how many entries of the mask are its own
     action: Callable[[Row], Action]
     write: Callable[[Any, Row], None]
     seen: Row
-    rest: Row  # what another agent of the same slot may have written behind
+    rest: Row  # columns that another agent of the same slot may have written
     final: Row
 
 
 class TurnLane:
-    """One env, of which the learner's agents are shown and `others` play the rest.
+    """One env in which the learner's agents have rows and `others` play the rest.
 
-    Agents that learn in other envs, but are played here, have rows: what they are paid and how they end is booked, and
-    their slots never act.
+    Agents that learn in other envs, but are played here, have rows: their rewards and ends are recorded, and their
+    slots never act.
 
-    A step goes on until one of the learner's agents must act. What they are paid meanwhile is summed; what they would
-    be paid before their first look in a new episode is left out, since no decision of theirs earned it.
+    A step continues until one of the learner's agents must act. Their rewards meanwhile are summed; rewards before
+    their first observation in a new episode are left out, since no decision of theirs earned them.
     """
 
     def __init__(self, env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> None:
@@ -62,8 +62,8 @@ class TurnLane:
         arrays = self._arrays
         arrays.rew.fill(0)
         for place in self._places.values():
-            arrays.who[place.slot] = place.row  # arrays that others made may say nothing yet
-            if self._masked:  # slots that nobody fills yet must not look as if nothing were legal
+            arrays.who[place.slot] = place.row  # arrays made elsewhere may not be initialised yet
+            if self._masked:  # slots that are not filled yet must not look as if nothing were legal
                 arrays.mask[place.slot, : place.choices] = 1
         for agent in self._places.keys() - self._ours.keys():
             arrays.active[self._places[agent].slot] = 0
@@ -81,9 +81,9 @@ class TurnLane:
         self._arrays.rew[:] = paid
 
     def _until_ours(self, turn: Turn, paid: list[float] | None = None) -> Turn:
-        """The next Turn in which one of the learner's agents must act; `paid` until the episode ends."""
+        """Return the next Turn in which one of the learner's agents must act; sum `paid` until the episode ends."""
         begun = 0
-        while self._played.issuperset(turn.observations):  # so it is where nobody acts: the episode is over
+        while self._played.issuperset(turn.observations):  # also true if no agent acts: the episode is over
             if turn.observations:
                 assert self._others is not None
                 turn = self._env.step(self._others.act(self._index, turn))
@@ -173,7 +173,7 @@ def _place(env: Env, shape: VectorShape, arrays: VectorArrays, row: int) -> _Pla
 
 
 class GymLane:
-    """The same numbers as through `GymnasiumEnv`, without its Turns."""
+    """One Gymnasium env; gives the same numbers as through `GymnasiumEnv`, without its Turns."""
 
     def __init__(self, env: GymnasiumEnv, arrays: VectorArrays) -> None:
         self._step, self._reset = env.env.step, env.env.reset

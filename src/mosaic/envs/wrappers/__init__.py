@@ -1,4 +1,4 @@
-"""Wrappers by name: `time_limit:max_steps=200` around any Env."""
+"""Env wrappers by name: `time_limit:max_steps=200` around any Env."""
 
 from __future__ import annotations
 

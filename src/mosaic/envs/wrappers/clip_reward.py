@@ -1,4 +1,4 @@
-"""Which part of a reward is paid."""
+"""Wrapper that clips rewards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.envs.wrappers.kind import WrapperKind
 
 
 class ClipRewardOptions(Options):
-    """0 stays 0, because 0 is what agents get that wait or are born."""
+    """Bounds of the reward; 0 must stay 0, because waiting and new agents get 0."""
 
     low: float = Field(-1.0, le=0.0, description="The least that one env step pays an agent.")
     high: float = Field(1.0, ge=0.0, description="The most that one env step pays an agent.")
@@ -31,7 +31,7 @@ class ClipRewardOptions(Options):
 
 
 class ClipReward(Transform):
-    """Pays every agent the changed reward of each step; a return is then the sum of these."""
+    """Wrapper that clips every agent's reward of each step; a return is then the sum of these."""
 
     def __init__(self, env: Env, clip: Callable[[float], float]) -> None:
         super().__init__(env)
@@ -43,7 +43,7 @@ class ClipReward(Transform):
 
 
 def clipping(options: ClipRewardOptions) -> Callable[[float], float]:
-    """Not-a-number stays what it is, so that whoever looks for it finds it."""
+    """Return the clipping function; NaN stays NaN, so that it can be detected."""
     low, high = options.low, options.high
     return (lambda reward: float(np.sign(reward))) if options.sign else (lambda reward: min(max(reward, low), high))
 

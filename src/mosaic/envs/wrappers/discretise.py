@@ -1,4 +1,4 @@
-"""Any observation as one whole number."""
+"""Wrapper that encodes any observation as one whole number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DiscretiseOptions(Options):
 
 
 def discretised(options: DiscretiseOptions) -> Callable[[Space[Any]], View]:
-    """The index that `space_code` gives to what is seen."""
+    """Return a view that replaces an observation by its index in `space_code`."""
     each = _each(options.bins)
     bins = each[0] if each is not None and len(each) == 1 else each
 

@@ -1,4 +1,4 @@
-"""Any observation as one row of numbers."""
+"""Wrapper that flattens any observation to one row of numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mosaic.envs.wrappers.observation import View, Viewed
 
 
 def flattened(space: Space[Any]) -> View:
-    """As Gymnasium flattens it (Discrete: one of n is 1), in float32."""
+    """Flatten as Gymnasium does (Discrete: one-hot), in float32."""
     if not space.is_np_flattenable:
         raise InputError(
             "The wrapper 'flatten' takes observations of one fixed size: Box, Discrete, MultiDiscrete, MultiBinary, "
             "Text, and Dict, Tuple or OneOf of these."
         )
     flat = spaces.flatten_space(space)
-    assert isinstance(flat, Box)  # what is_np_flattenable promises
+    assert isinstance(flat, Box)  # guaranteed by is_np_flattenable
 
     def see(observation: Any) -> NDArray[np.float32]:
         return _single(spaces.flatten(space, observation))
@@ -33,7 +33,7 @@ def flattened(space: Space[Any]) -> View:
 
 
 def _single(numbers: Any) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # beyond float32 lies infinity, in the bounds as in the values
+    with np.errstate(over="ignore"):  # values beyond float32 become infinity, in the bounds as in the observations
         return np.array(numbers, dtype=np.float32)
 
 

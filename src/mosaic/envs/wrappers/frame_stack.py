@@ -1,4 +1,4 @@
-"""What an agent saw last, together with what it saw before."""
+"""Wrapper that stacks an agent's latest observations."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class FrameStackOptions(Options):
 
 
 class FrameStack(Transform):
-    """Each agent's own last observations, oldest first; before it has seen enough, its first one fills the places.
+    """Wrapper that stacks each agent's own latest observations, oldest first; initially, its first one is repeated.
 
-    A frame is what the agent saw on a turn of its own: in a turn-based game the others' turns leave none.
+    A frame is what the agent observed on a turn of its own: in a turn-based game the others' turns add none.
     """
 
     def __init__(self, env: Env, num: int) -> None:
@@ -56,7 +56,7 @@ class FrameStack(Transform):
 
 
 def stack(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """(height, width, channels) is stacked in the channels; any other shape gets a new first axis."""
+    """Stack (height, width, channels) along the channels; any other shape along a new first axis."""
     return np.concatenate(frames, axis=-1) if frames[0].ndim == 3 else np.stack(frames)
 
 

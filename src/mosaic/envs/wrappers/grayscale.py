@@ -1,4 +1,4 @@
-"""Colour pictures as shades of grey."""
+"""Wrapper that converts colour images to greyscale."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def grayed(options: GrayscaleOptions) -> Callable[[Space[Any]], View]:
 
 
 def luma(picture: NDArray[Any]) -> NDArray[Any]:
-    """Brightness by ITU-R 601: 0.299 red, 0.587 green, 0.114 blue."""
+    """Compute brightness by ITU-R 601: 0.299 red, 0.587 green, 0.114 blue."""
     if picture.dtype == np.uint8:
         return np.array(Image.fromarray(np.ascontiguousarray(picture)).convert("L"))
     return picture[..., 0] * 0.299 + picture[..., 1] * 0.587 + picture[..., 2] * 0.114

@@ -1,4 +1,4 @@
-"""What a kind of wrapper is."""
+"""Description of a kind of wrapper."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mosaic.envs.env import Env
 
 @dataclass(frozen=True, slots=True)
 class WrapperKind:
-    """Everything that `NAME:…` in `environment.wrappers` may mean."""
+    """Name, options and factory of a wrapper, as `NAME:…` in `environment.wrappers` selects it."""
 
     usage: str  # frame_stack[:num=4]
     help: str  # one line for lists
     make: Callable[[Env, Any], Env]  # second argument: an instance of `options`
     options: type[Options] = Options
-    first: str | None = None  # the option that may stand without its name: python:MODULE:FACTORY
+    first: str | None = None  # the option that may be given without its name: python:MODULE:FACTORY

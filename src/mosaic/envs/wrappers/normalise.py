@@ -1,4 +1,4 @@
-"""Observations scaled by the bounds of their space."""
+"""Wrapper that scales observations by the bounds of their space."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mosaic.envs.env import Env
 from mosaic.envs.wrappers.kind import WrapperKind
 from mosaic.envs.wrappers.observation import View, Viewed
 
-_ENDLESS = 1e30  # envs write the largest float where they mean infinity
+_ENDLESS = 1e30  # envs write the largest float for infinity
 
 
 def normalised(space: Space[Any]) -> View:
-    """Whole numbers and booleans become [0, 1], floats [-1, 1], as float32.
+    """Scale whole numbers and booleans to [0, 1], floats to [-1, 1], as float32.
 
-    What an env shows outside its own bounds is cut off at them; where both bounds are equal, 0 is seen.
+    Observations outside the env's own bounds are clipped; where both bounds are equal, the result is 0.
     """
     if not isinstance(space, Box):
         raise InputError(
@@ -38,7 +38,7 @@ def normalised(space: Space[Any]) -> View:
     zero = (low + high) / 2 if is_float else low
     span = (high - low) / 2 if is_float else high - low
     one = np.where(span > 0, span, 1.0)
-    if not is_float and space.low.itemsize <= 2:  # exact in float32, and pictures take half the time
+    if not is_float and space.low.itemsize <= 2:  # exact in float32, and images take half the time
         zero, one = zero.astype(np.float32), one.astype(np.float32)
 
     def see(observation: Any) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""How what each agent sees is changed while the rest of a Turn passes through."""
+"""Base of wrappers that change observations and pass the rest of a Turn through."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class View(NamedTuple):
-    """Another look at the observations of one space."""
+    """A transformation of the observations of one space."""
 
-    space: Space[Any]  # of what `see` answers
-    see: Callable[[Observation], Observation]  # answers something new; what it is given is never written to
+    space: Space[Any]  # of what `see` returns
+    see: Callable[[Observation], Observation]  # returns a new object; its argument is never written to
 
 
 class Viewed(Transform):
-    """Every agent sees through the view of its space. A view may refuse a space with an InputError."""
+    """Wrapper that applies to every agent the view of its space; a view may refuse a space with an InputError."""
 
     def __init__(self, env: Env, view: Callable[[Space[Any]], View]) -> None:
         super().__init__(env)
@@ -44,7 +44,7 @@ class Viewed(Transform):
 
 
 def seen(turn: Turn, see: Callable[[AgentID, Observation], Observation]) -> Turn:
-    """The Turn with every observation, final ones included, as `see` answers it."""
+    """Return the Turn with every observation, final ones included, transformed by `see`."""
     now, masks, rewards, terminated, truncated, finals, infos = turn  # `_replace` would take twice as long
     now = {agent: see(agent, observation) for agent, observation in now.items()}
     finals = {agent: see(agent, observation) for agent, observation in finals.items()}
@@ -52,7 +52,7 @@ def seen(turn: Turn, see: Callable[[AgentID, Observation], Observation]) -> Turn
 
 
 def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
-    """What the view makes of each agent's space, also of agents born later; a refusal names the agent."""
+    """Return the view of each agent's space, also for agents that appear later; a refusal names the agent."""
 
     def ask(agent: AgentID) -> T:
         space = env.observation_spaces[agent]
@@ -66,9 +66,9 @@ def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
 
 
 def is_picture(space: Space[Any]) -> TypeGuard[Box]:
-    """A Box of uint8 or floats, shaped (height, width) or (height, width, channels)."""
+    """Return whether this is a Box of uint8 or floats, shaped (height, width) or (height, width, channels)."""
     if not isinstance(space, Box) or not (space.dtype == np.uint8 or np.issubdtype(space.dtype, np.floating)):
         return False
-    # three planes of 210×160 are a picture too, but not one whose last axis holds the channels
+    # three planes of 210×160 are an image too, but not one whose last axis holds the channels
     channels_first = len(space.shape) == 3 and space.shape[0] <= 4 < space.shape[2]
     return len(space.shape) in (2, 3) and not channels_first

@@ -1,4 +1,4 @@
-"""Which wrappers there are, and how their names become Envs around an Env."""
+"""Registry of wrappers, and their application by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WRAPPERS: Mapping[str, WrapperKind] = {
 
 
 def parse_wrapper(reference: str) -> tuple[WrapperKind, Any]:
-    """The kind and its checked options; nothing is wrapped yet."""
+    """Return the kind and its validated options; nothing is wrapped yet."""
     name, text = split_reference(reference)
     if name not in WRAPPERS:
         raise unknown("wrapper", name, WRAPPERS)
@@ -35,7 +35,7 @@ def parse_wrapper(reference: str) -> tuple[WrapperKind, Any]:
 
 
 def wrap(env: Env, references: Sequence[str]) -> Env:
-    """The env inside its wrappers, innermost first. `spec.facts` stays the env's own: `make_env` notes the wrappers."""
-    for kind, options in [parse_wrapper(reference) for reference in references]:  # every name is read before any acts
+    """Wrap the env, innermost first; `spec.facts` stays the env's own, since `make_env` records the wrappers."""
+    for kind, options in [parse_wrapper(reference) for reference in references]:  # parse all names before wrapping
         env = kind.make(env, options)
     return env

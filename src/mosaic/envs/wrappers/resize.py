@@ -1,4 +1,4 @@
-"""Pictures in another size."""
+"""Wrapper that resizes images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ResizeOptions(Options):
 
 
 def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
-    """Floats are computed in float32 and handed out in the space's own type."""
+    """Return the resizing view; floats are computed in float32 and returned in the space's own type."""
     size, filter_ = (options.width, options.height), _FILTERS[options.filter]
 
     def view(space: Space[Any]) -> View:
@@ -46,7 +46,7 @@ def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
         def see(observation: Any) -> NDArray[Any]:
             picture = np.asarray(observation, dtype=np.uint8 if whole else np.float32)
             small = resize(picture, size, filter_)
-            return small if whole else np.clip(small, low, high).astype(space.dtype)  # the mean of equals is rounded
+            return small if whole else np.clip(small, low, high).astype(space.dtype)  # means of equals are rounded
 
         return View(Box(low, high, dtype=low.dtype.type), see)
 
@@ -54,10 +54,10 @@ def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
 
 
 def resize(picture: NDArray[Any], size: tuple[int, int], filter_: Image.Resampling) -> NDArray[Any]:
-    """The picture in this size (width, height), each channel by itself."""
+    """Resize the image to this size (width, height), each channel by itself."""
     if picture.ndim == 2 or (picture.dtype == np.uint8 and picture.shape[2] == 3):
         return np.array(Image.fromarray(np.ascontiguousarray(picture)).resize(size, filter_))
-    # Pillow would take four channels for RGBA and weigh the first three by the last
+    # Pillow would treat four channels as RGBA and weight the first three by the last
     return np.stack([resize(picture[..., channel], size, filter_) for channel in range(picture.shape[2])], axis=-1)
 
 

@@ -1,4 +1,4 @@
-"""When an episode is cut short."""
+"""Wrapper that truncates episodes after a number of steps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TimeLimitOptions(Options):
 
 
 class TimeLimit(Transform):
-    """Truncates every agent that lives through the last env step; `terminated` stays as the env said, both may be True.
+    """Wrapper that truncates all agents of the last env step; `terminated` is unchanged, both may be True.
 
-    Its final observation is what the agent saw last. In a turn-based game an agent that waits sees nothing in that
-    step: its observation of an earlier turn stands in, and for one that never had a turn the member of its space that
-    is nearest to zero.
+    The final observation is the agent's last one. In a turn-based game a waiting agent observes nothing in that step:
+    its observation of an earlier turn is used, and for an agent that never had a turn the member of its space that is
+    nearest to zero.
     """
 
     def __init__(self, env: Env, max_steps: int) -> None:

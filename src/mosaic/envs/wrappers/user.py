@@ -1,4 +1,4 @@
-"""A user's own wrapper: `python:module:factory`."""
+"""User-defined wrappers: `python:module:factory`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connect four as two words of bits, many games side by side.
+"""Connect four on bitboards, for many games at once.
 
-Column by column from the left and upwards within a column; the seventh bit of a column stays empty, so that no line
-wraps around. A position is (mine, taken): the stones of the mover, and the stones of both.
+Bits run column by column from the left and upwards within a column; the seventh bit of a column stays empty, so that no
+line wraps around. A position is (mine, taken): the stones of the mover, and the stones of both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = NDArray[np.uint64]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def drop_stone(mine: np.uint64, taken: np.uint64, column: int) -> tuple[np.uint64, np.uint64, bool, bool]:
-    """What the next mover sees (mine, taken), whether the mover has won, and whether the game is over."""
+    """Return the next mover's view (mine, taken), whether the mover has won, and whether the game is over."""
     bottom = _ONE << (np.uint64(column) * _PITCH_BITS)
     after = taken | (taken + bottom)
     stones = mine | (after ^ taken)
@@ -43,7 +43,7 @@ def drop_stone(mine: np.uint64, taken: np.uint64, column: int) -> tuple[np.uint6
 def step_games(
     mine: Words, taken: Words, columns: NDArray[np.int64], reward: NDArray[np.float32], over: NDArray[np.uint8]
 ) -> None:
-    """Drops one stone in every game, in place. `mine` and `taken` become what the next mover sees.
+    """Drop one stone in every game, in place; `mine` and `taken` become the next mover's view.
 
     `reward` is the mover's, 1 for a win; the other gets its negative. The columns must have room.
     """
@@ -55,7 +55,7 @@ def step_games(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def show_games(mine: Words, taken: Words, observation: NDArray[np.int8], legal: NDArray[np.uint8]) -> None:
-    """Writes what the movers see, [game, row from the top, column, mine or theirs], and which columns have room."""
+    """Write the movers' observations, [game, row from the top, column, mine or theirs], and which columns have room."""
     for game in range(mine.shape[0]):
         for column in range(COLUMNS):
             low = np.uint64(column * _PITCH)
@@ -69,7 +69,7 @@ def show_games(mine: Words, taken: Words, observation: NDArray[np.int8], legal: 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def open_columns(taken: np.uint64) -> int:
-    """Bit c is set where column c has room."""
+    """Return a bit set in which bit c is set if column c has room."""
     columns = 0
     for column in range(COLUMNS):
         top = (taken >> (np.uint64(column) * _PITCH_BITS + _SIX - _ONE)) & _ONE
@@ -79,16 +79,16 @@ def open_columns(taken: np.uint64) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def key_of(mine: np.uint64, taken: np.uint64) -> np.uint64:
-    """A number of 49 bits that no other position has; never 0.
+    """Return a unique 49-bit number for the position; never 0.
 
-    In every column the highest bit says how many stones there are, the bits below it which of them are mine.
+    In every column the highest bit encodes how many stones there are, the bits below it which of them are mine.
     """
     return mine + taken + _BOTTOM
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def position_of_key(key: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """(mine, taken) of a key."""
+    """Return (mine, taken) of a key."""
     taken = np.uint64(0)
     for column in range(COLUMNS):
         low = np.uint64(column) * _PITCH_BITS
@@ -102,7 +102,7 @@ def position_of_key(key: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 
 def read_position(observation: NDArray[Any]) -> tuple[np.uint64, np.uint64]:
-    """(mine, taken) from what PettingZoo shows the mover."""
+    """Return (mine, taken) of PettingZoo's observation for the mover."""
     mine = theirs = 0
     for row, column in np.argwhere(observation[..., 0]).tolist():
         mine |= 1 << (column * _PITCH + ROWS - 1 - row)

@@ -1,4 +1,4 @@
-"""Connect four as PettingZoo plays it, many games side by side."""
+"""Compiled kernel of PettingZoo's connect four, for many games at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKerne
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
-_MINE, _TAKEN, _MOVER = 0, 1, 2  # in `ints`: the mover's stones, all stones, who moves
+_MINE, _TAKEN, _MOVER = 0, 1, 2  # in `ints`: the mover's stones, all stones, index of the mover
 _PICTURE_OPTIONS = {"render_mode", "screen_scaling"}
 _CELLS = ROWS * COLUMNS
-# Cells in the order of an observation, from the top row down: which bit each has in a word.
+# Bit index of each cell, in the order of an observation: from the top row down.
 _BITS = np.array([column * (ROWS + 1) + ROWS - 1 - row for row in range(ROWS) for column in range(COLUMNS)], np.uint64)
 _ONE = np.uint64(1)
 
@@ -42,7 +42,7 @@ def find_connect_four(config: EnvironmentConfig) -> CompiledKernel | None:
 def _load(env: Env, state: Floats, ints: Ints) -> None:
     raw: Any = env.env.unwrapped  # type: ignore[attr-defined]
     mine, taken, mover = (int(number) for number in ints)
-    marks = (2 - mover, mover + 1)  # of the one who waits, of the one who moves
+    marks = (2 - mover, mover + 1)  # of the waiting player, of the mover
     bits = _BITS.tolist()
     raw.board = [marks[mine >> bit & 1] if taken >> bit & 1 else 0 for bit in bits]
     while raw.agent_selection != raw.possible_agents[mover]:
@@ -54,7 +54,7 @@ def _show(ints: Ints, obs: Rows, mask: Bytes) -> None:
     for env in range(ints.shape[0]):
         mine, taken = np.uint64(ints[env, _MINE]), np.uint64(ints[env, _TAKEN])
         theirs = mine ^ taken
-        for cell in range(_CELLS):  # through int32, because only that becomes a float four or more at a time
+        for cell in range(_CELLS):  # through int32, because only that is converted to float in vectors of four or more
             obs[env, 2 * cell] = np.int32((mine >> _BITS[cell]) & _ONE)
             obs[env, 2 * cell + 1] = np.int32((theirs >> _BITS[cell]) & _ONE)
         room = open_columns(taken)

@@ -1,4 +1,4 @@
-"""A two-agent game of strict alternation as arrays, seen by the mover."""
+"""Arrays of a two-player game with strictly alternating moves, from the mover's view."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 
 class Game(NamedTuple):
-    """C-contiguous arrays that go straight into numba: S positions, A actions, zero-sum, no chance.
+    """C-contiguous arrays that numba takes directly: S positions, A actions, zero-sum, deterministic.
 
-    What stands at an action that is not legal means nothing.
+    Entries of illegal actions are meaningless.
     """
 
     next_state: NDArray[np.int32]  # [S, A] the position as the next mover sees it, the final one too
     reward: NDArray[np.float32]  # [S, A] to the mover; the other gets its negative
-    over: NDArray[np.uint8]  # [S, A] the action ends the game
-    legal: NDArray[np.uint8]  # [S, A] all 0 where the game is over
+    over: NDArray[np.uint8]  # [S, A] 1 if the action ends the game
+    legal: NDArray[np.uint8]  # [S, A] all 0 if the game is over
     start: int

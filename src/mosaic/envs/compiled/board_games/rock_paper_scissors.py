@@ -1,4 +1,4 @@
-"""Rock, paper, scissors as PettingZoo plays it, many matches side by side."""
+"""Compiled kernel of PettingZoo's rock, paper, scissors, for many matches at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mosaic.envs.vector.encoding import ActionHead
 
 
 class RepeatedGame(NamedTuple):
-    """Two agents choose together, zero-sum, for a number of rounds; then both are truncated.
+    """A zero-sum game of two simultaneous agents over N rounds; then both are truncated.
 
-    Each sees what the other chose in the round before, and A (one more than the last action) before the first.
+    Each observes the other's action of the round before, and A (one more than the last action) before the first.
     """
 
     payoff: NDArray[np.float32]  # [A, A] to the first agent for (its action, the other's); the other gets its negative
@@ -28,7 +28,10 @@ class RepeatedGame(NamedTuple):
 
 
 def rock_paper_scissors(num_actions: int = 3, max_cycles: int = 15) -> RepeatedGame:
-    """PettingZoo's rps_v2, with its options: the higher number wins where one is odd and one even, else the lower."""
+    """Return PettingZoo's rps_v2 with its options.
+
+    The higher number wins if one is odd and one even, else the lower.
+    """
     if num_actions < 3 or num_actions % 2 == 0:
         raise InputError(f"num_actions should be odd and at least 3 (got {num_actions}).")
     if max_cycles < 1:
@@ -38,9 +41,9 @@ def rock_paper_scissors(num_actions: int = 3, max_cycles: int = 15) -> RepeatedG
     return RepeatedGame(np.where((mine + theirs) % 2, higher, -higher).astype(np.float32), max_cycles)
 
 
-_ACTIONS, _ROUNDS, _PAYOFF = 0, 1, 2  # in `facts`; the table of payoffs from the last on
-_ROUND, _CHOSEN = 0, 1  # in `ints`; from the last on, both agents' choices of the newest rounds, the last one first
-_KEPT = 10  # choices, as many as the reference draws
+_ACTIONS, _ROUNDS, _PAYOFF = 0, 1, 2  # in `facts`; the payoff table starts at the last
+_ROUND, _CHOSEN = 0, 1  # in `ints`; from the last on, both agents' choices of the latest rounds, newest first
+_KEPT = 10  # choices, as many as the reference renders
 _NOTHING = -1
 
 
@@ -55,7 +58,7 @@ class RpsOptions(Options):
 
     num_actions: Annotated[int, Field(ge=3), AfterValidator(_odd)] = 3
     max_cycles: Annotated[int, Field(ge=1)] = 15
-    screen_height: int = 800  # pictures only
+    screen_height: int = 800  # rendering only
     render_mode: Literal["rgb_array"] | None = None
 
 
@@ -100,7 +103,7 @@ def _begin_match(ints: Ints, env: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _show(ints: Ints, env: int, out: Rows) -> None:
-    """Each sees what the other chose; the last place of a row stands for nothing."""
+    """Write for each agent the other's choice; the last column means no choice yet."""
     for agent in range(2):
         chosen = ints[env, _CHOSEN + 1 - agent]
         for place in range(out.shape[1]):

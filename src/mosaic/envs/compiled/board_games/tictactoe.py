@@ -1,4 +1,4 @@
-"""Tic-tac-toe as arrays: every board of three marks in nine cells."""
+"""Tic-tac-toe as arrays over all boards of three marks in nine cells."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GRID_WEIGHTS = _WEIGHTS.reshape(3, 3)  # cell [i, j] of an observation is the a
 
 
 def tictactoe_game(illegal: IllegalMoves = "masked") -> Game:
-    """A position is its base-3 number seen by the mover: cell i weighs 3**i, mine 1, theirs 2.
+    """Return the game; a position is its base-3 number from the mover's view: cell i weighs 3**i, mine 1, theirs 2.
 
-    `lost`: every cell may be chosen, and a taken one loses at once.
+    `lost`: every cell may be chosen, and choosing a taken one loses at once.
     """
     boards = cells_of(np.arange(POSITIONS))
     free = boards == EMPTY
@@ -42,22 +42,22 @@ def tictactoe_game(illegal: IllegalMoves = "masked") -> Game:
 
 
 def cells_of(position: Any) -> NDArray[np.int64]:
-    """The marks of one position or an array of them, by cell."""
+    """Return the marks of one position or an array of them, by cell."""
     return np.asarray(position)[..., None] // _WEIGHTS % 3
 
 
 def swapped(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same board seen by the other player."""
+    """Return the same board from the other player's view."""
     return -cells % 3
 
 
 def position_of(observation: NDArray[np.int8]) -> int:
-    """The position that an observation shows: [3, 3, 2], plane 0 holds the mover's marks."""
+    """Return the position of an observation: [3, 3, 2], plane 0 holds the mover's marks."""
     return int(np.vdot(observation[..., 0] + 2 * observation[..., 1], _GRID_WEIGHTS))
 
 
 def observation_of(position: int) -> NDArray[np.int8]:
-    """What the mover of a position sees."""
+    """Return the mover's observation of a position."""
     cells = cells_of(position).reshape(3, 3)
     return np.stack([cells == MINE, cells == THEIRS], axis=2).astype(np.int8)
 

@@ -1,4 +1,4 @@
-"""Our own tic-tac-toe: the array game as an Env."""
+"""Mosaic's own tic-tac-toe: the array game as an Env."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NONE: dict[AgentID, Any] = {}
 
 
 class TicTacToeEnv:
-    """Agents, observations and the numbering of cells as in PettingZoo's tictactoe_v3.
+    """Tic-tac-toe with agents, observations and cell numbers as in PettingZoo's tictactoe_v3.
 
-    `illegal="lost"`: nothing is masked, and whoever chooses a taken cell loses: −1, and +1 for the other.
+    `illegal="lost"`: nothing is masked, and a player that chooses a taken cell loses: −1, and +1 for the other.
     """
 
     def __init__(self, facts: EnvFacts | None = None, illegal: IllegalMoves = "masked") -> None:
@@ -67,7 +67,7 @@ class TicTacToeEnv:
         return self._turn({mover: reward, waiting: 0.0 - reward})
 
     def load(self, position: int, mover: int) -> None:
-        """Goes on from a position that is not over, as `mover` (0 or 1) sees it."""
+        """Continue from a position that is not over, from the view of `mover` (0 or 1)."""
         self._position, self._mover, self._over = position, mover, False
 
     def render(self) -> NDArray[np.uint8]:

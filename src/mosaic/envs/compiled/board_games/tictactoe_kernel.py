@@ -1,4 +1,4 @@
-"""Tic-tac-toe as PettingZoo and our own env play it, many games side by side."""
+"""Compiled kernel of tic-tac-toe (PettingZoo's and Mosaic's own), for many games at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKerne
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
-_MINE, _THEIRS, _MOVER = 0, 1, 2  # in `ints`: marks of the mover and of the other as bits, who moves
+_MINE, _THEIRS, _MOVER = 0, 1, 2  # in `ints`: marks of the mover and of the other as bits, index of the mover
 _PICTURE_OPTIONS = {"render_mode", "screen_height"}
 _FULL = (1 << CELLS) - 1
 _LINES = tuple(sum(1 << cell for cell in line) for line in LINES)
@@ -62,7 +62,7 @@ def _load_own(env: Env, state: Floats, ints: Ints) -> None:
 
 
 def _marks(ints: Ints, mine: int, theirs: int) -> list[int]:
-    """By cell, 0 where it is free."""
+    """Return the marks by cell, 0 if it is free."""
     first, second = int(ints[_MINE]), int(ints[_THEIRS])
     return [mine * (first >> cell & 1) + theirs * (second >> cell & 1) for cell in range(CELLS)]
 
@@ -100,7 +100,7 @@ def _step(
         mark = np.int64(1) << np.int64(act[env, 0])
         mine = ints[env, _MINE] | mark
         reward, over = 0.0, mine | theirs == _FULL
-        if taken & mark:  # only where nothing is masked
+        if taken & mark:  # only if nothing is masked
             reward, over = -1.0, True
         elif _HAS_LINE[mine]:
             reward, over = 1.0, True

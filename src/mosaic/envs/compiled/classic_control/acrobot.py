@@ -1,4 +1,4 @@
-"""Acrobot as Gymnasium computes it, bit by bit from the first step on.
+"""Compiled kernel of Gymnasium's Acrobot, bit-identical from the first step on.
 
 Only the first observation of an episode may differ in its last bit: there Gymnasium takes cosine and sine of float32
 numbers, with NumPy's own approximation.
@@ -68,10 +68,10 @@ def _show(state: Floats, env: int, out: Rows) -> None:
 def _accelerations(
     facts: Floats, angle1: float, angle2: float, speed1: float, speed2: float, torque: float
 ) -> tuple[float, float]:
-    """Gymnasium's `_dsdt`, in its order of operations.
+    """Compute Gymnasium's `_dsdt`, in its order of operations.
 
-    Its powers are the C library's, which now and then rounds otherwise than x * x; an exponent that the compiler does
-    not know keeps it from making one of the other.
+    Its powers are the C library's, which occasionally round differently from x * x; an exponent that the compiler does
+    not know keeps it from replacing one by the other.
     """
     m1, m2, l1, lc1, lc2, moi, two = facts[0], facts[1], facts[2], facts[3], facts[4], facts[5], facts[_SQUARE]
     g, pi = 9.8, math.pi
@@ -102,7 +102,7 @@ def _wrapped(angle: float) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _move(facts: Floats, state: Floats, env: int, torque: float) -> None:
-    """One step of Runge and Kutta's fourth order."""
+    """Advance by one fourth-order Runge-Kutta step."""
     seconds = facts[8]
     half, sixth = seconds / 2.0, seconds / 6.0
     a1, a2, v1, v2 = state[env, 0], state[env, 1], state[env, 2], state[env, 3]

@@ -1,4 +1,4 @@
-"""CartPole as Gymnasium computes it, bit by bit: float64 within, float32 shown."""
+"""Compiled kernel of Gymnasium's CartPole, bit-identical: float64 state, float32 observations."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from mosaic.envs.compiled.vector import (
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
-_BLOCK = 128  # envs moved at a time: what is kept of them stays in the nearest cache
-_SPEED, _ANGLE, _TURN, _SURE = range(0, 4 * _BLOCK, _BLOCK)  # columns of what is kept
+_BLOCK = 128  # envs moved at a time: their intermediate values stay in the L1 cache
+_SPEED, _ANGLE, _TURN, _SURE = range(0, 4 * _BLOCK, _BLOCK)  # columns of the intermediate values
 
-# A last bit grows a billionfold in an episode of 500 steps, so sine and cosine must be the C library's own. Near zero
-# their series tell the value within a doubt that covers the error here and the library's (half a unit in the last place
-# and a fiftieth); where both ends of the doubt round to one number, that is it. Elsewhere the library is asked.
+# An error in the last bit grows a billionfold in an episode of 500 steps, so sine and cosine must equal the C
+# library's. Near zero, their series give the value within an error bound that covers the error here and the library's
+# (half a unit in the last place and a fiftieth); if both ends of the bound round to one number, that is the value.
+# Otherwise the library is called.
 _SMALL = 0.25**2
 _SINE_DOUBT, _COSINE_DOUBT, _LEAST_DOUBT = 2.0**-49, 2.0**-54, 2.0**-61
 _S3, _S5, _S7, _S9, _S11, _S13 = (1 / math.factorial(n) for n in range(3, 14, 2))
@@ -72,7 +73,7 @@ def _begin(facts: Floats, state: Floats, ints: Ints, rng: Words, obs: Rows, mask
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sine_and_cosine(angle: float) -> tuple[float, float, bool]:
-    """By their series, and whether a good C library must round them to the same numbers."""
+    """Return both by their series, and whether a good C library must round them to the same numbers."""
     square = angle * angle
     sine_tail = _S7 - square * (_S9 - square * (_S11 - square * _S13))
     bend = -angle * (square * (_S3 - square * (_S5 - square * sine_tail)))
@@ -87,7 +88,7 @@ def _sine_and_cosine(angle: float) -> tuple[float, float, bool]:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _push(facts: Floats, chosen: float, sine: float, cosine: float, speed: float, turn: float) -> tuple[float, float]:
-    """The speeds of cart and pole after a push to the left (0) or right (1)."""
+    """Return the speeds of cart and pole after a push to the left (0) or right (1)."""
     gravity, pole_mass, mass, length, pole_mass_length = facts[0], facts[1], facts[2], facts[3], facts[4]
     force = facts[5] if chosen == 1 else -facts[5]
     push = (force + pole_mass_length * (turn * turn) * sine) / mass
@@ -98,7 +99,7 @@ def _push(facts: Floats, chosen: float, sine: float, cosine: float, speed: float
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _move(facts: Floats, rows: Floats, act: Rows, fell: Bytes, old: Floats) -> None:
-    """One step of a block of envs. The first loop has neither branches nor calls, so that it moves several at once."""
+    """Step a block of envs; the first loop has neither branches nor calls, so that it is vectorised."""
     seconds, far, steep = facts[6], facts[7], facts[8]
     for env in range(act.shape[0]):
         x, speed, angle, turn = rows[4 * env], rows[4 * env + 1], rows[4 * env + 2], rows[4 * env + 3]

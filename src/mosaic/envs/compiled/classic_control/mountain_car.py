@@ -1,4 +1,4 @@
-"""MountainCar as Gymnasium computes it, bit by bit: float64 within, float32 shown."""
+"""Compiled kernel of Gymnasium's MountainCar, bit-identical: float64 state, float32 observations."""
 
 from __future__ import annotations
 

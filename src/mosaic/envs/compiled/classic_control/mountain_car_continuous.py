@@ -1,4 +1,4 @@
-"""MountainCarContinuous as Gymnasium computes it, bit by bit: float64 in the first step, float32 afterwards."""
+"""Compiled kernel of Gymnasium's MountainCarContinuous, bit-identical: float64 in the first step, float32 later."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find_mountain_car_continuous(config: EnvironmentConfig) -> CompiledKernel | 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _drive(place: float, speed: float, change: float, left: float, right: float, fastest: float) -> tuple[float, float]:
-    """In the precision of its arguments."""
+    """Compute one step in the precision of the arguments."""
     speed = min(max(speed + change, -fastest), fastest)
     place = min(max(place + speed, left), right)
     return place, 0.0 if place == left and speed < 0 else speed

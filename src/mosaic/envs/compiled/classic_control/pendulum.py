@@ -1,4 +1,4 @@
-"""Pendulum as Gymnasium computes it, bit by bit: float64 within, but the torque and its cost are float32."""
+"""Compiled kernel of Gymnasium's Pendulum, bit-identical: float64, except for the torque and its cost (float32)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find_pendulum(config: EnvironmentConfig) -> CompiledKernel | None:
 
 
 def _load(env: Env, state: Floats, ints: Ints) -> None:
-    """The third number is the last torque, which the picture shows as an arrow."""
+    """Load a state; its third number is the last torque, which is rendered as an arrow."""
     raw = bare_env(env)[0]
     raw.state, raw.last_u = state[:2].copy(), state[2] if ints[0] else None
 
@@ -81,7 +81,7 @@ def _step(
 ) -> None:
     pull, push, seconds, fastest = facts[0], np.float32(facts[1]), facts[2], facts[3]
     strongest, time_limit = np.float32(facts[4]), np.int64(facts[6])
-    # an exponent that the compiler does not know: the C library's powers now and then round otherwise than x * x
+    # an exponent that the compiler does not know: the C library's powers occasionally round differently from x * x
     two, narrow_two = facts[5], np.float32(facts[5])
     for env in range(state.shape[0]):
         angle, speed = state[env, 0], state[env, 1]

@@ -1,4 +1,4 @@
-"""Gymnasium's Blackjack as an Mdp: an infinite deck, and the dealer's play worked out exactly."""
+"""Gymnasium's Blackjack as an Mdp: an infinite deck, and exact probabilities of the dealer's play."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEST, _DEALER_STANDS = 21, 17
 
 
 class Hand(NamedTuple):
-    """All that matters of a hand: an ace counts 11 as long as it can, and is then called usable."""
+    """Value of a hand: an ace counts 11 as long as possible, and is then called usable."""
 
     total: int
     usable: int
@@ -30,10 +30,10 @@ _SOFT_21 = Hand(_BEST, 1)
 
 
 def blackjack_mdp(*, natural: bool = False, sab: bool = False) -> Mdp:
-    """States are the observations; `state_of` numbers them.
+    """Return the Mdp; states are the observations, numbered by `state_of`.
 
-    Where a natural (ace and ten dealt) pays otherwise than another 21 with a usable ace, no observation tells the two
-    apart: the observation's number then stands for the natural, and OBSERVATIONS + the dealer's card for the other.
+    If a natural (ace and ten dealt) pays differently from another 21 with a usable ace, no observation distinguishes
+    the two: the observation's number then means the natural, and OBSERVATIONS + the dealer's card the other.
     """
     apart = natural or sab
     size = OBSERVATIONS + (CARDS if apart else 0)
@@ -54,13 +54,13 @@ def blackjack_mdp(*, natural: bool = False, sab: bool = False) -> Mdp:
 
 
 def state_of(hand: Hand, card: int) -> int:
-    """The number of an observation (total, the dealer's card, usable ace)."""
+    """Return the number of an observation (total, the dealer's card, usable ace)."""
     return (hand.total * CARDS + card) * ACES + hand.usable
 
 
 @cache
 def dealer_totals(card: int) -> dict[int, Fraction]:
-    """How likely the dealer ends with which total; above 21 is bust."""
+    """Return the probability of each final total of the dealer; above 21 is bust."""
     totals: dict[int, Fraction] = {}
     waiting = [(_with(Hand(0, 0), card), Fraction(1))]
     while waiting:
@@ -80,7 +80,10 @@ def _stick(state: int, hand: Hand, card: int) -> list[Outcome]:
 
 
 def _stick_natural(state: int, card: int, sab: bool) -> list[Outcome]:
-    """`sab`: only the dealer's natural draws. Otherwise any 21 of the dealer's does, and a win pays 1.5."""
+    """Return the outcomes of sticking with a natural.
+
+    `sab`: only the dealer's natural draws. Otherwise any 21 of the dealer's does, and a win pays 1.5.
+    """
     if sab:
         drawn = _DECK[11 - card] if card in (1, 10) else Fraction(0)
         return _shares(state, {1.0: 1 - drawn, 0.0: drawn})

@@ -1,4 +1,4 @@
-"""An Mdp as a Gymnasium env, so that it can be played, drawn and evaluated like any other."""
+"""Gymnasium env of an Mdp, so that it can be played, drawn and evaluated like any other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from mosaic.envs.compiled.mdp.mdp import Mdp
 
 
 class MdpEnv(gymnasium.Env[int, int]):
-    """Observations are states. `draw(state)` makes the picture; masks are in info["action_mask"] where any apply."""
+    """Env whose observations are states; masks are in info["action_mask"] if any apply.
+
+    `draw(state)` renders the image.
+    """
 
     def __init__(self, mdp: Mdp, draw: Callable[[int], NDArray[np.uint8]] | None = None) -> None:
         self.mdp = mdp

@@ -1,4 +1,4 @@
-"""A grid drawn with letters as an Mdp."""
+"""Gridworlds drawn with letters, as Mdps."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def gridworld(
     hole_reward: float = 0.0,
     time_limit: int = 0,
 ) -> Mdp:
-    """Goals and holes end the episode; walls and the rim stop a move. Every move pays `step_reward` as well.
+    """Return the Mdp of a map; goals and holes end the episode, walls and the rim block a move.
 
-    With probability `slip` a move goes to one of the two sides instead, each as likely as the other.
+    Every move also pays `step_reward`. With probability `slip` a move goes to one of the two sides instead, both
+    equally likely.
     """
     grid = read_map(text_map)
     if not 0 <= slip <= 1:
@@ -50,7 +51,7 @@ def gridworld(
 
 
 def read_map(text_map: str | Sequence[str]) -> Grid:
-    """Rows from a list, or from a text whose lines end with a line break or a slash."""
+    """Return rows from a list, or from a text whose lines end with a line break or a slash."""
     if isinstance(text_map, str):
         text_map = text_map.strip("\n").replace("/", "\n").split("\n")
     grid = tuple(text_map)
@@ -89,18 +90,18 @@ def _moved(grid: Grid, row: int, column: int, direction: int) -> tuple[int, int]
     return (r, c) if inside and grid[r][c] != "#" else (row, column)
 
 
-_CLIFF: Grid = (*["." * 12] * 3, "S" + "H" * 10 + "G")  # the cliff is where no episode ever stands, as holes are
+_CLIFF: Grid = (*["." * 12] * 3, "S" + "H" * 10 + "G")  # like holes, the cliff is never occupied during an episode
 
 
 class GridLayout(NamedTuple):
-    """The cell in row r and column c is the state r * columns + c."""
+    """Grid and action directions; the cell in row r and column c is the state r * columns + c."""
 
     grid: Grid  # S start, G goal, H hole or cliff, # wall, anything else is free
     directions: tuple[str, ...]  # by action: left, down, right or up
 
 
 def grid_layout(config: EnvironmentConfig) -> GridLayout:
-    """The layout of an env whose states are the cells of a grid; other envs are refused."""
+    """Return the layout of an env whose states are the cells of a grid; other envs are refused."""
     name = split_version(config.id)[0]
     if name not in _GRIDS:
         raise InputError(f"{config.id} is no grid whose cells are states. Grids: {', '.join(_GRIDS)}.")

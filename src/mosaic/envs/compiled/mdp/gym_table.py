@@ -1,4 +1,4 @@
-"""What a Gymnasium env's own transition table says, and whether it is the whole truth."""
+"""Reader of a Gymnasium env's own transition table; refuses envs that the table does not describe completely."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Table(NamedTuple):
 
 
 def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
-    """The table of the env below the wrappers, or the Mdp that is known of it."""
+    """Return the table of the env below the wrappers, or its Mdp if that is known."""
     env_id = env.spec.env_id
     raw, time_limit = _unwrapped(env)
     mdp = getattr(raw, "mdp", None)
@@ -61,7 +61,7 @@ def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
 
 
 def _unwrapped(env: Env) -> tuple[Any, int]:
-    """The env inside, and after how many steps the wrappers truncate; a wrapper that changes more is refused."""
+    """Return the inner env, and the wrappers' time limit; a wrapper that changes more is refused."""
     inner, limit = bare_env(env)
     if isinstance(inner, gymnasium.Wrapper):
         raise InputError(
@@ -89,7 +89,7 @@ def _plain(outcome: Any) -> tuple[float, int, float, bool]:
 
 
 def _legal(env: Env, raw: Any, states: int, actions: int) -> NDArray[np.uint8]:
-    """Gymnasium plays masked actions, so its masks are law only where `info_masks` was asked for."""
+    """Return the action masks; Gymnasium accepts masked actions, so masks are enforced only with `info_masks`."""
     if not env.spec.facts.config.options.get("info_masks"):
         return np.ones((states, actions), np.uint8)
     if not hasattr(raw, "action_mask"):

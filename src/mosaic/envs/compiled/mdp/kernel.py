@@ -1,4 +1,4 @@
-"""Any Mdp as a kernel: many walks through its table side by side, each shown as the row of its reference env."""
+"""Compiled kernel of any Mdp: many walks through its table at once, with the observation rows of its reference env."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_ACTION = -1
 
 
 def find_mdp(config: EnvironmentConfig) -> CompiledKernel | None:
-    """None where the env has no Mdp for a twin, or shows what is not the number of a state."""
+    """Return the kernel, or None if the env has no Mdp, or its observation is not the number of a state."""
     from mosaic.envs.catalog import make_env
 
     twin = find_twin(config)
@@ -52,7 +52,7 @@ def find_mdp(config: EnvironmentConfig) -> CompiledKernel | None:
 
 
 def mdp_kernel(mdp: Mdp, space: Space[Any]) -> CompiledKernel | None:
-    """`space`: the observation space of the reference env."""
+    """Return the kernel; `space` is the observation space of the reference env."""
     ones = _places_of_ones(mdp, space)
     if ones is None:
         return None
@@ -71,7 +71,7 @@ def mdp_kernel(mdp: Mdp, space: Space[Any]) -> CompiledKernel | None:
 
 
 def _places_of_ones(mdp: Mdp, space: Space[Any]) -> Ints | None:
-    """[state, part]: an observation is one or more one-hots in a row."""
+    """Return the columns that are 1, [state, part]: an observation is one or more one-hot vectors in a row."""
     states = len(mdp.legal)
     if isinstance(space, spaces.Discrete) and space.start == 0 and space.n == states:
         return np.arange(states, dtype=np.int64)[:, None]
@@ -85,14 +85,14 @@ def _places_of_ones(mdp: Mdp, space: Space[Any]) -> Ints | None:
 
 
 def _blackjack_observation(state: int) -> Observation:
-    """What `state_of` numbers; behind the last observation, 21 with a usable ace that is no natural."""
+    """Invert `state_of`; numbers after the last observation are 21 with a usable ace that is not a natural."""
     if state >= OBSERVATIONS:
         return 21, state - OBSERVATIONS, 1
     return state // (CARDS * ACES), state // ACES % CARDS, state % ACES
 
 
 def _packed(mdp: Mdp, ones: Ints) -> Floats:
-    """All tables one after another; `_step` and `_begin` find their way with the header."""
+    """Concatenate all tables; `_step` and `_begin` locate them by the header."""
     header = (*mdp.threshold.shape, len(mdp.start_state), ones.shape[1], mdp.time_limit)
     tables = (mdp.threshold, mdp.next_state, mdp.reward, mdp.terminated)
     starts = (mdp.start_threshold, mdp.start_state)
@@ -115,7 +115,7 @@ def _load(env: Env, state: Floats, ints: Ints) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _drawn(facts: Floats, place: int, chance: float) -> int:
-    """How many thresholds behind `place` the chance has passed; the last of them is out of its reach."""
+    """Return how many thresholds from `place` on are at most `chance`; the last is never reached."""
     outcome = 0
     while facts[place + outcome] <= chance:
         outcome += 1

@@ -1,4 +1,4 @@
-"""A one-agent env with finitely many states as arrays, and how a table of outcomes becomes one."""
+"""Arrays of a single-agent env with finitely many states, and their construction from a table of outcomes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mosaic.envs.env import Env
 Outcome: TypeAlias = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 Outcomes: TypeAlias = Sequence[Sequence[Sequence[Outcome]]]  # [state][action][outcome]
 
-CERTAIN = 2.0  # a threshold that no number below 1 reaches, whatever rounding did to the sum before it
+CERTAIN = 2.0  # a threshold that no number below 1 reaches, regardless of rounding in the sum before it
 _SUM_TOLERANCE = 1e-9
 _BYTES_PER_OUTCOME = 4 + 8 + 8 + 1
 _INSTEAD = "Train on the env itself with a hashed table instead: it holds only the states that play reaches."
 
 
 class Mdp(NamedTuple):
-    """C-contiguous arrays that go straight into numba: S states, A actions, at most K outcomes of an action.
+    """C-contiguous arrays that numba takes directly: S states, A actions, at most K outcomes of an action.
 
-    With `u` uniform in [0, 1) the outcome is the first whose threshold exceeds `u`. That is how Gymnasium draws, so
-    the same `u` leads to the same outcome here and there. Places behind an action's last outcome are never drawn.
+    With `u` uniform in [0, 1) the outcome is the first whose threshold exceeds `u`. Gymnasium draws in the same way, so
+    the same `u` leads to the same outcome in both. Entries after an action's last outcome are never drawn.
     """
 
     next_state: NDArray[np.int32]  # [S, A, K]
@@ -41,17 +41,17 @@ class Mdp(NamedTuple):
 
 
 def probabilities(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The probabilities behind thresholds, along the last axis."""
+    """Return the probabilities of thresholds, along the last axis."""
     return np.diff(np.minimum(threshold, 1.0), axis=-1, prepend=0.0)
 
 
 def shorter(one: int, other: int) -> int:
-    """The tighter of two time limits, where 0 is none."""
+    """Return the tighter of two time limits, where 0 means none."""
     return min(one, other) if one and other else one or other
 
 
 def compile_mdp(env: Env, *, memory_limit: int | None = None) -> Mdp:
-    """The arrays of a Gymnasium env with a table `P` (FrozenLake, CliffWalking, Taxi, one's own), or of Blackjack."""
+    """Compile a Gymnasium env with a table `P` (FrozenLake, CliffWalking, Taxi, a user's own), or Blackjack."""
     from mosaic.envs.compiled.mdp.gym_table import read_table
 
     table = read_table(env, memory_limit)
@@ -69,11 +69,11 @@ def enumerate_mdp(
     time_limit: int = 0,
     memory_limit: int | None = None,
 ) -> tuple[Mdp, dict[Hashable, int]]:
-    """The arrays of a model `step(state, action) -> [(p, next, reward, terminated)]`, and the index of each state.
+    """Return the arrays of a model `step(state, action) -> [(p, next, reward, terminated)]`, and its states' indices.
 
     States are hashable and numbered in the order in which they are found, breadth first. `start_states` are equally
-    likely, or map to their probabilities. Neither actions that are not legal nor states in which every way there ends
-    the episode are ever asked about.
+    likely, or map to their probabilities. The model is never called for illegal actions or for states that are reached
+    only when the episode ends.
     """
     starts = _start_probabilities(start_states)
     index = {state: number for number, state in enumerate(starts)}
@@ -111,7 +111,7 @@ def tabulate(
     name: str,
     memory_limit: int | None = None,
 ) -> Mdp:
-    """Checked arrays from lists. Outcomes keep their order, so that equal draws lead to equal outcomes."""
+    """Make checked arrays from lists; outcomes keep their order, so that equal draws lead to equal outcomes."""
     states, actions = len(outcomes), len(outcomes[0])
     width = max(len(each) for row in outcomes for each in row)
     refuse_size(states, actions, width, memory_limit, name)
@@ -177,7 +177,7 @@ def _start_probabilities(start_states: Mapping[Hashable, float] | Iterable[Hasha
 
 
 def _refuse_dead_ends(mdp: Mdp, name: str) -> None:
-    """Where an episode goes on, something must be legal."""
+    """Refuse states in which an episode continues but no action is legal."""
     goes_on = (probabilities(mdp.threshold) > 0) & (mdp.terminated == 0) & (mdp.legal[:, :, None] == 1)
     visited = np.union1d(mdp.start_state, mdp.next_state[goes_on])
     dead = visited[mdp.legal[visited].sum(axis=1) == 0]
@@ -186,7 +186,10 @@ def _refuse_dead_ends(mdp: Mdp, name: str) -> None:
 
 
 def refuse_size(states: int, actions: int, outcomes: int, memory_limit: int | None, name: str) -> None:
-    """Without a limit: half of the memory that is free, because the table of values has to fit as well."""
+    """Refuse tables over the limit.
+
+    The default is half of the free memory, because the table of values has to fit as well.
+    """
     limit = _half_of_free_memory() if memory_limit is None else memory_limit
     size = states * actions * (outcomes * _BYTES_PER_OUTCOME + 1)
     if size > limit or states >= 2**31:

@@ -1,8 +1,9 @@
 """Arrays of a user's own small env: from its transition table `P`, or by trying every action in every state.
 
-What is found is used only if it is proven: the env and the arrays are then played side by side, and every observation,
-reward and end must agree. A stochastic env without a table cannot be proven, since no number of trials shows all that
-may happen. All bounds count states and steps, so that the same env is compiled on every machine or on none.
+The result is used only if it is verified: the env and the arrays are then played side by side, and every observation,
+reward and end must agree. A stochastic env without a table cannot be verified, since no number of trials shows all
+possible outcomes. All bounds count states and steps, so that the same env is compiled either on every machine or on
+none.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
 
 MOST_ROWS = 1 << 16  # members of the observation space; each gets a row, reached or not
 MOST_PAIRS = 20_000  # reached states × actions
-RANDOM_STEPS, LONG_STEPS = 2_000, 10_000  # of the proof: with random actions, and avoiding the end of the episode
+RANDOM_STEPS, LONG_STEPS = 2_000, 10_000  # verification steps: with random actions, and avoiding the end of the episode
 _RESETS = 32  # with different seeds: does the env always start in the same state?
-_SURPRISE = 6.0  # standard deviations between promised and observed frequencies
+_SURPRISE = 6.0  # standard deviations between expected and observed frequencies
 
 
 class OwnModel(NamedTuple):
     mdp: Mdp
-    how: str  # it was found and proven
+    how: str  # how it was found and verified
 
 
 class _RefusedError(Exception):
-    """Why an env cannot be compiled."""
+    """Reason why an env cannot be compiled."""
 
 
 class _Steps:
-    """The env below the wrappers that only check or truncate, in codes."""
+    """The env below the wrappers that only check or truncate, with encoded states and actions."""
 
     def __init__(self, raw: gymnasium.Env[Any, Any], states: SpaceCode, actions: SpaceCode, limit: int) -> None:
         self.raw, self.states, self.actions, self.limit = raw, states, actions, limit
@@ -61,7 +62,7 @@ class _Steps:
 
 @cache
 def own_model(config_json: str) -> OwnModel | str:
-    """The model of the env that this configuration (as JSON) makes, or the reason why there is none."""
+    """Return the model of the env that this configuration (as JSON) makes, or the reason why there is none."""
     from mosaic.envs.catalog import make_env
 
     env = make_env(EnvironmentConfig.model_validate_json(config_json))
@@ -115,7 +116,7 @@ def _from_table(env: Env, steps: _Steps) -> OwnModel:
     if getattr(raw, "initial_state_distrib", None) is None and isinstance(steps.states.space, Discrete):
         starts = np.zeros(steps.states.size)
         starts[_start(steps)] = 1.0
-        raw.initial_state_distrib = starts  # of this copy, which is closed after the reading
+        raw.initial_state_distrib = starts  # of this copy, which is closed after reading
     try:
         mdp = compile_mdp(env)
     except InputError as error:
@@ -132,7 +133,7 @@ def _start(steps: _Steps) -> int:
 
 
 def _explore(steps: _Steps) -> Mdp:
-    """Breadth first through copies of the env. Each pair is tried twice, with other random numbers."""
+    """Explore breadth first through copies of the env; each pair is tried twice, with different random numbers."""
     start = _start(steps)
     copies: dict[int, gymnasium.Env[Any, Any] | None] = {start: _copied(steps.raw)}
     waiting = deque([start])
@@ -155,7 +156,7 @@ def _explore(steps: _Steps) -> Mdp:
             if not ended and after not in copies:
                 copies[after] = there
                 waiting.append(after)
-        copies[state] = None  # explored; its memory is free again
+        copies[state] = None  # explored; release its memory
     size, actions = steps.states.size, steps.actions.size
     outcomes = [rows.get(state) or [[(1.0, state, 0.0, True)]] * actions for state in range(size)]
     starts = np.zeros(size)
@@ -168,14 +169,14 @@ def _tried(steps: _Steps, action: int, raw: gymnasium.Env[Any, Any]) -> tuple[in
         return steps.step(action, raw)
     except _RefusedError:
         raise
-    except Exception as error:  # if it is the env's own fault, training in the env itself shows it
+    except Exception as error:  # if it is the env's own fault, training in the env itself reports it
         raise _RefusedError(f"a copy of it raised {type(error).__name__}: {error}") from error
 
 
 def _copied(raw: gymnasium.Env[Any, Any], seed: int | None = None) -> gymnasium.Env[Any, Any]:
     try:
         twin = copy.deepcopy(raw)
-    except Exception as error:  # whatever a user's objects raise, they cannot be copied
+    except Exception as error:  # any exception of a user's objects means that they cannot be copied
         raise _RefusedError(f"it cannot be copied ({type(error).__name__}: {error})") from error
     if seed is not None:
         twin.unwrapped.np_random = np.random.default_rng(seed)
@@ -185,7 +186,8 @@ def _copied(raw: gymnasium.Env[Any, Any], seed: int | None = None) -> gymnasium.
 def _prove(steps: _Steps, mdp: Mdp, *, certain: bool) -> tuple[int, Mdp]:
     """Play env and arrays side by side; return the number of steps and the arrays with the env's own time limit.
 
-    `certain`: every action has one outcome; else what happens must be possible, and about as frequent as promised.
+    `certain`: every action has one outcome; otherwise, observed outcomes must be possible, and about as frequent as
+    expected.
     """
     random = np.random.default_rng(0)
     own_limit, surplus, variance, done = 0, 0.0, 0.0, 0
@@ -224,7 +226,7 @@ def _prove(steps: _Steps, mdp: Mdp, *, certain: bool) -> tuple[int, Mdp]:
 
 
 class _Choices(dict[int, Any]):
-    """The legal actions by state, without those that may end the episode where others do not."""
+    """The legal actions by state, without those that may end the episode if others do not."""
 
     def __init__(self, mdp: Mdp, avoid_end: bool) -> None:
         super().__init__()
@@ -243,7 +245,7 @@ def _probability(mdp: Mdp, state: int) -> Any:
 
 
 def _chance(mdp: Mdp, state: int, action: int, seen: tuple[int, float, bool]) -> tuple[float, bool, float]:
-    """How likely what was seen is; whether it was the likeliest outcome; and how likely that one is."""
+    """Return the probability of what was seen, whether it was the likeliest outcome, and that one's probability."""
     odds: dict[tuple[int, float, bool], float] = {}
     for place, probability in enumerate(_probability(mdp, state)[action]):
         if probability > 0.0:

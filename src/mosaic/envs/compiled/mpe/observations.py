@@ -1,4 +1,4 @@
-"""How a particle's observation row is written: the pieces of which mpe2's scenarios make it."""
+"""Writers of observation rows: the pieces of which mpe2's scenarios compose them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from mosaic.envs.compiled.vector import Floats, Ints, Rows
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_velocity(facts: Floats, state: Floats, env: int, a: int, row: int, column: int, out: Rows) -> int:
-    """These writers put numbers into a row from a column on, and answer the column behind them.
+    """Write the velocity of an agent.
 
-    They take the rows out of their matrices first: machine code looks at both indices of a matrix at every number.
+    All writers put numbers into a row from a column on, and return the column after them. They take the rows out of
+    their matrices first: otherwise both indices of a matrix are evaluated for every number.
     """
     here, line = state[env], out[row]
     speeds = 2 * int(facts[AGENTS] + facts[LANDMARKS])
@@ -30,7 +31,7 @@ def write_position(state: Floats, env: int, a: int, row: int, column: int, out: 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_way(state: Floats, env: int, a: int, b: int, row: int, column: int, out: Rows) -> int:
-    """From an agent to an entity."""
+    """Write the offset from an agent to an entity."""
     out[row, column] = state[env, 2 * b] - state[env, 2 * a]
     out[row, column + 1] = state[env, 2 * b + 1] - state[env, 2 * a + 1]
     return column + 2
@@ -38,7 +39,7 @@ def write_way(state: Floats, env: int, a: int, b: int, row: int, column: int, ou
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_word(word: int, words: int, row: int, column: int, out: Rows) -> int:
-    """One-hot; nothing for -1."""
+    """Write a word as one-hot; all zeros for -1."""
     for k in range(words):
         out[row, column + k] = 1.0 if k == word else 0.0
     return column + words
@@ -46,7 +47,7 @@ def write_word(word: int, words: int, row: int, column: int, out: Rows) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_zeros(row: int, column: int, out: Rows) -> None:
-    """To the end of the row."""
+    """Write zeros to the end of the row."""
     line = out[row]
     for k in range(column, line.shape[0]):
         line[k] = 0.0
@@ -54,7 +55,7 @@ def write_zeros(row: int, column: int, out: Rows) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_ways(state: Floats, env: int, a: int, first: int, last: int, row: int, column: int, out: Rows) -> int:
-    """From an agent to the entities first..last-1 without itself."""
+    """Write the offsets from an agent to the entities first..last-1, without itself."""
     here, line = state[env], out[row]
     x, y = here[2 * a], here[2 * a + 1]
     for b in range(first, last):
@@ -67,9 +68,9 @@ def write_ways(state: Floats, env: int, a: int, first: int, last: int, row: int,
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def write_sight(facts: Floats, state: Floats, env: int, a: int, seen: Ints, row: int, column: int, out: Rows) -> int:
-    """The ways to the landmarks, then to the other agents: all in their order, or the nearest of each.
+    """Write the offsets to the landmarks, then to the other agents: all in their order, or the nearest of each.
 
-    Where only the nearest agents are seen, `seen` then holds their numbers, and -1 where there are too few.
+    If only the nearest agents are seen, `seen` then holds their numbers, and -1 where there are too few.
     """
     agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
     near_agents, near_landmarks = int(facts[NEAR_AGENTS]), int(facts[NEAR_LANDMARKS])
@@ -100,7 +101,7 @@ def write_near_ways(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_nearest(state: Floats, env: int, a: int, first: int, last: int, near: int, seen: Ints) -> None:
-    """Insertion into a short sorted list."""
+    """Find the nearest entities by insertion into a short sorted list."""
     for place in range(near):
         seen[place] = -1
     for b in range(first, last):
@@ -118,10 +119,10 @@ def find_nearest(state: Floats, env: int, a: int, first: int, last: int, near: i
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sight_room(facts: Floats) -> Ints:
-    """Scratch for `write_sight`."""
+    """Allocate scratch space for `write_sight`."""
     return np.empty(int(max(facts[NEAR_AGENTS], facts[NEAR_LANDMARKS])), np.int64)
 
 
 def ways_width(count: int, near: int) -> int:
-    """How many numbers `write_sight` writes for a count of entities without the agent itself."""
+    """Return how many numbers `write_sight` writes for a count of entities without the agent itself."""
     return 2 * (near or count)

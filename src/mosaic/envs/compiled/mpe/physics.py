@@ -1,8 +1,8 @@
-"""How mpe2's particles move: the arithmetic that its scenarios share.
+"""Particle physics of mpe2, shared by its scenarios.
 
-Float64 in the reference's order of operations, so that observations and rewards agree to the last bit of a float32.
-A row of `state` holds the positions of agents and landmarks, then the velocities of the agents, then how far out
-anything lay at the start (the reference's camera asks). A row of `ints` begins with the steps of the episode.
+Float64 in the reference's order of operations, so that observations and rewards agree to the last bit of a float32. A
+row of `state` holds the positions of agents and landmarks, then the velocities of the agents, then the largest absolute
+initial coordinate (needed by the reference's camera). A row of `ints` begins with the steps of the episode.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def world_facts(
     near_landmarks: int = 0,
     max_speed: Sequence[float] | None = None,
 ) -> Floats:
-    """What a world never changes. `sizes` of agents, then landmarks; the first `colliders` of these collide.
+    """Return the constants of a world; `sizes` of entities: agents, then landmarks; the first `colliders` collide.
 
     `near_agents`, `near_landmarks`: how many of them an agent sees, nearest first; 0: all, in their order.
     """
@@ -51,7 +51,7 @@ def state_width(agents: int, landmarks: int) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scatter(facts: Floats, state: Floats, env: int, rng: Words, landmark_range: float) -> None:
-    """Everything at a random place, at rest."""
+    """Place everything at random, at rest."""
     agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
     farthest = 0.0
     for k in range(2 * entities):
@@ -65,7 +65,7 @@ def scatter(facts: Floats, state: Floats, env: int, rng: Words, landmark_range: 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def move_particles(facts: Floats, state: Floats, env: int, act: Rows, force: Floats) -> None:
-    """One step of one world. `force` is scratch, two numbers for each agent."""
+    """Step one world; `force` is scratch space, two numbers for each agent."""
     agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
     accel = ENTITIES + entities
     for a in range(agents):
@@ -109,7 +109,7 @@ def _collide(facts: Floats, state: Floats, env: int, force: Floats) -> None:
             fy = _CONTACT_FORCE * dy / distance * softened
             force[2 * a] += fx
             force[2 * a + 1] += fy
-            if b < agents:  # landmarks stay where they are
+            if b < agents:  # landmarks do not move
                 force[2 * b] -= fx
                 force[2 * b + 1] -= fy
 
@@ -128,14 +128,14 @@ def distance_between(state: Floats, env: int, a: int, b: int) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def are_touching(facts: Floats, state: Floats, env: int, a: int, b: int) -> bool:
     squared, touching = squared_distance(state, env, a, b), facts[ENTITIES + a] + facts[ENTITIES + b]
-    if squared > 1.01 * touching * touching:  # most pairs are spared the root
+    if squared > 1.01 * touching * touching:  # skips the square root for most pairs
         return False
     return np.sqrt(squared) < touching  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_cycle(facts: Floats, ints: Ints, env: int, term: Bytes, trunc: Bytes) -> bool:
-    """Whether this step was the episode's last; tells every agent."""
+    """Return whether this step was the episode's last, and set the flags of every agent."""
     agents = int(facts[AGENTS])
     ints[env, CYCLES] += 1
     cut = ints[env, CYCLES] >= facts[MAX_CYCLES]
@@ -147,7 +147,7 @@ def count_cycle(facts: Floats, ints: Ints, env: int, term: Bytes, trunc: Bytes) 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def name_rows(facts: Floats, who: Ints) -> None:
-    """Where all act together, a row always shows the same agent."""
+    """Set the agent of each row; it never changes, since all agents act together."""
     agents = int(facts[AGENTS])
     for row in range(who.shape[0]):
         who[row] = row % agents

@@ -1,4 +1,4 @@
-"""How an mpe2 env's options become a compiled world, and a compiled world's state goes back into the mpe2 env."""
+"""Conversion of an mpe2 env's options to a compiled world, and of a compiled world's state back to the mpe2 env."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _Model = TypeVar("_Model", bound="ParticleOptions")
 
 
 class ParticleOptions(Options):
-    """What the compiled worlds can play of an mpe2 env's options; anything else does not validate."""
+    """Options of an mpe2 env that the compiled worlds support; anything else does not validate."""
 
     model_config = ConfigDict(strict=True)
 
     max_cycles: Count = 25
     continuous_actions: Literal[False] = False
     benchmark_data: Literal[False] = False
-    dynamic_rescaling: bool = True  # pictures only
+    dynamic_rescaling: bool = True  # rendering only
     render_mode: Literal["rgb_array"] | None = None
 
 
 class SightOptions(ParticleOptions):
-    """Where agents may see their nearest neighbours only."""
+    """Options of envs in which agents may see their nearest neighbours only."""
 
     num_agent_neighbors: Count | None = None
     num_landmark_neighbors: Count | None = None
 
     @property
     def near(self) -> tuple[int, int]:
-        """Agents, landmarks; 0: all."""
+        """Numbers of agents and landmarks; 0: all."""
         return self.num_agent_neighbors or 0, self.num_landmark_neighbors or 0
 
 
 def fitting_options(config: EnvironmentConfig, model: type[_Model]) -> _Model | None:
-    """None where the compiled world has other rules than the env of this configuration."""
+    """Return the options, or None if the compiled world has other rules than the env of this configuration."""
     if config.wrappers or config.api_type not in ("auto", "parallel"):
         return None
     try:
@@ -56,7 +56,7 @@ def fitting_options(config: EnvironmentConfig, model: type[_Model]) -> _Model | 
 def load_world(
     env: Env, state: NDArray[np.float64], ints: NDArray[np.int64], goals: Sequence[int] = (), words: Sequence[int] = ()
 ) -> None:
-    """Puts a row of state into the mpe2 env below a running Env.
+    """Load a row of state into the mpe2 env below a running Env.
 
     `goals` in the order in which the scenario draws them; `words` of the agents that speak first, -1 for silence.
     """
@@ -79,7 +79,7 @@ def load_goalless(env: Env, state: NDArray[np.float64], ints: NDArray[np.int64])
 
 
 class _Draws:
-    """Stands in for the reference's random generator, so that it deals out goals, colours and places as recorded."""
+    """Replacement of the reference's random generator that returns recorded goals, colours and positions."""
 
     def __init__(self, goals: Sequence[int], places: NDArray[np.float64]) -> None:
         self._goals: Iterator[int] = iter(goals)

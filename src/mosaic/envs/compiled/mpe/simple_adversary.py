@@ -1,4 +1,4 @@
-"""mpe2's simple_adversary, many worlds side by side: agents know the goal, the adversary has to guess it."""
+"""Compiled kernel of mpe2's simple_adversary: agents know the goal, the adversary has to guess it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKerne
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
-_GOAL = 1  # in `ints`: which landmark
+_GOAL = 1  # in `ints`: index of the landmark
 _ACCEL = 5.0
 _ADVERSARY = 0
 
@@ -78,7 +78,7 @@ def _begin_episode(facts: Floats, state: Floats, ints: Ints, env: int, rng: Word
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pay(facts: Floats, state: Floats, ints: Ints, env: int, rew: Rows) -> None:
-    """The adversary pays for its distance to the goal, and the agents gain that and pay for that of their nearest."""
+    """Compute rewards: adversary, minus its distance to the goal; agents, that distance minus the nearest agent's."""
     agents = int(facts[AGENTS])
     goal = agents + ints[env, _GOAL]
     astray = distance_between(state, env, _ADVERSARY, goal)

@@ -1,4 +1,4 @@
-"""mpe2's simple_reference, many worlds side by side: each agent knows the other's goal, and both talk and move."""
+"""Compiled kernel of mpe2's simple_reference: each agent knows the other's goal, and both talk and move."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mosaic.envs.vector.encoding import ActionHead
 
 _GOALS, _WORDS = 1, 3  # in `ints`: two each; the goal that an agent knows is the other's, -1 is silence
 _AGENTS, _LANDMARKS, _VOCABULARY = 2, 3, 10
-_DARK, _BRIGHT = 0.25, 0.75  # landmark k shines in colour k
+_DARK, _BRIGHT = 0.25, 0.75  # landmark k has colour k
 
 
 class ReferenceOptions(ParticleOptions):
@@ -78,7 +78,7 @@ def _begin_episode(facts: Floats, state: Floats, ints: Ints, env: int, rng: Word
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pay(facts: Floats, state: Floats, ints: Ints, env: int, rew: Rows) -> None:
-    """Each pays for how far the other is from the goal that it was not told, mixed with the mean of both."""
+    """Compute rewards: minus the other's distance to the goal that it was not told, mixed with the mean of both."""
     first = -distance_between(state, env, 1, _AGENTS + ints[env, _GOALS])
     second = -distance_between(state, env, 0, _AGENTS + ints[env, _GOALS + 1])
     together = (first + second) / 2 * (1 - facts[LOCAL_RATIO])

@@ -1,4 +1,4 @@
-"""mpe2's simple_speaker_listener, many worlds side by side: one knows the goal and talks, the other moves."""
+"""Compiled kernel of mpe2's simple_speaker_listener: one agent knows the goal and talks, the other moves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKerne
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
-_GOAL, _WORD = 1, 2  # in `ints`: which landmark, and what was said last (-1: nothing yet)
+_GOAL, _WORD = 1, 2  # in `ints`: index of the landmark, and the last word (-1: none yet)
 _SPEAKER, _LISTENER, _AGENTS, _LANDMARKS, _WORDS = 0, 1, 2, 3, 3
-_DARK, _BRIGHT = 0.15, 0.65  # landmark k shines in colour k
+_DARK, _BRIGHT = 0.15, 0.65  # landmark k has colour k
 
 
 def find_simple_speaker_listener(config: EnvironmentConfig) -> CompiledKernel | None:

@@ -1,4 +1,4 @@
-"""mpe2's simple_spread, many worlds side by side: agents cover landmarks and keep out of each other's way."""
+"""Compiled kernel of mpe2's simple_spread: agents cover landmarks and avoid collisions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def find_simple_spread(config: EnvironmentConfig) -> CompiledKernel | None:
         near_landmarks=near_landmarks,
     )
     others = ways_width(agents - 1, near_agents)
-    width = 4 + ways_width(agents, near_landmarks) + 2 * others  # words of two numbers come with the others' places
+    width = 4 + ways_width(agents, near_landmarks) + 2 * others  # with the others' positions come words of two numbers
     return CompiledKernel(
         step=_step,
         begin=_begin,
@@ -88,7 +88,7 @@ def _begin_episode(facts: Floats, state: Floats, ints: Ints, env: int, rng: Word
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pay(facts: Floats, state: Floats, env: int, rew: Rows) -> None:
-    """All pay for every landmark's distance to whoever is nearest; each for the agents that it touches."""
+    """Compute rewards: shared, minus every landmark's distance to the nearest agent; own, −1 per agent touched."""
     agents, entities = int(facts[AGENTS]), int(facts[AGENTS] + facts[LANDMARKS])
     here, together = state[env], 0.0
     for landmark in range(agents, entities):
@@ -111,7 +111,7 @@ def _pay(facts: Floats, state: Floats, env: int, rew: Rows) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _show(facts: Floats, state: Floats, first: int, last: int, seen: Ints, out: Rows) -> None:
-    """What the agents of the envs first..last-1 see. Where they see all, the loop is short enough to be fast."""
+    """Write the observations of the envs first..last-1; if agents see everything, a short and fast loop is used."""
     if facts[NEAR_AGENTS] + facts[NEAR_LANDMARKS] == 0:
         _show_all(facts, state, first, last, out)
         return
@@ -122,7 +122,7 @@ def _show(facts: Floats, state: Floats, first: int, last: int, seen: Ints, out: 
             column = write_velocity(facts, state, env, a, row, 0, out)
             column = write_position(state, env, a, row, column, out)
             column = write_sight(facts, state, env, a, seen, row, column, out)
-            write_zeros(row, column, out)  # nobody speaks
+            write_zeros(row, column, out)  # there is no communication
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

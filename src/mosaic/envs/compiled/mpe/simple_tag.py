@@ -1,4 +1,4 @@
-"""mpe2's simple_tag, many worlds side by side: slow adversaries hunt fast agents among obstacles."""
+"""Compiled kernel of mpe2's simple_tag: slow adversaries hunt fast agents among obstacles."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _begin_episode(facts: Floats, state: Floats, ints: Ints, env: int, rng: Word
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _pay(facts: Floats, state: Floats, env: int, rew: Rows) -> None:
-    """All adversaries gain from every catch; a caught agent loses, and pays for leaving the screen."""
+    """Compute rewards: all adversaries gain from every catch; a caught agent loses, and pays for leaving the screen."""
     agents, adversaries = int(facts[AGENTS]), int(facts[ADVERSARIES])
     catches = 0.0
     for a in range(adversaries, agents):
@@ -129,7 +129,7 @@ def _show(facts: Floats, state: Floats, env: int, seen: Ints, out: Rows) -> None
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _write_speeds(facts: Floats, state: Floats, env: int, a: int, seen: Ints, row: int, column: int, out: Rows) -> int:
-    """Of good agents only; among the nearest, others leave their place empty."""
+    """Write the velocities of good agents only; among the nearest, others leave zeros."""
     agents, adversaries, near = int(facts[AGENTS]), int(facts[ADVERSARIES]), int(facts[NEAR_AGENTS])
     if near == 0:
         for b in range(adversaries, agents):
