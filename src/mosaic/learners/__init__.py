@@ -1,1 +1,1 @@
-"""How policies learn: one file per algorithm, the mathematics as pure functions beside it."""
+"""Learning algorithms: one file per algorithm, with the mathematics as pure functions beside it."""

@@ -24,13 +24,13 @@ from mosaic.policies.registry import is_table_file, parse_policy
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Policies by number, in the order of `names`."""
+    """Policies of a run, numbered in the order of `names`."""
 
     names: tuple[str, ...]
-    policy_of: tuple[int, ...]  # for each agent of the vector
+    policy_of: tuple[int, ...]  # for each agent of the vector env
     trained: tuple[bool, ...]  # for each policy
     central: bool = False  # the critic sees all agents
-    self_play: bool = False  # one policy on all chairs, and a league of its past
+    self_play: bool = False  # one policy for all agents, and a league of its past versions
 
     def agents_of(self, policy: int, agents: Sequence[AgentID]) -> tuple[AgentID, ...]:
         return tuple(agent for agent, owner in zip(agents, self.policy_of, strict=True) if owner == policy)
@@ -42,16 +42,16 @@ class Plan:
         return shape.heads[self.policy_of.index(policy)]
 
     def uniform(self, shape: VectorShape) -> bool:
-        """Whether one architecture fits all policies."""
+        """Return whether one architecture fits all policies."""
         return len(set(shape.widths)) == 1 and len(set(shape.heads)) == 1
 
 
 _SNAPSHOT = re.compile(r"self@-(\d+)")
-_EPISODES_ASKED = 8  # a function that maps agents to policies must answer the same for all of them
-_MISSPELT = 0.75  # likeness to a kind of policy from which on a name is taken for a misspelt kind
+_EPISODES_ASKED = 8  # a function that maps agents to policies must return the same for all of them
+_MISSPELT = 0.75  # similarity to a kind of policy above which a name is taken for a misspelt kind
 _NAME = re.compile(r"[A-Za-z0-9_][\w .-]*")
 
-# The policy of every learning agent to which no rule gives a name.
+# Names of the policies of learning agents to which no rule gives one.
 DefaultNames: TypeAlias = Callable[[PolicyConfiguration, Sequence[AgentID], EnvSpec], Mapping[AgentID, str]]
 
 
@@ -60,7 +60,7 @@ class Casting:
     plan: Plan
     learners: tuple[AgentID, ...]  # the agents of the plan
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
-    ages: tuple[int, ...]  # of `self@-N`: how old the opponents in self-play are
+    ages: tuple[int, ...]  # of `self@-N`: age of the opponents in self-play
 
 
 def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
@@ -71,7 +71,7 @@ def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
 
 
 def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> Casting:
-    """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what cannot be honoured.
+    """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what is not supported.
 
     `default_names` replaces the names that networks get where no rule gives one.
     """
@@ -93,7 +93,7 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
                 "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
             )
         elif _is_fixed(policy):
-            parse_policy(policy)  # refuses unknown options
+            parse_policy(policy)  # rejects unknown options
             played[agent] = policy
         else:
             _check_name(policy, config.policies_to_train)
@@ -113,21 +113,21 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
 
 
 def _is_fixed(policy: str) -> bool:
-    """Whether this refers to a policy that exists, which does not learn here."""
+    """Return whether this refers to an existing policy, which does not learn here."""
     return split_reference(policy)[0] in plugins("mosaic.policies") or is_table_file(policy)
 
 
 def leaves_self_play(config: RunConfig, spec: EnvSpec) -> bool:
-    """Whether at least two agents learn, so that self-play is possible with these rules."""
+    """Return whether at least two agents learn, so that self-play is possible with these rules."""
     fixed = [policy for policy in _said(config, spec.possible_agents).values() if _is_fixed(policy)]
     return len(spec.possible_agents) - len(fixed) >= 2
 
 
 def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
-    """Refuse what is neither a fixed policy nor a name for a new one: misspelt kinds, and kinds that do not exist."""
+    """Reject names that are neither a fixed policy nor valid for a new one: misspelt or unknown kinds."""
     known = plugins("mosaic.policies")
     if isinstance(trained, tuple) and policy in trained and ":" not in policy:
-        return  # the name is written twice, so it is meant
+        return  # the name is given in two places, so it is intended
     near = get_close_matches(split_reference(policy)[0].casefold(), known, n=1, cutoff=_MISSPELT)
     if near or not _NAME.fullmatch(policy) or policy.startswith("self@"):
         advice = "" if ":" in policy else f"To train a policy of that name, list it in policies_to_train: [{policy}]."
@@ -135,7 +135,7 @@ def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
 
 
 def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyID]:
-    """What the rules say about each agent; those they do not name learn as the policy configuration has it."""
+    """Return the policy that the rules give each agent; others learn according to the policy configuration."""
     if isinstance(config.agents, str):
         mapping = parse_mapping([config.agents])
         assert isinstance(mapping, FunctionMapping)
@@ -181,7 +181,7 @@ def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], s
 
 
 def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None:
-    """Agents of one policy must see and act alike, and a critic of all must see them at the same time."""
+    """Check that agents of one policy have equal spaces, and that a centralised critic sees all agents at once."""
     looks = [row_code(spec.observation_spaces[agent]).width for agent in learners]
     heads = [action_code(spec.action_spaces[agent]).head for agent in learners]
     for number, (agent, policy) in enumerate(zip(learners, plan.policy_of, strict=True)):
@@ -200,7 +200,7 @@ def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None
 
 
 def group_names(learners: Sequence[AgentID], spec: EnvSpec, shared: str = "shared") -> dict[AgentID, str]:
-    """One policy for all agents that see and act alike, called after them where there are several kinds."""
+    """Return one policy name for all agents with equal spaces, named after them where there are several kinds."""
     kinds: dict[str, list[AgentID]] = {}
     for agent in learners:
         kinds.setdefault(f"{spec.observation_spaces[agent]} {spec.action_spaces[agent]}", []).append(agent)

@@ -1,4 +1,4 @@
-"""What changes policies from experience, as a worker drives it."""
+"""Learner interface, as workers use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mosaic.models.architecture import Architecture
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How training goes, over the last episodes."""
+    """Training progress over the last episodes."""
 
     env_steps: int
     agent_steps: int
@@ -31,13 +31,13 @@ class Progress:
 
     @property
     def return_mean(self) -> float | None:
-        """Of an agent that learns; None before the first episode has ended."""
+        """Mean return of the learning agents; None before the first episode has ended."""
         seen = np.concatenate(self.returns)
         return float(seen.mean()) if seen.size else None
 
 
 class Learner(Protocol):
-    """Advances by whole iterations; between two of them everything may be read, saved and loaded."""
+    """Learner that advances in whole iterations; between two of them everything may be read, saved and loaded."""
 
     env_steps_before: int  # of earlier attempts
     agent_steps_before: int
@@ -53,12 +53,12 @@ class Learner(Protocol):
     def env_steps(self) -> int: ...
 
     @property
-    def vector(self) -> VectorEnv: ...  # the first lane's envs, for pictures
+    def vector(self) -> VectorEnv: ...  # the envs of the first rollout worker, for rendering
 
     @property
     def tally(self) -> Tally: ...  # of the same envs
 
-    def watch(self, glance: Callable[[], bool]) -> None: ...  # between two env steps of Python's; true ends a rollout
+    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
 
     def iterate(self) -> None: ...
 
@@ -76,18 +76,18 @@ class Learner(Protocol):
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None: ...
 
-    def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last reading
+    def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last call
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A learner with all that its worker must know to save and to play its policies."""
+    """Learner with all that its worker needs to save and play its policies."""
 
     learner: Learner
     casting: Casting
     spec: EnvSpec
     architectures: tuple[Architecture, ...]  # of each policy
     engine: str
-    said: str  # what was picked, and why, in one line
+    said: str  # the choices made and why, in one line

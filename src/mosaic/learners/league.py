@@ -1,4 +1,4 @@
-"""Against whom does a learner play? Frozen snapshots of itself, and how strong each of them is."""
+"""League of frozen snapshots of a learner, with ratings."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 Sampling: TypeAlias = Literal["uniform", "latest", "prioritised"]
-CENTRE = 1500.0  # the untrained network
-_POINTS = 400 / math.log(10)  # of Elo's scale for one unit of log-odds
+CENTRE = 1500.0  # rating of the untrained network
+_POINTS = 400 / math.log(10)  # Elo points per unit of log-odds
 _MEMORY_GAMES = 2000.0  # older games fade
-_RECENT_GAMES = 200.0  # of which a win rate speaks
-_SETTLED_GAMES = 50.0  # until then a stranger's rating is found, not used
-_PRIOR_GAMES = 20.0  # how many drawn games the last rating counts as
+_RECENT_GAMES = 200.0  # covered by a win rate
+_SETTLED_GAMES = 50.0  # until then a foreign policy's rating is estimated, not used
+_PRIOR_GAMES = 20.0  # the last rating counts as this many drawn games
 
 
 class Rival(Protocol):
-    """Whoever plays rated games against the learner."""
+    """Opponent that plays rated games against the learner."""
 
     rating: float
 
     @property
-    def settled(self) -> bool: ...  # whether its rating says anything about the learner's
+    def settled(self) -> bool: ...  # whether its rating can be used to rate the learner
 
-    def book(self, score: NDArray[np.int64], learner_rating: float) -> None: ...  # new games, as seen by the learner
+    def book(self, score: NDArray[np.int64], learner_rating: float) -> None: ...  # new games, from the learner's side
 
 
 @dataclass(slots=True)
 class Stranger:
-    """A policy that never learned here. Its strength is fixed, so all its games together say how strong it is."""
+    """Policy that did not learn in this run; its strength is fixed, so all its games count towards its rating."""
 
     name: str
     rating: float = CENTRE
@@ -54,7 +54,7 @@ class Stranger:
 
     @property
     def win_rate(self) -> float | None:
-        """The learner's, in recent games; None before the first."""
+        """Win rate of the learner in recent games; None before the first."""
         games = float(self.score.sum())
         return float(self.score[0]) / games if games else None
 
@@ -66,11 +66,11 @@ class Stranger:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The learner as it was."""
+    """Frozen copy of the learner."""
 
     env_steps: int
     weights: NDArray[np.float32]
-    shift: NDArray[np.float32]  # how it normalised what it saw; empty where it did not
+    shift: NDArray[np.float32]  # its observation normalisation; empty where there was none
     scale: NDArray[np.float32]
     rating: float
     score: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))  # learner's wins, draws, losses; faded
@@ -81,26 +81,29 @@ class Snapshot:
 
     @property
     def settled(self) -> bool:
-        return True  # it was the learner's
+        return True  # its rating was the learner's own
 
     @property
     def learner_score(self) -> float:
-        """Share of points that the learner takes from it; an even game where none was played."""
+        """Fraction of points that the learner takes from it; even where no game was played."""
         return float(self.score[0] + self.score[1] / 2 + 1.0) / (self.games + 2.0)
 
     def book(self, score: NDArray[np.int64], learner_rating: float) -> None:
-        """Its rating stays what the learner's was then: that is what new ones are measured by."""
+        """Record games; the rating stays what the learner's was then, as the measure for newer ones."""
         _fade_in(self.score, score, _MEMORY_GAMES)
 
 
 @dataclass(slots=True)
 class League:
-    """Snapshots from old to new. At most `size` stay: among neighbours the one whose loss leaves the smallest gap goes,
-    gaps being measured in relative age, so that recent ones stand dense and old ones sparse."""
+    """Snapshots from old to new, at most `size` of them.
+
+    Of neighbours, the one whose removal leaves the smallest gap is dropped. Gaps are measured in relative age, so that
+    recent snapshots are dense and old ones sparse.
+    """
 
     size: int
     sampling: Sampling
-    ages: tuple[int, ...] = ()  # asked for as self@-N: one place each, the newest snapshot that is at least so old
+    ages: tuple[int, ...] = ()  # requested as self@-N: one place each, the newest snapshot that is at least this old
     rating: float = CENTRE  # of the learner
     snapshots: list[Snapshot] = field(default_factory=list)
     strangers: tuple[Stranger, ...] = ()
@@ -113,19 +116,19 @@ class League:
             del self.snapshots[self._spare(env_steps)]
 
     def _spare(self, now: int) -> int:
-        """Never the first, the last, or one that an asked age needs."""
+        """Return the index of the snapshot to drop: never the first, the last, or one that a requested age needs."""
         needed = {id(self.aged(age, now)) for age in self.ages}
         ages = [now - snapshot.env_steps + 1 for snapshot in self.snapshots]
         inner = [k for k in range(1, len(ages) - 1) if id(self.snapshots[k]) not in needed]
         return min(inner or [1], key=lambda k: ages[k - 1] / ages[k + 1])
 
     def aged(self, age: int, now: int) -> Snapshot:
-        """The newest that is at least `age` env steps old; the oldest where none is."""
+        """Return the newest snapshot that is at least `age` env steps old; the oldest where none is."""
         old = [snapshot for snapshot in self.snapshots if now - snapshot.env_steps >= age]
         return old[-1] if old else self.snapshots[0]
 
     def draw(self, places: int, now: int, generator: np.random.Generator) -> list[Snapshot]:
-        """Who sits in the frozen places: asked ages first, then the newest, then others by the rule."""
+        """Choose opponents for the frozen places: requested ages, else the newest and then others by the rule."""
         chosen = [self.aged(age, now) for age in self.ages][:places]
         if self.ages:
             return chosen
@@ -143,7 +146,7 @@ class League:
         return (1.0 - snapshot.learner_score) ** 2 + 0.01 if self.sampling == "prioritised" else 1.0
 
     def record(self, rivals: Sequence[Rival], scores: NDArray[np.int64]) -> None:
-        """Games since the last call, [rival, (won, drawn, lost)], and what they say about everybody's strength."""
+        """Record games since the last call, [rival, (won, drawn, lost)], and update the ratings."""
         games = [(rival, score) for rival, score in zip(rivals, scores, strict=True) if score.any()]
         played = [
             (rival.rating, float(score.sum()), float(score[0] + score[1] / 2))
@@ -155,7 +158,7 @@ class League:
         self.rating = performance_rating(self.rating, played)
 
     def metrics(self) -> dict[str, Any]:
-        """What a metric event tells: who is how strong, and how the learner does against strangers."""
+        """Return the values of a metric event: ratings, and the learner's results against foreign policies."""
         ratings = [round(snapshot.rating, 1) for snapshot in self.snapshots]
         told: dict[str, Any] = {"league_size": len(ratings), "league_ratings": ratings}
         for stranger in self.strangers:
@@ -166,7 +169,7 @@ class League:
         return told
 
     def facts(self) -> list[dict[str, float]]:
-        """For metrics and people, from old to new."""
+        """Return the snapshots' facts for metrics and display, from old to new."""
         return [
             {"env_steps": s.env_steps, "rating": s.rating, "learner_score": s.learner_score} for s in self.snapshots
         ]
@@ -215,14 +218,14 @@ def _fade_in(score: NDArray[np.float64], new: NDArray[np.int64], memory: float) 
 def performance_rating(
     before: float, played: Sequence[tuple[float, float, float]], known_games: float = _PRIOR_GAMES
 ) -> float:
-    """The rating that makes the points expected against rated opponents equal to the points taken.
+    """Return the rating at which the expected points against rated opponents equal the points taken.
 
     `played` holds (opponent's rating, games, points). The last rating counts as `known_games` drawn games, so that one
     side winning everything does not send it to infinity; few of them for a learner, because it changes.
     """
     sides = [(before, known_games, known_games / 2), *((r, n, p) for r, n, p in played if n > 0)]
     rating = before
-    for _ in range(50):  # Newton's steps on a concave likelihood
+    for _ in range(50):  # Newton steps on a concave likelihood
         slope = curvature = 0.0
         for opponent, games, points in sides:
             expected = 1.0 / (1.0 + math.exp((opponent - rating) / _POINTS))

@@ -13,7 +13,7 @@ EPSILON = 1e-8
 
 @dataclass(slots=True)
 class RunningMoments:
-    """Mean and variance of everything seen so far, per column."""
+    """Mean and variance of all data so far, per column."""
 
     mean: NDArray[np.float64]
     var: NDArray[np.float64]
@@ -24,7 +24,7 @@ class RunningMoments:
         return cls(np.zeros(width), np.ones(width))
 
     def merge(self, total: NDArray[np.float64], squares: NDArray[np.float64], count: float) -> None:
-        """Adds a batch that is known by its sum and its sum of squares (Chan's parallel formula)."""
+        """Add a batch given by its sum and its sum of squares (Chan's parallel formula)."""
         if count <= 0:
             return
         mean = total / count

@@ -1,4 +1,4 @@
-"""Who besides the learner's drawn snapshots plays against it, and where."""
+"""Opponents of a learner in self-play besides its drawn snapshots, and their envs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _SNAPSHOT = re.compile(r"self@-(\d+)")
 
 
 class Guest(NamedTuple):
-    """One env in which a foreign policy sits on all chairs but one."""
+    """One env in which a foreign policy plays all agents but one."""
 
-    chair: int  # the learner's, by the number of the agent
-    policy: int  # by its place in `Opponents.foreign`
+    chair: int  # index of the learner's agent
+    policy: int  # index into `Opponents.foreign`
 
 
 @dataclass(frozen=True, slots=True)
 class Opponents:
-    """Empty: snapshots are drawn by the league's rule."""
+    """Named opponents; if empty, snapshots are drawn by the league's rule."""
 
     ages: tuple[int, ...] = ()  # of self@-N: one frozen place each
-    random: bool = False  # a frozen place whose every move is a slip
-    foreign: tuple[PolicyID, ...] = ()  # played by controllers, in envs of their own
+    random: bool = False  # a frozen place whose every move is random
+    foreign: tuple[PolicyID, ...] = ()  # played by controllers, in their own envs
 
     @property
     def strangers(self) -> tuple[PolicyID, ...]:
-        """All that are no snapshots, in the order of what is booked: the random place first."""
+        """All opponents that are not snapshots, in the order of the recorded scores: the random place first."""
         return ((RANDOM,) if self.random else ()) + self.foreign
 
     @property
     def seated(self) -> int:
-        """How many frozen places they take."""
+        """Number of frozen places they take."""
         return len(self.ages) + self.random
 
     def places(self, drawn: int) -> int:
-        """Frozen places in all; `drawn` where nobody was named."""
+        """Return the total number of frozen places; `drawn` where no opponent was named."""
         return self.seated if self.seated or self.foreign else drawn
 
 
@@ -54,7 +54,7 @@ NOBODY_NAMED = Opponents()
 
 
 def opponents_of(options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
-    """Raises InputError where options, agents and policies do not fit."""
+    """Return the opponents; raise InputError where options, agents and policies do not fit."""
     if not casting.plan.self_play:
         if options.opponents:
             raise InputError("The option opponents belongs to self-play: add --policies self_play, or leave it out.")
@@ -66,7 +66,7 @@ def opponents_of(options: PpoOptions, casting: Casting, spec: EnvSpec) -> Oppone
 
 
 def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: bool = True) -> Opponents:
-    """What the option says; `choices` is false where actions are numbers, from which a place cannot draw at random."""
+    """Parse the option; `choices` is false for continuous actions, which a place cannot draw at random."""
     asked = list(ages)
     foreign: list[PolicyID] = []
     for text in named:
@@ -97,9 +97,9 @@ def _check(reference: PolicyID) -> None:
 
 
 def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
-    """Raises InputError where a policy that does not learn cannot play here: another game, a program that is missing.
+    """Raise InputError where a fixed policy cannot play here: another game, a missing program.
 
-    Those of runs are looked for when the run begins: only it knows in which store.
+    Policies of runs are looked up when the run starts: only then is the store known.
     """
     for reference in dict.fromkeys(references):
         if split_reference(reference)[0] != "run":
@@ -107,19 +107,19 @@ def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
 
 
 def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual: int) -> int:
-    """So many that every foreign policy meets the learner on every chair."""
+    """Return enough envs for every foreign policy to meet the learner in every agent's role."""
     if not opponents.foreign:
         return usual
     envs = usual
     while len(guests(opponents, envs, selfplay_share, agents)) < agents * len(opponents.foreign):
         envs += 1
         if envs > usual + 100 * agents * len(opponents.foreign):
-            break  # selfplay_share leaves nothing: `guests` says so when they are needed
+            break  # selfplay_share leaves none: `guests` reports it when they are needed
     return envs
 
 
 def guests(opponents: Opponents, envs: int, selfplay_share: float, agents: int) -> tuple[Guest, ...]:
-    """The last envs, shared out among all opponents alike; the learner changes chairs from env to env."""
+    """Assign the last envs evenly to all opponents; the learner's agent changes from env to env."""
     foreign = len(opponents.foreign)
     if not foreign:
         return ()
@@ -141,7 +141,7 @@ def check_guests(opponents: Opponents, seats: Sequence[Guest], envs: int) -> Non
 def played_by_env(
     opponents: Opponents, seats: Sequence[Guest], envs: int, agents: Sequence[AgentID]
 ) -> Mapping[int, Mapping[AgentID, PolicyID]]:
-    """For env numbers with a guest: whom it plays."""
+    """Return the agents that foreign policies play, by the number of the env."""
     return {
         envs - len(seats) + k: {
             agent: opponents.foreign[guest.policy] for number, agent in enumerate(agents) if number != guest.chair

@@ -1,7 +1,6 @@
-"""Is a learner sound? Tiny envs with known answers: which of them it gets wrong says what is broken.
+"""Probes of a learner: tiny envs with known answers, so that a failure shows what is broken.
 
-Every probe trains through the ordinary learner for a moment and then looks into the network: what it thinks a state is
-worth, and what it would do there.
+Every probe trains briefly with the ordinary learner and then checks the network's values and actions.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.base import Assembled
 from mosaic.models.fused import build_model, make_scratch, policy_outputs, probabilities, value_rows
 
-GAMMA = 0.5  # small, so that a wrong discount shows
+GAMMA = 0.5  # small, so that a wrong discount is visible
 VALUE_TOLERANCE = 0.1
-LEAST_CHANCE = 0.9  # that the right action gets
+LEAST_CHANCE = 0.9  # least probability of the right action
 _ENVS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a learner must think of one observation."""
+    """Expected value and action for one observation."""
 
     seen: int
     value: float
@@ -51,7 +50,7 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     probe: Probe
-    got: tuple[str, ...]  # of each answer
+    got: tuple[str, ...]  # for each expected answer
     ok: bool
 
 
@@ -98,12 +97,12 @@ PROBES: tuple[Probe, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Algorithm:
-    """How an algorithm is made for probes, and how long it may train."""
+    """Construction of an algorithm for probes, and its training length."""
 
     assemble: Callable[[RunConfig, Mapping[str, Any]], Assembled]
     settings: Mapping[str, Any]
     env_steps: int
-    q_values: bool = False  # the policy's outputs are what actions are worth
+    q_values: bool = False  # the policy's outputs are action values
 
 
 def _ppo(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
@@ -154,7 +153,7 @@ ALGORITHMS = tuple(_ALGORITHMS)
 def run_probes(
     algorithm: str = "ppo", *, engine: Literal["auto", "fused", "torch"] = "auto", seed: int = 0
 ) -> Iterator[Outcome]:
-    """Outcomes one by one, as soon as each is known."""
+    """Yield outcomes as soon as each is known."""
     if algorithm not in _ALGORITHMS:
         raise unknown("algorithm to probe", algorithm, ALGORITHMS)
     for probe in PROBES:
@@ -196,7 +195,7 @@ def run_probe(
 
 
 def _ask(assembled: Assembled, answer: Answer, q_values: bool) -> tuple[float, NDArray[np.float32]]:
-    """What the network thinks the observation is worth, and how likely it takes each action."""
+    """Return the network's value of the observation and the probability of each action."""
     architecture = assembled.architectures[0]
     weights, model = assembled.learner.weights(0), build_model(architecture)
     obs = np.zeros((1, architecture.observation), np.float32)
@@ -214,7 +213,7 @@ def _ask(assembled: Assembled, answer: Answer, q_values: bool) -> tuple[float, N
 
 
 def _fits(answer: Answer, value: float, chances: NDArray[np.float32]) -> bool:
-    near = abs(value - answer.value) <= VALUE_TOLERANCE  # False of nan
+    near = abs(value - answer.value) <= VALUE_TOLERANCE  # False for nan
     return near and (answer.action is None or float(chances[answer.action]) >= LEAST_CHANCE)
 
 
@@ -226,7 +225,7 @@ def _described(answer: Answer, value: float, chances: NDArray[np.float32]) -> st
 
 
 def _said(seen: int, value: float, action: str = "") -> str:
-    worth = f"V({seen}) = {round(value, 2) + 0.0:.2f}"  # adding nothing turns −0 into 0
+    worth = f"V({seen}) = {round(value, 2) + 0.0:.2f}"  # adding 0 turns −0 into 0
     return f"{worth}, {action}" if action else worth
 
 

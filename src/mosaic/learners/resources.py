@@ -1,4 +1,4 @@
-"""Resources of a native run: how `resources` become threads, env processes and a device."""
+"""Resources of a native run: threads, env processes and a device from `resources`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
 
 
 def meet_resources(options: Given, config: RunConfig, casting: Casting, spec: EnvSpec) -> Given:
-    """Return options that meet the resources of the run, or raise InputError; a second time changes nothing."""
+    """Return options that meet the resources of the run, or raise InputError; idempotent."""
     resources = config.resources
     if not (resources.num_workers or resources.runtime or resources.num_gpus):
         return options
@@ -30,7 +30,7 @@ def meet_resources(options: Given, config: RunConfig, casting: Casting, spec: En
 def with_resources(options: Given, resources: ResourcesConfig, *, compiled: bool) -> Given:
     """Return options that meet the resources, or raise InputError.
 
-    `num_workers` counts what steps envs side by side: threads with a learner each where the env has a compiled twin,
+    `num_workers` counts what steps envs in parallel: threads with a learner each where the env has a compiled twin,
     else processes; one of them is this process itself. `num_gpus` is 0 or 1.
     """
     chosen: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def with_resources(options: Given, resources: ResourcesConfig, *, compiled: bool
 
 
 def _number(resources: ResourcesConfig) -> int | None:
-    """How many workers are asked for; None: as the options say."""
+    """Return the requested number of workers; None: as in the options."""
     runtime, number = resources.runtime, resources.num_workers
     if runtime in ("ray", "mpi"):
         raise InputError(
@@ -63,7 +63,7 @@ def _number(resources: ResourcesConfig) -> int | None:
 
 
 def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None:
-    """The value of the option that gives so many workers; None where it does already."""
+    """Return the option's value for this many workers; None where it already has it."""
     if name == "threads" and isinstance(options, DqnOptions):
         if number > 1:
             raise InputError(

@@ -1,8 +1,7 @@
-"""DQN: act greedily but for some chance, remember, and learn from what is remembered.
+"""DQN: act epsilon-greedily, store decisions in a replay buffer, and learn from them.
 
-One policy, alone or shared by all agents. What follows a decision is learned by the Huber loss against a target net
-that lags behind; see fused_dqn.py for the mathematics, torch_dqn.py for pictures and fused_replay.py for what is
-remembered.
+One policy, alone or shared by all agents. It is trained with the Huber loss against a target net that lags behind; see
+kernels.py for the mathematics, torch_engine.py for images and replay_buffer.py for the buffer.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ from mosaic.learners.rollout.arrays import WINDOW, Seats, Tally, Track, make_sea
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import RowPacking
 
-OPEN_END_STEPS = 1_000_000  # what exploration_fraction is a share of where nobody knows how long a run will be
-_CHUNK_STEPS, _CHUNK_UPDATES = 1024, 128  # so that a chunk takes some tens of milliseconds at most
+OPEN_END_STEPS = 1_000_000  # base of exploration_fraction for a run of unknown length
+_CHUNK_STEPS, _CHUNK_UPDATES = 1024, 128  # a chunk takes at most some tens of milliseconds
 _CHUNK_TORCH_UPDATES = 8  # a convolution takes longer
 
 
 class DqnEngine(Protocol):
-    """A Q-net that decides, remembers and learns."""
+    """Q-net that acts, stores decisions and learns."""
 
-    act: NDArray[np.float32]  # [slots, 1] the decisions of the present step
-    steps: NDArray[np.int64]  # [2] steps of the vector in all attempts, env steps of this attempt
+    act: NDArray[np.float32]  # [slots, 1] the decisions of the current step
+    steps: NDArray[np.int64]  # [2] steps of the vector env in all attempts, env steps of this attempt
     stats: NDArray[np.float64]  # sums over the updates
 
     def look(self, env: VectorArrays, tally: Tally, before: int) -> None: ...  # decides for every slot
 
     def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None: ...  # after the step
 
-    def learn(self) -> None: ...  # whatever is due
+    def learn(self) -> None: ...  # if an update is due
 
     def weights(self) -> NDArray[np.float32]: ...  # flat; a copy
 
     def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None: ...
 
-    def training_state(self) -> dict[str, NDArray[Any]]: ...  # of target and optimiser
+    def training_state(self) -> dict[str, NDArray[Any]]: ...  # of target net and optimiser
 
     def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None: ...
 
 
 class DqnLearner:
-    """Advances by chunks of steps. A compiled env does a chunk in one call; any other is stepped by Python."""
+    """Learner that advances in chunks of steps; a compiled env runs a chunk in one call, Python steps the others."""
 
     league = None
 
@@ -105,11 +104,11 @@ class DqnLearner:
         return self._tally
 
     def watch(self, glance: Callable[[], bool]) -> None:
-        """Called where Python steps the envs; a compiled chunk takes milliseconds and is not interrupted."""
+        """Set the callback for envs that Python steps; a compiled chunk takes milliseconds and is not interrupted."""
         self._glance = glance
 
     def iterate(self) -> None:
-        """One chunk of steps; the last one ends with the run."""
+        """Run one chunk of steps; the last one ends with the run."""
         count = self._chunk
         if self.total_env_steps is not None and self.env_steps < self.total_env_steps:
             count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
@@ -117,7 +116,7 @@ class DqnLearner:
         if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
             where = self._track, self._seats, self._tally, self.env_steps_before
             self._seconds += self.engine.advance(self.vector, self._arrays, *where, count)
-            self.vector.rew[:] = self._track.reward[0]  # as after a step of its own
+            self.vector.rew[:] = self._track.reward[0]  # as after a step of the vector env itself
         else:
             self._advance_played(self.vector, count)
         self._losses |= _explain(self.engine.stats)
@@ -143,7 +142,7 @@ class DqnLearner:
         return self.engine.weights()
 
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
-        """Into the net and its target."""
+        """Load the weights into the net and its target."""
         if seen is not None:
             raise InputError("That policy was trained on normalised observations, and DQN sees them as they are.")
         self.engine.load(flat, flat)
@@ -152,11 +151,11 @@ class DqnLearner:
         self.engine.load_optimiser(state)
 
     def scaler(self, policy: int) -> None:
-        """Observations are seen as they are."""
+        """Return None: observations are not normalised."""
 
     @property
     def epsilon(self) -> float:
-        """The share of random actions now."""
+        """Current fraction of random actions."""
         return float(exploration_rate(self._hyper, self.env_steps))
 
     def progress(self) -> Progress:
@@ -171,20 +170,23 @@ class DqnLearner:
         )
 
     def training_state(self) -> dict[str, NDArray[Any]]:
-        """All that a new attempt needs besides the weights, but for the buffer: it is large, and soon full again."""
+        """Return all that a new attempt needs except the weights and the buffer, which is large and soon full again."""
         name = self.plan.names[0]
         kept = {f"{name}/{key}": value for key, value in self.engine.training_state().items()}
         return {**kept, f"{name}/calls": self.engine.steps[places.CALLS : places.CALLS + 1].copy()}
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
-        """The buffer begins empty: `learning_starts` steps are played as eps has it now before learning goes on."""
+        """Restore the training state with an empty buffer.
+
+        `learning_starts` steps are played with the current epsilon before learning resumes.
+        """
         name = self.plan.names[0]
         self.engine.load(weights[0], state[f"{name}/target"])
         self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
         self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
 
     def split(self) -> tuple[float, float, float]:
-        """Seconds in env, inference and learning since the last reading."""
+        """Return seconds in env, inference and learning since the last call."""
         env, inference, learning = (float(seconds) for seconds in self._seconds)
         self._seconds[:] = 0
         return env, inference, learning
@@ -202,7 +204,7 @@ def _engine(
     seed: int,
     packing: RowPacking | None,
 ) -> DqnEngine:
-    """Compiled wherever it can be: it is an order of magnitude faster on small nets."""
+    """Make the compiled engine where possible: it is an order of magnitude faster on small nets."""
     if architecture.plain:
         return FusedDqnEngine(architecture, shape, hyper, batch, size, seed)
     from mosaic.learners.dqn.torch_engine import TorchDqnEngine
@@ -229,7 +231,7 @@ def make_hyper(options: DqnOptions, envs: int, total_env_steps: int | None, *, l
 
 
 def _explain(stats: NDArray[np.float64]) -> dict[str, float]:
-    """Means of what the updates of a chunk added up; empty where there was none."""
+    """Return means over the updates of a chunk; empty where there was none."""
     rows, updates = stats[places.ROWS], stats[places.UPDATES]
     if not updates:
         return {}

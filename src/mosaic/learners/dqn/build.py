@@ -1,4 +1,4 @@
-"""From a run configuration to a DQN learner that can iterate."""
+"""Construction of a DQN learner from a run configuration."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mosaic.models.packed_rows import row_packing
 
 
 def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
-    """Makes envs and the policy. Whoever calls this closes the learner."""
+    """Make the envs and the policy; the caller closes the learner."""
     set_product_threads(1)  # batches are small: more threads would spin
     env = make_env(config.environment)
     spec = env.spec
     env.close()
     casting = read_casting(config, spec)
     options = meet_resources(options, config, casting, spec)
-    check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps elsewhere
+    check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps on another machine
     code = row_code(spec.observation_spaces[casting.learners[0]])
     packing = row_packing([code])
     envs = config.environment.num_envs or ENVS

@@ -1,4 +1,4 @@
-"""What DQN cannot do, known before anything is made."""
+"""Checks of DQN's limitations before anything is built."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.hardware import usual_torch_threads
 from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
 
-ENVS = 1  # SB3's; with more, fewer updates are made for every env step
+ENVS = 1  # as in SB3; with more, there are fewer updates per env step
 
 
 def check_dqn(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
-    """Raises InputError where only PPO will do, or a machine with more memory."""
+    """Raise InputError where only PPO is possible, or a machine with more memory is needed."""
     plan = casting.plan
     if plan.self_play or plan.central:
         asked = "self_play" if plan.self_play else "shared_value_function"
@@ -46,9 +46,9 @@ def sees_pictures(casting: Casting, spec: EnvSpec) -> bool:
 
 
 def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
-    """Raise InputError where the replay buffer takes more than is free.
+    """Raise InputError where the replay buffer needs more memory than is free.
 
-    Masks are counted as if there were some: only an env that has begun can tell.
+    Masks are always counted: whether there are any is only known once an env has started.
     """
     first = casting.learners[0]
     code = row_code(spec.observation_spaces[first])
@@ -65,7 +65,7 @@ def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, opti
 
 
 def settle_dqn(config: RunConfig, options: DqnOptions, casting: Casting, spec: EnvSpec) -> tuple[RunConfig, DqnOptions]:
-    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    """Return configuration and options with a value for every setting left to Mosaic."""
     environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
     if sees_pictures(casting, spec) and options.torch_threads is None:
         width = row_code(spec.observation_spaces[casting.learners[0]]).width
@@ -74,10 +74,10 @@ def settle_dqn(config: RunConfig, options: DqnOptions, casting: Casting, spec: E
 
 
 def buffer_rows(buffer_size: int, envs: int, agents: int, total_env_steps: int | None) -> int:
-    """Return how many decisions the buffer must hold: no more than a run of known length makes."""
+    """Return the number of decisions the buffer must hold: no more than a run of known length makes."""
     return buffer_size if total_env_steps is None else min(buffer_size, (total_env_steps + envs) * agents)
 
 
 def ring_bytes(width: int, size: int, packing: RowPacking | None = None, mask_width: int = 0) -> int:
-    """Return what `make_ring` takes for so many decisions of so many numbers each."""
+    """Return the bytes that `make_ring` needs for `size` decisions of `width` numbers each."""
     return size * (2 * row_bytes(width, packing) + mask_width + 8 + 4 + 4)

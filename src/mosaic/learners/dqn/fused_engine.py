@@ -1,4 +1,4 @@
-"""DQN's compiled engine: dense networks on the CPU."""
+"""Compiled DQN engine: dense networks on the CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mosaic.models.random import random_streams
 
 
 class FusedDqnEngine:
-    """A Q-net in flat weights, its target, its replay buffer and its optimiser."""
+    """Q-net as flat weights, with its target, replay buffer and optimiser."""
 
     def __init__(
         self, architecture: Architecture, shape: VectorShape, hyper: DqnHyper, batch: int, size: int, seed: int
@@ -70,7 +70,7 @@ class FusedDqnEngine:
         before: int,
         count: int,
     ) -> NDArray[np.float64]:
-        """Make steps of a compiled env and all that is learned in between; return seconds in each of the three."""
+        """Step a compiled env and run the updates in between; return the seconds in env, inference and learning."""
         started = perf_counter()
         kernel, clock = vector.kernel, self._dqn.clock
         clock[:] = 0
@@ -116,7 +116,7 @@ class FusedDqnEngine:
 
 
 def first_q_weights(architecture: Architecture, seed: int) -> NDArray[np.float32]:
-    """torch's way to begin a linear layer, which SB3's DQN keeps; zeros for the value that is not used."""
+    """Initialise linear layers like torch, as SB3's DQN does; the unused value output is zero."""
     random = np.random.default_rng(seed)
     layout = tensors(architecture)
     flat = np.zeros(count_weights(architecture), np.float32)

@@ -1,7 +1,7 @@
-"""How a Q-net decides, learns from a replay ring, and does both for many steps without coming back to Python.
+"""Compiled kernels of DQN: acting, learning from a replay ring, and both for many steps without returning to Python.
 
 The Q-net is the policy net of a shared model: its outputs are the action values, so that greedy play is the policy's.
-The last output, a shared model's value, is not used; it stays as it began.
+The last output, a shared model's value, is not used; it keeps its initial weights.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
 from mosaic.models.random import draw_below, draw_uniform
 
-ADAM_EPSILON = 1e-8  # torch's default, which SB3's DQN leaves alone
+ADAM_EPSILON = 1e-8  # torch's default, which SB3's DQN keeps
 
-# Places in `stats`, all sums; the first two over rows
+# Indices into `stats`, all sums; the first two over rows
 LOSS, Q_VALUE, ROWS, GRADIENT_NORM, UPDATES = range(5)
 STATS = 5
-CALLS, ENV_STEPS = range(2)  # places in `steps`: steps of the vector in all attempts, env steps of this attempt
-ENV, INFERENCE, LEARNING = range(3)  # places in `clock`
+CALLS, ENV_STEPS = range(2)  # indices into `steps`: steps of the vector env in all attempts, env steps of this attempt
+ENV, INFERENCE, LEARNING = range(3)  # indices into `clock`
 
 _LEARNERS = 1
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
@@ -36,7 +36,7 @@ _LOWEST = np.float32(-1e30)
 
 
 class DqnHyper(NamedTuple):
-    """The numbers of DQN; one numpy type each, so that nothing is compiled twice."""
+    """Hyperparameters of DQN; one numpy type each, so that nothing is compiled twice."""
 
     learning_rate: np.float64
     learning_starts: np.int64
@@ -44,16 +44,16 @@ class DqnHyper(NamedTuple):
     gamma: np.float32
     train_freq: np.int64
     gradient_steps: np.int64  # 0: never learns
-    target_every: np.int64  # steps of the vector
+    target_every: np.int64  # steps of the vector env
     first_eps: np.float64
     last_eps: np.float64
-    eps_steps: np.float64  # env steps from the first to the last
+    eps_steps: np.float64  # env steps from the first to the last epsilon
     max_grad_norm: np.float64  # 0: no clipping
     double_q: np.int64
 
 
 class Dqn(NamedTuple):
-    """All that changes while DQN works, and the room it works in."""
+    """Mutable state of DQN and its scratch memory."""
 
     optimiser: Optimiser
     target: NDArray[np.float32]
@@ -61,12 +61,12 @@ class Dqn(NamedTuple):
     ring: Ring
     held: Held
     scratch: Scratch
-    act: NDArray[np.float32]  # [M, 1] the decisions of the present step
+    act: NDArray[np.float32]  # [M, 1] the decisions of the current step
     rng: NDArray[np.uint64]  # [M] of decisions
     dice: NDArray[np.uint64]  # [1] of batches
-    idx: NDArray[np.int64]  # [batch] places in the ring
-    goals: NDArray[np.float32]  # [batch] what their values should be
-    chosen: NDArray[np.int64]  # [batch] what the net would do next
+    idx: NDArray[np.int64]  # [batch] indices into the ring
+    goals: NDArray[np.float32]  # [batch] their target values
+    chosen: NDArray[np.int64]  # [batch] the net's next actions
     steps: NDArray[np.int64]  # [2]
     stats: NDArray[np.float64]
     clock: NDArray[np.int64]  # [3] processor cycles
@@ -77,7 +77,7 @@ _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
 
 @njit(**_FAST)
 def exploration_rate(hyper: DqnHyper, env_steps: int) -> float:
-    """The share of random actions: all until learning starts, then falling in a straight line."""
+    """Return the fraction of random actions: 1 until learning starts, then linearly decreasing."""
     if env_steps < hyper.learning_starts:
         return 1.0
     rate: float = hyper.first_eps + (hyper.last_eps - hyper.first_eps) * min(1.0, env_steps / hyper.eps_steps)
@@ -94,7 +94,7 @@ def decide(
     rng: NDArray[np.uint64],
     act: NDArray[np.float32],
 ) -> None:
-    """A random legal action with probability epsilon, else the best legal one; slots that wait decide nothing."""
+    """Choose a random legal action with probability epsilon, else the best legal one; inactive slots do not decide."""
     width = model.head.width
     masked = env.mask.shape[0] > 0
     greedy = False
@@ -124,7 +124,7 @@ def decide(
 
 @njit(**_FAST, inline="always")
 def _best(values: NDArray[np.float32], row: int, width: int) -> int:
-    """Of equal ones the lowest, as greedy play has it."""
+    """Return the best action, the lowest on ties, as in greedy play."""
     best = 0
     for action in range(1, width):
         if values[row, action] > values[row, best]:
@@ -145,7 +145,7 @@ def aim(
     chosen: NDArray[np.int64],
     goals: NDArray[np.float32],
 ) -> None:
-    """What the listed decisions turned out to be worth: their reward, and the target net's value of what followed."""
+    """Compute the targets of the listed decisions: their reward plus the target net's value of what followed."""
     rows, width = idx.shape[0], model.head.width
     inputs = gathered(ring.next_obs, idx, model.policy.dims[0], scratch.inputs)
     if double_q:
@@ -165,7 +165,7 @@ def aim(
 def _choose(
     out: NDArray[np.float32], mask: NDArray[np.uint8], idx: NDArray[np.int64], width: int, chosen: NDArray[np.int64]
 ) -> None:
-    """The best legal action of every row; the values themselves stay as they are."""
+    """Choose the best legal action of every row; the values are not changed."""
     masked = mask.shape[0] > 0
     for i in range(idx.shape[0]):
         best, most = 0, _LOWEST
@@ -186,7 +186,7 @@ def gradient(
     scratch: Scratch,
     stats: NDArray[np.float64],
 ) -> None:
-    """The gradient of the mean Huber loss between Q(obs, act) and the goals is written over `slope`."""
+    """Overwrite `slope` with the gradient of the mean Huber loss between Q(obs, act) and the goals."""
     rows = idx.shape[0]
     inputs = gathered(ring.obs, idx, model.policy.dims[0], scratch.inputs)
     out = forward(weights, model.policy, inputs, scratch.policy)
@@ -209,7 +209,7 @@ def gradient(
 
 @njit(**_FAST)
 def update(dqn: Dqn, hyper: DqnHyper) -> None:
-    """One step of Adam on a batch that is drawn alike and with replacement."""
+    """Take one Adam step on a batch drawn uniformly with replacement."""
     ring, optimiser, idx = dqn.ring, dqn.optimiser, dqn.idx
     filled = min(ring.written[0], ring.act.shape[0])
     for i in range(idx.shape[0]):
@@ -223,8 +223,8 @@ def update(dqn: Dqn, hyper: DqnHyper) -> None:
 
 @njit(**_FAST)
 def follow(target: NDArray[np.float32], weights: NDArray[np.float32], tau: np.float32) -> None:
-    """The target net moves towards the net."""
-    if tau == _ONE:  # fastmath would leave a trace of what stood there
+    """Move the target net towards the net."""
+    if tau == _ONE:  # fastmath would leave a trace of the old value
         target[:] = weights
         return
     for i in range(target.shape[0]):
@@ -233,7 +233,7 @@ def follow(target: NDArray[np.float32], weights: NDArray[np.float32], tau: np.fl
 
 @njit(**_FAST)
 def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: Tally, before: int) -> None:
-    """Decides for every slot; `before`: env steps of earlier attempts."""
+    """Decide for every slot; `before` is the number of env steps of earlier attempts."""
     epsilon = exploration_rate(hyper, before + dqn.steps[ENV_STEPS])
     decide(dqn.optimiser.weights, dqn.model, env, epsilon, dqn.scratch, dqn.rng, dqn.act)
     tally.decisions[0] += hold(dqn.held, env, tally.length.shape[0], dqn.act)
@@ -241,7 +241,7 @@ def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: Tally, before: int
 
 @njit(**_FAST)
 def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
-    """Books the step that was made and stores what it completed."""
+    """Record the step that was made and store the decisions it completed."""
     envs = tally.length.shape[0]
     settle(dqn.ring, dqn.held, env, envs, track.reward[0])
     book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, hyper.gamma)
@@ -251,7 +251,7 @@ def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: Seat
 
 @njit(**_FAST)
 def learn(dqn: Dqn, hyper: DqnHyper) -> None:
-    """Whatever is due after this step: the target net follows, the net learns."""
+    """Run what is due after this step: the target net follows, the net learns."""
     calls = dqn.steps[CALLS]
     if calls % hyper.target_every == 0:
         follow(dqn.target, dqn.optimiser.weights, hyper.tau)
@@ -277,7 +277,7 @@ def advance(
     before: int,
     count: int,
 ) -> None:
-    """`count` steps of a compiled env and all that is learned in between."""
+    """Make `count` steps of a compiled env and run the updates in between."""
     for _ in range(count):
         begun = cycles()
         look(dqn, hyper, env, tally, before)

@@ -1,4 +1,4 @@
-"""What can be set about DQN; names and defaults are SB3's."""
+"""Options of DQN; names and defaults are SB3's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which decisions are remembered, and what became of them: a ring of flat arrays that compiled loops fill.
+"""Replay buffer of decisions: a ring of flat arrays that compiled loops fill.
 
-A decision is complete when its agent decides again or ends. In games with turns others move in between; what is paid
-meanwhile belongs to it.
+A decision is complete when its agent decides again or ends. In turn-based games others move in between; rewards paid in
+the meantime belong to it.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 class Ring(NamedTuple):
-    """The newest decisions; the oldest is written over."""
+    """The newest decisions; the oldest is overwritten."""
 
-    obs: NDArray[np.float32]  # [N, D]; bytes of packed rows where pictures are seen
+    obs: NDArray[np.float32]  # [N, D]; bytes of packed rows where observations hold images
     act: NDArray[np.int64]  # [N]
     reward: NDArray[np.float32]  # [N]
-    next_obs: NDArray[np.float32]  # [N, D] what the agent saw next; anything where nothing follows
-    next_mask: NDArray[np.uint8]  # [N or 0, W] what was legal then; all of it where an episode was cut off
-    follows: NDArray[np.float32]  # [N] 0: the episode terminated, 1: it went on or was cut off
-    written: NDArray[np.int64]  # [1] decisions that were ever stored
+    next_obs: NDArray[np.float32]  # [N, D] the agent's next observation; arbitrary where nothing follows
+    next_mask: NDArray[np.uint8]  # [N or 0, W] legal actions then; all of them where an episode was truncated
+    follows: NDArray[np.float32]  # [N] 0: the episode terminated, 1: it continued or was truncated
+    written: NDArray[np.int64]  # [1] number of decisions ever stored
 
 
 class Held(NamedTuple):
-    """The last decision of every (env, agent), as long as it is not complete."""
+    """The last decision of every (env, agent) until it is complete."""
 
     obs: NDArray[np.float32]  # [E*A, D]
     act: NDArray[np.int64]  # [E*A]
-    reward: NDArray[np.float32]  # [E*A] paid since
+    reward: NDArray[np.float32]  # [E*A] reward since then
     waits: NDArray[np.uint8]  # [E*A] 1: there is one
 
 
 def make_ring(shape: VectorShape, size: int, packing: RowPacking | None = None) -> Ring:
-    """Pages that are never written take no memory. `packing`: observations are kept as packed rows of bytes."""
+    """Allocate the ring; pages that are never written take no memory.
+
+    With `packing`, observations are kept as packed rows of bytes.
+    """
     return Ring(
         obs=_observations(size, shape, packing),
         act=np.zeros(size, np.int64),
@@ -70,7 +73,7 @@ def _observations(rows: int, shape: VectorShape, packing: RowPacking | None) -> 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def hold(held: Held, env: VectorArrays, envs: int, act: NDArray[np.float32]) -> int:
-    """Before a step: keeps what every active slot sees and does. Answers how many act."""
+    """Hold, before a step, the observation and action of every active slot; return the number of active slots."""
     slots, agents = env.active.shape[0], env.rew.shape[0] // envs
     per_env = slots // envs
     acting = 0
@@ -88,7 +91,7 @@ def hold(held: Held, env: VectorArrays, envs: int, act: NDArray[np.float32]) -> 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def settle(ring: Ring, held: Held, env: VectorArrays, envs: int, reward: NDArray[np.float32]) -> None:
-    """After a step: pays, and stores the decisions that are complete now."""
+    """Add rewards after a step, and store the decisions that are now complete."""
     slots, rows = env.active.shape[0], reward.shape[0]
     agents, per_env = rows // envs, slots // envs
     masked = ring.next_mask.shape[0] > 0
@@ -110,7 +113,7 @@ def settle(ring: Ring, held: Held, env: VectorArrays, envs: int, reward: NDArray
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _store(ring: Ring, held: Held, row: int, seen: NDArray[np.float32], at: int, follows: np.float32) -> int:
-    """Moves a held decision into the ring, with row `at` of `seen` as what came next. Answers its place."""
+    """Move a held decision into the ring, followed by row `at` of `seen`; return its index."""
     place: int = ring.written[0] % ring.act.shape[0]
     for column in range(seen.shape[1]):
         ring.obs[place, column] = held.obs[row, column]

@@ -1,6 +1,6 @@
-"""DQN's torch engine: networks that see pictures, and a replay buffer that keeps them as bytes.
+"""DQN's torch engine: networks that see images, and a replay buffer that keeps them as bytes.
 
-Exploration, goals, Huber loss, Adam and the target net are those of the compiled engine (fused_dqn.py).
+Exploration, goals, Huber loss, Adam and the target net are those of the compiled engine (kernels.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CPU = torch.device("cpu")
 
 
 class TorchDqnEngine:
-    """A Q-net, its target, its replay buffer and its optimiser, on the CPU."""
+    """Q-net with its target, replay buffer and optimiser, on the CPU."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TorchDqnEngine:
     # -- acting
 
     def look(self, env: VectorArrays, tally: Tally, before: int) -> None:
-        """Decide for every slot; `before`: env steps of earlier attempts."""
+        """Decide for every slot; `before` is the number of env steps of earlier attempts."""
         epsilon = float(exploration_rate(self._hyper, before + int(self.steps[places.ENV_STEPS])))
         self._decide(env, epsilon)
         tally.decisions[0] += hold(self._held, self._packed(env), self._envs, self.act)
@@ -73,7 +73,7 @@ class TorchDqnEngine:
         slots, active = len(self.act), env.active > 0
         legal = env.mask[:, : self._choices] > 0 if len(env.mask) else np.ones((slots, self._choices), bool)
         explores = self._actions.random(slots) < epsilon
-        worth = self._actions.random((slots, self._choices), np.float32)  # the largest of equal chances
+        worth = self._actions.random((slots, self._choices), np.float32)  # the largest of uniform random numbers
         if (active & ~explores).any():
             greedy = active & ~explores
             with torch.no_grad():
@@ -81,14 +81,14 @@ class TorchDqnEngine:
         self.act[:, 0] = np.where(active, np.where(legal, worth, -np.inf).argmax(axis=1), 0)
 
     def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
-        """Book the step that was made and store what it completed."""
+        """Record the step that was made and store the decisions it completed."""
         settle(self.ring, self._held, self._packed(env), self._envs, track.reward[0])
         book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, self._hyper.gamma)
         self.steps[places.CALLS] += 1
         self.steps[places.ENV_STEPS] += self._envs
 
     def _packed(self, env: VectorArrays) -> VectorArrays:
-        """The same arrays with observations as the buffer keeps them."""
+        """Return the same arrays with observations packed as the buffer keeps them."""
         if self._packing is None or self._no_final is None:
             return env
         final = self._packing.pack(env.fin) if env.trunc.any() else self._no_final
@@ -97,7 +97,7 @@ class TorchDqnEngine:
     # -- learning
 
     def learn(self) -> None:
-        """Do what is due after this step: the target net follows, the net learns."""
+        """Run what is due after this step: the target net follows, the net learns."""
         hyper, calls = self._hyper, int(self.steps[places.CALLS])
         if calls % hyper.target_every == 0:
             self._follow(float(hyper.tau))
@@ -113,7 +113,7 @@ class TorchDqnEngine:
             behind.lerp_(ahead, tau)
 
     def _update(self, idx: NDArray[np.int64]) -> None:
-        """One step of Adam on the decisions at these places of the buffer."""
+        """Take one Adam step on the decisions at these indices of the buffer."""
         values = self._values(self._network, self._rows(self.ring.obs, idx))
         taken = values.gather(1, torch.from_numpy(self.ring.act[idx])[:, None])[:, 0]
         loss = smooth_l1_loss(taken, self._goals(idx))
@@ -126,7 +126,7 @@ class TorchDqnEngine:
 
     @torch.no_grad()
     def _goals(self, idx: NDArray[np.int64]) -> Tensor:
-        """What these decisions turned out to be worth: their reward, and the target net's value of what followed."""
+        """Return the targets of these decisions: their reward plus the target net's value of what followed."""
         ring, after = self.ring, self._rows(self.ring.next_obs, idx)
         values = self._values(self._target, after)
         judged = self._values(self._network, after) if self._hyper.double_q else values
@@ -166,7 +166,7 @@ class TorchDqnEngine:
 
 
 def start_uniform(network: nn.Module, generator: torch.Generator) -> None:
-    """Begin every layer as torch does, which SB3's DQN keeps; zeros for the value that is not used."""
+    """Initialise every layer like torch, as SB3's DQN does; the unused value output is zero."""
     last: Dense | None = None
     for module in network.modules():
         if isinstance(module, Dense):

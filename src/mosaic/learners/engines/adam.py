@@ -1,4 +1,4 @@
-"""How a gradient changes flat weights: Adam with clipping by the global norm, compiled."""
+"""Adam on flat weights with clipping by the global norm, compiled."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mosaic.core.numba_cache import njit
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
 
 _ONE = np.float32(1)
-_NORM_GUARD = np.float32(1e-6)  # as torch's clip_grad_norm_
+_NORM_GUARD = np.float32(1e-6)  # as in torch's clip_grad_norm_
 
 
 class Optimiser(NamedTuple):
-    """Weights and all that Adam remembers about them."""
+    """Weights and the state of Adam."""
 
     weights: NDArray[np.float32]
     gradient: NDArray[np.float32]
     first: NDArray[np.float32]  # running mean of the gradient
-    second: NDArray[np.float32]  # and of its square
-    count: NDArray[np.int64]  # type: ignore[assignment]  # [steps taken]; hides tuple.count, which nobody calls
+    second: NDArray[np.float32]  # running mean of its square
+    count: NDArray[np.int64]  # type: ignore[assignment]  # [steps taken]; hides tuple.count, which is not used
 
 
 def make_optimiser(weights: NDArray[np.float32]) -> Optimiser:
-    """Changes these very weights, in place."""
+    """Create an optimiser that changes these weights in place."""
     zeros = np.zeros_like
     return Optimiser(weights, zeros(weights), zeros(weights), zeros(weights), np.zeros(1, np.int64))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def adam(optimiser: Optimiser, lr: float, max_grad_norm: float, epsilon: float) -> np.float32:
-    """One step down `optimiser.gradient`; max_grad_norm 0: never clipped. Returns the norm before clipping."""
+    """Take one step down `optimiser.gradient`; return the norm before clipping (max_grad_norm 0: no clipping)."""
     weights, gradient = optimiser.weights, optimiser.gradient
     first, second = optimiser.first, optimiser.second
     squares = np.float32(0)

@@ -1,4 +1,4 @@
-"""A policy that acts and learns in compiled code: dense networks on the CPU, without torch."""
+"""Policy that acts and learns in compiled code: dense networks on the CPU, without torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUMS = (POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL)  # in the order of LOSSE
 
 
 class FusedEngine:
-    """One policy's flat weights, the room to compute with them, and the optimiser."""
+    """One policy's flat weights, with scratch memory and the optimiser."""
 
     def __init__(self, architecture: Architecture, seed: int, log_std: float = 0.0) -> None:
         self.architecture = architecture
@@ -51,7 +51,7 @@ class FusedEngine:
         self._weights[:] = flat
 
     def training_state(self) -> dict[str, Floats]:
-        """Adam's moments and how many steps it has taken; the torch engine reads the same names."""
+        """Return Adam's moments and number of steps; the torch engine reads the same names."""
         return {
             "optimiser.first": self._optimiser.first.copy(),
             "optimiser.second": self._optimiser.second.copy(),
@@ -88,7 +88,7 @@ class FusedEngine:
         return val
 
     def begin_rollout(self) -> None:
-        """Dense networks remember nothing."""
+        """Do nothing: dense networks have no memory."""
 
     def learn(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
@@ -118,7 +118,7 @@ class FusedEngine:
         }
 
     def _make_room(self, rows: int) -> None:
-        """Scratch and random streams for so many rows; streams already in use go on."""
+        """Allocate scratch memory and random streams for this many rows; streams already in use continue."""
         if rows <= self._room:
             return
         streams = random_streams(self._seed, rows)

@@ -1,6 +1,6 @@
-"""How a plain network learns from a batch: the clipped PPO loss, its gradient by hand, epochs of minibatches.
+"""PPO update of a dense network: the clipped loss, its gradient by hand, epochs of minibatches.
 
-Row loops stand inside the functions: a call per row with ten arrays costs more than the row's arithmetic.
+Row loops are inside the functions: a call per row with ten arrays costs more than the row's arithmetic.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mosaic.models.random import draw_below
 __all__ = ["Batch", "Hyper", "Optimiser", "adam", "gradient", "make_batch", "make_hyper", "make_optimiser", "update"]
 
 ADAM_EPSILON = 1e-5
-KL_PATIENCE = 1.5  # an update ends where a minibatch has moved this many times target_kl, as in Stable-Baselines3
+KL_PATIENCE = 1.5  # an update stops when a minibatch has moved this many times target_kl, as in Stable-Baselines3
 
-# Places in `stats`, all sums; the first five over rows
+# Indices into `stats`, all sums; the first five over rows
 POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL, ROWS, GRADIENT_NORM, MINIBATCHES = range(8)
 STATS = 8
 
@@ -32,7 +32,7 @@ _SPREAD_GUARD = np.float32(1e-8)
 
 
 class Hyper(NamedTuple):
-    """The numbers of PPO; one numpy type each, so that nothing is compiled twice. Schedules use `_replace`."""
+    """Hyperparameters of PPO; one numpy type each, so that nothing is compiled twice; schedules use `_replace`."""
 
     n_epochs: np.int64
     batch_size: np.int64  # rows of a minibatch
@@ -44,7 +44,7 @@ class Hyper(NamedTuple):
     max_grad_norm: np.float32  # 0: no clipping
     clip_range_vf: np.float32  # 0: no clipping
     target_kl: np.float32  # 0: never stop early
-    normalise: np.int64  # 1: advantages of a minibatch get mean 0 and deviation 1
+    normalise: np.int64  # 1: normalise the advantages of a minibatch to mean 0 and deviation 1
 
 
 class Batch(NamedTuple):
@@ -54,8 +54,8 @@ class Batch(NamedTuple):
     critic_obs: NDArray[np.float32]  # without columns where the critic reads obs
     mask: NDArray[np.uint8]  # without rows where everything is legal
     act: NDArray[np.float32]
-    logp: NDArray[np.float32]  # of the action, when it was drawn
-    val: NDArray[np.float32]  # of the state, at that time
+    logp: NDArray[np.float32]  # of the action when it was drawn
+    val: NDArray[np.float32]  # of the state at that time
     adv: NDArray[np.float32]
     ret: NDArray[np.float32]
 
@@ -90,7 +90,7 @@ def make_hyper(
 
 
 def make_batch(rows: int, obs: int, parts: int, mask_width: int = 0, critic: int = 0) -> Batch:
-    """Widths of a row, an action, a mask (0: none) and a centralised critic's row (0: none)."""
+    """Allocate a batch with the widths of a row, an action, a mask and a centralised critic's row (0: none)."""
 
     def zeros(*shape: int) -> NDArray[np.float32]:
         return np.zeros(shape, np.float32)
@@ -112,7 +112,7 @@ def update(
     rng: NDArray[np.uint64],
     stats: NDArray[np.float64],
 ) -> int:
-    """Epochs of shuffled minibatches over the rows that idx lists (it is left shuffled). Returns the steps taken.
+    """Run epochs of shuffled minibatches over the rows in idx, which is left shuffled; return the number of steps.
 
     The last minibatch of an epoch may be smaller; its mean counts as much as the others'. Draws from rng[0].
     """
@@ -146,7 +146,7 @@ def gradient(
     scratch: Scratch,
     stats: NDArray[np.float64],
 ) -> None:
-    """The gradient of the PPO loss, averaged over the rows in idx, is written over `slope`; sums go to stats."""
+    """Overwrite `slope` with the gradient of the PPO loss, averaged over the rows in idx; add sums to stats."""
     rows = idx.shape[0]
     head = model.head
     inputs = gathered(batch.obs, idx, model.policy.dims[0], scratch.inputs)
@@ -175,7 +175,7 @@ def gradient(
 def gathered(
     rows: NDArray[np.float32], idx: NDArray[np.int64], width: int, room: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """The first columns of the listed rows, one under another."""
+    """Gather the first columns of the listed rows into a contiguous matrix."""
     found: NDArray[np.float32] = matrix(room, 0, idx.shape[0], width)
     for i in range(idx.shape[0]):
         row = idx[i]
@@ -186,7 +186,7 @@ def gathered(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def _advantage_scale(adv: NDArray[np.float32], idx: NDArray[np.int64], normalise: int) -> tuple[np.float32, np.float32]:
-    """What to subtract from advantages, and what to multiply them with then; a single row has no deviation."""
+    """Return the offset and factor that normalise advantages; a single row has no deviation."""
     rows = idx.shape[0]
     if normalise == 0 or rows < 2:
         return _ZERO, _ONE
@@ -209,7 +209,7 @@ def _value_delta(
     hyper: Hyper,
     stats: NDArray[np.float64],
 ) -> None:
-    """Squared error; with clipping the larger one of the value and of the value held near the old one."""
+    """Add the gradient of the squared error; with clipping, of the larger of the free and the clipped error."""
     rows = idx.shape[0]
     column = values.shape[1] - 1
     ret, val, limit = batch.ret, batch.val, hyper.clip_range_vf
@@ -222,7 +222,7 @@ def _value_delta(
         if limit > _ZERO:
             moved = values[i, column] - val[row]
             held = val[row] + min(max(moved, -limit), limit) - ret[row]
-            # whether the clip is active must be asked: unclipped, both errors are one number but for rounding
+            # check that the clip is active: unclipped, both errors are equal except for rounding
             if abs(moved) > limit and abs(held) > abs(error):
                 error = held
                 push = _ZERO
@@ -233,7 +233,7 @@ def _value_delta(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True, inline="always")
 def _surrogate(advantage: np.float32, ratio: np.float32, clip: np.float32) -> np.float32:
-    """d(-min(ratio * advantage, clipped ratio * advantage)) / d(log-probability)."""
+    """Return d(-min(ratio * advantage, clipped ratio * advantage)) / d(log-probability)."""
     free = ratio < _ONE + clip if advantage >= _ZERO else ratio > _ONE - clip
     return -advantage * ratio if free else _ZERO
 
@@ -255,7 +255,7 @@ def _choice_delta(
     spread: np.float32,
     stats: NDArray[np.float64],
 ) -> None:
-    """d(loss) / d(logits)."""
+    """Compute d(loss) / d(logits)."""
     rows, parts, sizes = idx.shape[0], head.sizes.shape[0], head.sizes
     act, logp, adv, mask = batch.act, batch.logp, batch.adv, batch.mask
     masked = mask.shape[0] > 0
@@ -326,7 +326,7 @@ def _number_delta(
     spread: np.float32,
     stats: NDArray[np.float64],
 ) -> None:
-    """d(loss) / d(means); d(loss) / d(log_std) is added to slope."""
+    """Compute d(loss) / d(means); add d(loss) / d(log_std) to slope."""
     rows, parts, place = idx.shape[0], head.parts, head.log_std
     act, logp, adv = batch.act, batch.logp, batch.adv
     clip = hyper.clip_range

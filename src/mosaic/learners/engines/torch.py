@@ -1,4 +1,4 @@
-"""A policy that acts and learns in torch: pictures, memory, a user's own module, CUDA."""
+"""Policy that acts and learns in torch: images, memory, a user's own module, CUDA."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from mosaic.models.torch_rows import PackedTensor
 
 
 class Sequences(NamedTuple):
-    """Rows of each slot in time order, behind one another in a table; −1 fills the rest."""
+    """Rows of each slot in time order, one table row per sequence; padded with −1."""
 
     slots: Ints  # [S]
     rows: Ints  # [S, L]
-    learned: NDArray[np.bool_]  # [S, L]: rows that are learned from, not only lived through
+    learned: NDArray[np.bool_]  # [S, L]: rows that are learned from, not only replayed
 
 
 def line_up(sequence: Ints, idx: Ints) -> Sequences:
-    """The sequences that hold a row of `idx`. The others teach nothing, so they are not replayed."""
+    """Return the sequences that hold a row of `idx`; nothing is learned from the others, so they are not replayed."""
     wanted = np.zeros(len(sequence), bool)
     wanted[idx] = True
     wanted &= sequence >= 0
@@ -50,31 +50,31 @@ def line_up(sequence: Ints, idx: Ints) -> Sequences:
 
 
 def sequences_per_minibatch(sequences: Sequences, batch_size: int) -> int:
-    """As many whole sequences as come nearest to the asked number of rows, at least one."""
+    """Return the number of whole sequences nearest to the requested number of rows, at least one."""
     mean_length = int(sequences.learned.sum()) / max(len(sequences.slots), 1)
     return max(1, min(round(batch_size / max(mean_length, 1.0)), len(sequences.slots)))
 
 
 def minibatches(order: Ints, size: int) -> Iterator[Ints]:
-    """Slices of one size; the last one holds what is left."""
+    """Yield slices of one size; the last one may be shorter."""
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
 ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, Answer], Tensor]
-ADAM_EPSILON = 1e-5  # as the fused engine; torch's own 1e-8 lets the first steps run away
+ADAM_EPSILON = 1e-5  # as in the fused engine; torch's own 1e-8 makes the first steps too large
 KL_PATIENCE = 1.5  # as in Stable-Baselines3
 REPORTED = ("loss", *LOSSES, "gradient_norm", "extra_loss")
 
 
 @dataclass(frozen=True, slots=True)
 class TorchOptions:
-    """How the torch engine computes, not what."""
+    """Options of how the torch engine computes, not of what it computes."""
 
     device: str = "cpu"
     compiled: bool = False  # by torch.compile; the first calls then take a minute
-    module: str | None = None  # python:MODULE:FACTORY, a network of the user's own
-    extra_loss: str | None = None  # python:MODULE:FUNCTION(network, rows, answer) -> what is added to the loss
+    module: str | None = None  # python:MODULE:FACTORY, the user's own network
+    extra_loss: str | None = None  # python:MODULE:FUNCTION(network, rows, answer) -> term added to the loss
     log_std: float = 0.0
 
 
@@ -82,7 +82,7 @@ DEFAULTS = TorchOptions()
 
 
 class _Rollout(NamedTuple):
-    """A rollout on the device; pictures are bytes until a minibatch takes them."""
+    """Rollout on the device; images stay bytes until a minibatch takes them."""
 
     obs: Tensor | PackedTensor
     critic_obs: Tensor | PackedTensor
@@ -98,17 +98,17 @@ class _Rollout(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What one gradient step looks at, and what the network says about it."""
+    """Input of one gradient step, and the network's output for it."""
 
     rows: Minibatch
     answer: Answer
 
 
 class TorchEngine:
-    """One policy's network, its memories and its optimiser.
+    """One policy's network, memory states and optimiser.
 
-    `draws` seeds what is drawn while acting and learning. Engines that begin with equal weights and play one another
-    need different ones, or their actions fall together.
+    `draws` seeds the random numbers for acting and learning. Engines that start with equal weights and play one another
+    need different seeds, or their actions coincide.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class TorchEngine:
         load_flat(self._network, flat, self._names)
 
     def training_state(self) -> dict[str, Floats]:
-        """Adam's moments, in the order of the flat weights, and how many steps it has taken."""
+        """Return Adam's moments, in the order of the flat weights, and the number of steps."""
         return adam_state(self._optimiser, self._parameters())
 
     def load_training_state(self, state: dict[str, Floats]) -> None:
@@ -208,7 +208,7 @@ class TorchEngine:
         self._start_states = self._states.clone()
 
     def _decide(self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes) -> Answer:
-        """What the network says now; memories move on."""
+        """Return the network's output and advance the memory states."""
         seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
         if not self._remembers:
             return Answer(*self._ask(seen, critic))
@@ -224,7 +224,7 @@ class TorchEngine:
         return Answer(outputs, value), states
 
     def _places(self, slots: Ints) -> Tensor:
-        """Where the slots' memories lie; slots never seen before begin with zeros."""
+        """Return the indices of the slots' memory states; new slots start with zeros."""
         missing = int(slots.max(initial=-1)) + 1 - len(self._states)
         if missing > 0:
             self._states = torch.cat([self._states, self._states.new_zeros(missing, self._states.shape[1])])
@@ -265,7 +265,7 @@ class TorchEngine:
     def _whole_sequences(
         self, rows: _Rollout, first: Tensor, sequences: Sequences, batch_size: int
     ) -> Iterator[_Piece]:
-        """Each sequence is lived through again from the memory with which its rollout began."""
+        """Replay each sequence from the memory state with which its rollout began."""
         size = sequences_per_minibatch(sequences, batch_size)
         known = len(self._start_states)
         for chosen in minibatches(self._shuffle.permutation(len(sequences.slots)), size):
@@ -282,7 +282,7 @@ class TorchEngine:
         return ppo_loss(self.architecture.head, piece.answer, scale_of(self._network), piece.rows, settings)
 
     def _improve(self, piece: _Piece, loss: Loss, max_grad_norm: float) -> Tensor:
-        """One step of Adam. Its numbers stay on the device until the report asks for them."""
+        """Take one Adam step; its statistics stay on the device until they are reported."""
         extra = torch.zeros_like(loss.total) if self._extra is None else self._extra(self._network, *piece)
         self._optimiser.zero_grad()
         torch.autograd.backward(loss.total + extra)
@@ -302,7 +302,7 @@ class TorchEngine:
     # -- numpy ⇄ device
 
     def _kept(self, rows: Rows, width: int) -> Tensor | PackedTensor:
-        """The first columns of rows, to be indexed many times."""
+        """Return the first columns of rows, to be indexed many times."""
         if width == 0:
             return torch.zeros(len(rows), 0, device=self._device)
         if isinstance(rows, PackedRows):
@@ -314,7 +314,7 @@ class TorchEngine:
 
     def _critic_seen(self, critic_obs: Floats, rows: int) -> Tensor:
         width = self.architecture.critic_observation
-        if width == 0:  # such a critic reads what the policy reads
+        if width == 0:  # such a critic reads the policy's observation
             return torch.zeros(rows, 0, device=self._device)
         return self._tensor(critic_obs[:, :width])
 
@@ -326,7 +326,7 @@ class TorchEngine:
 
 
 def checked_device(name: str) -> torch.device:
-    """The device, or what to type where it does not exist here."""
+    """Return the device; raise an error that says what to type where it does not exist."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -337,12 +337,12 @@ def checked_device(name: str) -> torch.device:
 
 
 def _too_far(loss: Loss, target_kl: float | None) -> bool:
-    """Whether the policy has left its data behind: the only question that must wait for the device."""
+    """Return whether the policy has moved too far from its data: the only check that must wait for the device."""
     return bool(target_kl and float(loss.kl) > KL_PATIENCE * target_kl)
 
 
 def _report(steps: list[Tensor]) -> dict[str, float]:
-    """Means over the gradient steps, and how many there were."""
+    """Return means over the gradient steps, and their number."""
     means = torch.stack(steps).mean(0).tolist() if steps else [0.0] * len(REPORTED)
     return {**dict(zip(REPORTED, means, strict=True)), "minibatches": float(len(steps))}
 

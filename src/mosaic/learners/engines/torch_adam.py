@@ -1,4 +1,4 @@
-"""State of torch's Adam as flat arrays, in the order of the flat weights: what a checkpoint keeps of it."""
+"""State of torch's Adam as flat arrays, in the order of the flat weights, for checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter]) -> dict[str, NDArray[np.float32]]:
-    """Return both moments and how many steps were taken; the fused engines use the same names."""
+    """Return both moments and the number of steps; the fused engines use the same names."""
     first, second, count = [], [], 0.0
     for parameter in parameters:
         state = optimiser.state.get(parameter, {})

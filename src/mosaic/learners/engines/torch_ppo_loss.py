@@ -1,4 +1,4 @@
-"""The loss of PPO in torch: the same mathematics as the fused engine's gradient."""
+"""PPO loss in torch: the same mathematics as the fused engine's gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mosaic.models.torch_net import Answer
 
 
 class Minibatch(NamedTuple):
-    """Some rows of experience on the device; `mask` is None where everything is legal."""
+    """Rows of experience on the device; `mask` is None where everything is legal."""
 
     obs: Tensor
     critic_obs: Tensor
@@ -27,7 +27,7 @@ class Minibatch(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What is minimised, and its parts; each a mean over rows."""
+    """Total loss and its parts; each a mean over rows."""
 
     total: Tensor
     policy: Tensor
@@ -40,7 +40,7 @@ class Loss(NamedTuple):
 def ppo_loss(
     head: ActionHead, answer: Answer, log_std: Tensor | None, rows: Minibatch, settings: LearnSettings
 ) -> Loss:
-    """Clipped surrogate, value error and entropy bonus. Nothing here waits for the device."""
+    """Return clipped surrogate, value error and entropy bonus; nothing here waits for the device."""
     judged = judge(head, answer.outputs, log_std, rows.mask, rows.act)
     advantage = normalised(rows.adv) if settings.normalize_advantage else rows.adv
     log_ratio = judged.logp - rows.logp
@@ -57,18 +57,18 @@ def ppo_loss(
 
 
 def normalised(advantage: Tensor) -> Tensor:
-    """Mean 0, standard deviation 1; one row alone has no deviation."""
+    """Return advantages with mean 0 and standard deviation 1; a single row has no deviation."""
     if advantage.numel() < 2:
         return advantage
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
 
 def value_error(value: Tensor, old: Tensor, target: Tensor, clip_range: float | None) -> Tensor:
-    """Squared errors; with a clip range the larger of the free and the clipped one, so that far steps do not pay."""
+    """Return squared errors; with a clip range the larger of free and clipped, so that far steps do not pay."""
     free = (value - target).square()
     if not clip_range:
         return free
     far = value - old
     clipped = (old + far.clamp(-clip_range, clip_range) - target).square()
-    # Where the clip is not active both are the same number but for rounding, and rounding must not stop a gradient.
+    # Where the clip is not active both are equal except for rounding, and rounding must not stop a gradient.
     return torch.where(far.abs() > clip_range, torch.maximum(free, clipped), free)

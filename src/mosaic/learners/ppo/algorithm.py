@@ -1,7 +1,7 @@
-"""PPO for any number of agents: collect a rollout, estimate advantages, learn, average, look after the league.
+"""PPO for any number of agents: collect a rollout, estimate advantages, learn, average, update the league.
 
-A2C is the special case of one epoch without clipping. What differs between envs and engines lies behind `Lane`; the
-mathematics in gae.py and fused_update.py (or torch_loss.py).
+A2C is the special case of one epoch without clipping. `Lane` hides the differences between envs and engines; the
+mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_ppo_loss.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _FLOOR = 0.02  # of a linear schedule, so that the last iterations still learn
 
 
 class PpoLearner:
-    """Advances by whole iterations. Lanes work side by side, each with its own envs, and meet after every iteration."""
+    """Learner that advances in whole iterations.
+
+    Rollout workers (`Lane`) run in parallel, each with its own envs, and synchronise after every iteration.
+    """
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class PpoLearner:
             self.league = League(options.league_size, options.league_sampling, opponents.ages, strangers=strangers)
         self._opponents: list[Snapshot] = []
         self._snapshot_at = 0
-        self._enough = False  # the rollout ends early
-        cores = len(os.sched_getaffinity(0))  # fewer cores than lanes: some wait, with the same result
+        self._enough = False  # ends the rollout early
+        cores = len(os.sched_getaffinity(0))  # with fewer cores than rollout workers some wait; the result is the same
         self._threads = ThreadPoolExecutor(min(len(lanes), cores), "lane") if len(lanes) > 1 else None
 
     @property
@@ -74,7 +77,7 @@ class PpoLearner:
         return self.lanes[0].tally
 
     def watch(self, glance: Callable[[], bool]) -> None:
-        """The first lane looks; where it ends its rollout, the others end theirs."""
+        """Set the callback of the first rollout worker; where it ends its rollout, the others end theirs."""
 
         def look() -> bool:
             self._enough = glance()
@@ -89,7 +92,7 @@ class PpoLearner:
         return self.env_steps_before + sum(lane.env_steps for lane in self.lanes)
 
     def iterate(self) -> None:
-        """One rollout of every env and what is learned from it."""
+        """Collect one rollout of every env and learn from it."""
         if self.league is not None and self.env_steps >= self._snapshot_at:
             self.snapshot()
         rates, self._enough = self._rates(), False
@@ -105,7 +108,7 @@ class PpoLearner:
         if self.league is not None:
             scores = sum(lane.tally.scores for lane in self.lanes)
             assert isinstance(scores, np.ndarray)
-            guests = len(scores) - len(self._named.foreign)  # unfilled places lie between
+            guests = len(scores) - len(self._named.foreign)  # unfilled places lie in between
             self.league.record(self._rivals(), np.concatenate([scores[: len(self._opponents)], scores[guests:]]))
             for lane in self.lanes:
                 lane.tally.scores[:] = 0
@@ -130,7 +133,7 @@ class PpoLearner:
         return max(0.0, 1.0 - self.env_steps / self.total_env_steps)
 
     def _average(self) -> None:
-        """Lanes that learned from different experience go on from the mean of what they learned."""
+        """Average the weights of rollout workers that learned from different experience."""
         if len(self.lanes) == 1:
             return
         for policy, trained in enumerate(self.plan.trained):
@@ -144,7 +147,7 @@ class PpoLearner:
                 lane.load_training_state(policy, state)
 
     def _normalise(self) -> None:
-        """What was seen in this iteration changes how the next one is seen, never the rows already stored."""
+        """Update normalisation with this iteration's data; it applies to the next one, never to rows already stored."""
         if not (self.options.normalize_observations or self.options.normalize_rewards):
             return
         for moments in [lane.take_moments() for lane in self.lanes]:
@@ -168,7 +171,7 @@ class PpoLearner:
                 lane.set_scaler(policy, scaler.shift, scaler.scale)
 
     def snapshot(self) -> None:
-        """Freezes the learner as it is and draws anew who sits in the league's places."""
+        """Freeze the learner's current weights and draw the league's opponents again."""
         assert self.league is not None
         normalised = self.options.normalize_observations
         empty = np.zeros(0, np.float32)
@@ -183,7 +186,7 @@ class PpoLearner:
         named, now = self._named, self.env_steps
         if named.strangers or named.ages:
             seated = [self.league.aged(age, now) for age in named.ages]
-            self._seat(seated + self.league.snapshots[: named.random])  # whose weights slip, nobody sees
+            self._seat(seated + self.league.snapshots[: named.random])  # a random player's weights do not matter
         else:
             self._seat(self.league.draw(self.options.league_places, now, self._generator))
 
@@ -196,7 +199,7 @@ class PpoLearner:
                 lane.seats.slip[len(self._named.ages)] = 1
 
     def _rivals(self) -> list[Rival]:
-        """In the order of what lanes book: frozen places, then guests."""
+        """Return opponents in the order in which scores are recorded: frozen places, then guests."""
         assert self.league is not None
         snapshots = self._opponents[: -1 if self._named.random else None]
         return [*snapshots, *self.league.strangers]
@@ -234,7 +237,7 @@ class PpoLearner:
         )
 
     def training_state(self) -> dict[str, NDArray[Any]]:
-        """All that a new attempt needs besides the policies' own weights."""
+        """Return all that a new attempt needs besides the policies' weights."""
         state: dict[str, NDArray[Any]] = {}
         for policy, name in enumerate(self.plan.names):
             own = self.lanes[0].training_state(policy)
@@ -274,7 +277,7 @@ class PpoLearner:
             prefix = f"lane.{number}."
             standing = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
             lane.go_on(standing, self.env_steps)
-            self.agent_steps_before -= int(lane.tally.decisions[0])  # what was counted before is counted there
+            self.agent_steps_before -= int(lane.tally.decisions[0])  # the restored tally already counts these
             self.episodes_before -= int(lane.tally.finished[-1])
 
     def split(self) -> tuple[float, float, float]:

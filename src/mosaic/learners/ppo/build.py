@@ -1,4 +1,4 @@
-"""From a run configuration to a learner that can iterate, and what is said about it."""
+"""Construction of a PPO learner from a run configuration, and its description."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_python_vector(
     number: int = 0,
     by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
 ) -> VectorEnv:
-    """`number` tells several such vectors of one run apart; `by_env` are guests on single envs' seats."""
+    """Make a vector env; `number` distinguishes several in one run, `by_env` gives guest policies in single envs."""
     others_here: Callable[[], ControllerOthers] | None = None
     if casting.played or by_env:
         seed = child_seed(config.seed, "others", number)
@@ -58,7 +58,7 @@ def make_python_vector(
 
 
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
-    """Makes envs and policies. Whoever calls this closes the learner."""
+    """Make envs and policies; the caller closes the learner."""
     set_product_threads(1)  # minibatches are small: more threads would spin
     env = make_env(config.environment)
     spec = env.spec
@@ -71,7 +71,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     check_rollout_memory(config, options, casting, spec, opponents)  # it was free at submission, perhaps elsewhere
     engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
     played = played_by_env(opponents, seats, envs, casting.learners)
-    if threads > 1:  # a minibatch is shared out, so that as many steps are made as one thread would make
+    if threads > 1:  # a minibatch is divided, so that as many steps are made as with one thread
         options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
     lanes: list[Lane] = []
     shape: VectorShape | None = None

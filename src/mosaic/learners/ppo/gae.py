@@ -1,7 +1,7 @@
-"""How much better than expected was each decision? Generalised advantage estimation for any number of agents.
+"""Generalised advantage estimation (GAE) for any number of agents.
 
-Every (env, agent) has its own trajectory: the decisions of that agent. What it is paid between two of its decisions
-belongs to the first of them, so turn-based games, agents that act together and agents that die early are one case.
+Every (env, agent) has its own trajectory: the decisions of that agent. The rewards between two of its decisions belong
+to the first of them, so turn-based games, agents that act together and agents that die early are one case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def advantages(
     ret: NDArray[np.float32],
     known: NDArray[np.uint8],
 ) -> None:
-    """Writes advantage and return of every decision, flat over (time, slot); `known` says which have an outcome.
+    """Write advantage and return of every decision, flat over (time, slot); `known` marks those with an outcome.
 
     The last decision of an agent that is not on turn at the end has no successor yet: it is left out, and the one
     before it bootstraps from its value. `reward_scale` is per agent.
@@ -79,7 +79,7 @@ def advantages(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rows_of(brain: NDArray[np.int64], known: NDArray[np.uint8], policy: int, idx: NDArray[np.int64]) -> int:
-    """Writes the places of a policy's decisions with a known outcome into `idx`; answers how many there are."""
+    """Write the indices of a policy's decisions with a known outcome into `idx`; return their number."""
     flat = brain.reshape(-1)
     count = 0
     for place in range(flat.shape[0]):

@@ -1,7 +1,7 @@
-"""Engine, envs, steps and threads of a PPO run, and what cannot be had.
+"""Engine, envs, steps and threads of a PPO run, and checks of what is possible.
 
-All of it follows from the configuration and the env, never from the cores of a machine: it decides results. It is known
-before anything is made, so that bad input is refused before there is a run and the values are stored with the run.
+All of it follows from the configuration and the env, never from the number of cores: it affects results. It is known
+before anything is made, so that bad input is rejected before there is a run and the values are stored with the run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mosaic.models.packed_rows import row_packing
 
 EngineName: TypeAlias = Literal["fused", "torch"]
 DEFAULT_ENVS = 8
-_LARGE_ROW = 20_000  # numbers of an observation from which on torch gains by several threads; below, they spin
+_LARGE_ROW = 20_000  # observation size above which torch gains from several threads; below, they spin
 _LARGE_ROW_THREADS = 4
 _SNAPSHOTS_IN_A_RUN = 20
-_OPEN_END_STEPS = 2_000_000  # what snapshots are spread over where nothing says how long a run will be
+_OPEN_END_STEPS = 2_000_000  # assumed length of a run of unknown length, over which snapshots are spread
 
 
 class Equipment(NamedTuple):
@@ -43,7 +43,7 @@ class Equipment(NamedTuple):
 
 
 def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents) -> Equipment:
-    """Raises InputError where options, env and agents do not fit."""
+    """Return the equipment; raise InputError where options, env and agents do not fit."""
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     controlled = bool(casting.played or opponents.foreign)
     compiled = not controlled and has_twin(config.environment)
@@ -59,7 +59,7 @@ def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpe
 def settle_ppo(
     config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
 ) -> tuple[RunConfig, PpoOptions]:
-    """Return configuration and options with a value wherever they leave one to Mosaic."""
+    """Return configuration and options with a value for every setting left to Mosaic."""
     rows = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
     engine, _ = pick_engine(options, rows)
     chosen: dict[str, Any] = {"engine": engine}
@@ -87,7 +87,7 @@ def usual_snapshot_steps(total_timesteps: int | None) -> int:
 
 
 def cuda_is_available() -> bool:
-    """Import torch only on a machine that has a driver: it takes seconds."""
+    """Return whether CUDA can be used; torch, which takes seconds to import, is only imported if there is a driver."""
     if not any(Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")):
         return False
     import torch
@@ -96,7 +96,7 @@ def cuda_is_available() -> bool:
 
 
 def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
-    """Raises InputError for all that can be known; machine code is loaded only where something depends on it."""
+    """Raise InputError for all that is known ahead; machine code is loaded only where something depends on it."""
     opponents = opponents_of(options, casting, spec)
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     if engine == "torch":
@@ -108,7 +108,7 @@ def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: En
 
 
 def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineName, str]:
-    """fused wherever it can: it is an order of magnitude faster on small nets."""
+    """Choose the fused engine where possible: it is an order of magnitude faster on small nets."""
     pictures = any(part.picture for code in rows for part in code.parts)
     needs = [
         reason
@@ -144,7 +144,7 @@ def _check_torch(options: PpoOptions, why: str) -> None:
 def check_rollout_memory(
     config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
 ) -> None:
-    """Of what is seen in a rollout: with pictures it soon is more than a machine has."""
+    """Raise InputError where a rollout's observations exceed the memory, as images easily do."""
     codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
     envs, agents, central = _envs(config, options, casting, opponents), len(codes), casting.plan.central
     needed = rollout_bytes(

@@ -1,4 +1,4 @@
-"""What can be set about PPO; where the thing is the same, the name is SB3's."""
+"""Options of PPO; names are SB3's where the meaning is the same."""
 
 from __future__ import annotations
 

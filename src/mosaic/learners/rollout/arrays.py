@@ -1,4 +1,4 @@
-"""What became of the episodes of a rollout: flat counters that compiled loops fill and Python reads when it likes."""
+"""Flat counters of a rollout's episodes, which compiled loops fill and Python reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.envs.vector.layout import VectorShape
 
 @intrinsic
 def _cycles(typingctx: Any) -> Any:
-    """LLVM's readcyclecounter as int64; only differences and their ratios mean anything."""
+    """Read LLVM's readcyclecounter as int64; only differences and their ratios are meaningful."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
@@ -31,13 +31,13 @@ cycles: Any = _cycles
 
 
 class Seats(NamedTuple):
-    """Policies go by number: the learners first, then the places of frozen opponents."""
+    """Assignment of policies to agents; policies are numbered, learners first, then the places of frozen opponents."""
 
-    brain: NDArray[np.int64]  # [E, A] who plays for each agent now
-    rng: NDArray[np.uint64]  # [E] the draws of new seats
-    league: NDArray[np.int64]  # [3]: envs that play against the league, from, up to; how many places are filled
-    slip: NDArray[np.float32]  # [places] how often each frozen opponent errs at random; 1 is a random player
-    rated: NDArray[np.uint8]  # [E] whether the game under way counts: its opponent has not changed since it began
+    brain: NDArray[np.int64]  # [E, A] the policy that plays each agent now
+    rng: NDArray[np.uint64]  # [E] random state for new assignments
+    league: NDArray[np.int64]  # [3]: envs that play against the league, from, up to; number of filled places
+    slip: NDArray[np.float32]  # [places] probability of a random move of each frozen opponent; 1 is a random player
+    rated: NDArray[np.uint8]  # [E] whether the current game counts: its opponent has not changed since it began
 
 
 def make_seats(
@@ -48,7 +48,7 @@ def make_seats(
     places: int,
     guests: NDArray[np.int64] | None = None,
 ) -> Seats:
-    """`brains` says who plays for each agent as long as there is no league; `guests` who does in the last envs."""
+    """Create the assignment: `brains` without a league, `guests` in the last envs."""
     generator = np.random.default_rng(seed)
     brain = np.tile(brains, (envs, 1))
     if guests is not None:
@@ -64,7 +64,7 @@ def make_seats(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sit_down(seats: Seats, env: int, learners: int) -> None:
-    """A new episode of a league env: the learner takes one chair at random, one frozen opponent all others."""
+    """Assign a new episode of a league env: a random agent to the learner, all others to one frozen opponent."""
     places = seats.league[2]
     seats.rated[env] = 1
     if env < seats.league[0] or env >= seats.league[1] or places == 0:
@@ -77,16 +77,16 @@ def sit_down(seats: Seats, env: int, learners: int) -> None:
 
 
 class Track(NamedTuple):
-    """T steps of E envs with A agents and M slots (see envs/vector.py for the layout)."""
+    """T steps of E envs with A agents and M slots (see envs/vector/layout.py for the layout)."""
 
-    who: NDArray[np.int64]  # [T+1, M] the agent that a slot shows
+    who: NDArray[np.int64]  # [T+1, M] the agent in a slot
     active: NDArray[np.uint8]  # [T+1, M] whether it acted
-    brain: NDArray[np.int64]  # [T, M] the policy that answered, by its number
-    value: NDArray[np.float32]  # [T+1, M] what that policy thought the slot is worth
+    brain: NDArray[np.int64]  # [T, M] the number of the policy that decided
+    value: NDArray[np.float32]  # [T+1, M] that policy's value of the slot's observation
     reward: NDArray[np.float32]  # [T, E*A]
     ended: NDArray[np.uint8]  # [T, E*A] terminated or truncated
     bootstrap: NDArray[np.float32]  # [T, E*A] the value of the final observation where truncated, else 0
-    first: NDArray[np.uint8]  # [T+1, M] the slot's agent sees its episode for the first time (nets with memory)
+    first: NDArray[np.uint8]  # [T+1, M] first observation of the agent's episode (nets with memory)
 
 
 def make_track(shape: VectorShape, steps: int) -> Track:
@@ -103,12 +103,12 @@ def make_track(shape: VectorShape, steps: int) -> Track:
     )
 
 
-WINDOW = 100  # episodes in a mean that is shown
+WINDOW = 100  # episodes in a displayed mean
 EPISODES, SUM, LENGTHS = 0, 1, 2
 
 
 class Tally(NamedTuple):
-    returns: NDArray[np.float32]  # [E*A] of the episodes under way
+    returns: NDArray[np.float32]  # [E*A] of the running episodes
     length: NDArray[np.int64]  # [E]
     alive: NDArray[np.int64]  # [E] agents that have not ended yet
     recent: NDArray[np.float32]  # [learners, WINDOW] returns of the last episodes
@@ -148,7 +148,7 @@ def book(
     learners: int,
     gamma: np.float32,
 ) -> bool:
-    """After a step: returns, ends and scores; new seats where an episode is over. Answers whether somebody was cut."""
+    """Record returns, ends and scores after a step, and reassign ended episodes; return whether any was truncated."""
     envs, agents = seats.brain.shape
     cut = False
     for env in range(envs):

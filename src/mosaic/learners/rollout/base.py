@@ -1,6 +1,7 @@
-"""What a learner needs of the place where experience is made and learned from.
+"""Rollout worker interface: where experience is collected and learned from.
 
-A lane owns some envs and a copy of every policy. Learners with several lanes average their weights.
+A rollout worker (`Lane`) owns some envs and a copy of every policy. Learners with several of them average their
+weights.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mosaic.learners.rollout.arrays import Seats, Tally
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What schedules change from iteration to iteration."""
+    """Values that schedules change between iterations."""
 
     learning_rate: float
     clip_range: float
@@ -28,7 +29,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Sums over what each policy saw since the last reading, and over discounted returns of each agent."""
+    """Sums over each policy's observations since the last call, and over discounted returns of each agent."""
 
     count: NDArray[np.float64]  # [policies]
     seen: NDArray[np.float64]  # [policies, 2, width]
@@ -46,7 +47,7 @@ class Lane(Protocol):
     def tally(self) -> Tally: ...
 
     @property
-    def env_steps(self) -> int: ...  # since it was made
+    def env_steps(self) -> int: ...  # since its creation
 
     def watch(self, glance: Callable[[], bool]) -> None: ...  # called between two env steps; true ends the rollout
 
@@ -64,14 +65,14 @@ class Lane(Protocol):
 
     def set_scaler(self, policy: int, shift: NDArray[np.float32], scale: NDArray[np.float32]) -> None: ...
 
-    def set_opponents(self, snapshots: Sequence[Snapshot]) -> None: ...  # the first places of the league
+    def set_opponents(self, snapshots: Sequence[Snapshot]) -> None: ...  # into the first places of the league
 
     def take_moments(self) -> Moments: ...
 
-    def standing(self) -> dict[str, NDArray[Any]]: ...  # of envs and chance; empty where envs cannot be put back
+    def standing(self) -> dict[str, NDArray[Any]]: ...  # of envs and random streams; empty if envs cannot be restored
 
     def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None: ...  # from there, or in new episodes
 
-    def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last reading
+    def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last call
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Rollout buffer of envs that Python steps, and the memory that a rollout takes."""
+"""Rollout buffer of envs that Python steps, and its memory use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mosaic.envs.vector.layout import VectorShape
 from mosaic.models.packed_rows import FLOAT_BYTES, RowPacking, Rows, row_bytes, zero_rows
 
-_NUMBERS = 12  # float32 of each row besides what is seen: action, value, advantage and the like; an upper bound
+_NUMBERS = 12  # float32 per row besides observations: action, value, advantage and the like; an upper bound
 
 
 class Rollout(NamedTuple):
@@ -27,7 +27,7 @@ class Rollout(NamedTuple):
 
 
 def make_rollout(shape: VectorShape, steps: int, critic: int, packing: RowPacking | None) -> Rollout:
-    """`critic` is the width of a centralised critic's row (0: none), `packing` the layout of stored observations."""
+    """Allocate a rollout with a centralised critic's row of width `critic` (0: none) and packed observations."""
     rows = steps * shape.slots
     joined = packing.repeated(critic // packing.width) if packing and critic else None
     return Rollout(
@@ -45,9 +45,9 @@ def make_rollout(shape: VectorShape, steps: int, critic: int, packing: RowPackin
 def rollout_bytes(
     steps: int, slots: int, agents: int, width: int, packing: RowPacking | None, *, central: bool, batch_size: int
 ) -> int:
-    """Return what a rollout takes: its rows, the envs' newest observations, and one minibatch as float32.
+    """Return the bytes of a rollout: its rows, the envs' newest observations, and one minibatch as float32.
 
-    With a centralised critic every row holds what all agents see as well.
+    With a centralised critic every row also holds the observations of all agents.
     """
     rows, views = steps * slots, 1 + (agents if central else 0)
     stored = rows * (views * row_bytes(width, packing) + FLOAT_BYTES * _NUMBERS)

@@ -1,4 +1,4 @@
-"""A lane without Python inside: a compiled env and the fused engine."""
+"""Rollout worker for compiled envs and the fused engine; never enters the interpreter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mosaic.models.fused import build_model, make_scratch
 
 
 class FusedLane:
-    """All policies have one architecture; their weights are rows of one matrix."""
+    """Rollout worker whose policies share one architecture; their weights are rows of one matrix."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class FusedLane:
         vector.reset(child_seed(seed, "envs"))
 
     def _crop(self, filled: int) -> Pool:
-        """The pool with as many frozen places as are filled: empty ones cost nothing."""
+        """Return the pool with only the filled frozen places: empty ones cost nothing."""
         count = self._learners + filled
         full = self._full
         return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
@@ -104,7 +104,7 @@ class FusedLane:
             self._learners,
             self.hyper.gamma,
         )
-        vector.rew[:] = self._track.reward[self._steps - 1]  # as after a step of its own
+        vector.rew[:] = self._track.reward[self._steps - 1]  # as after a step of the vector env itself
         self.env_steps += self._steps * vector.shape.envs
         spent = perf_counter() - started
         inference, env = self._desk.clock / max(1, int(self._desk.clock.sum())) * spent
@@ -181,7 +181,7 @@ class FusedLane:
             array[:] = standing[name]
 
     def _places(self) -> dict[str, NDArray[Any]]:
-        """All arrays with which the next rollout begins, besides weights."""
+        """Return all arrays with which the next rollout starts, besides weights."""
         vector = self.vector
         places: dict[str, NDArray[Any]] = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
         places |= {"actions": self._desk.rng, "shuffle": self._shuffle}
@@ -199,7 +199,7 @@ class FusedLane:
 
 
 def explain_stats(stats: NDArray[np.float64]) -> dict[str, float]:
-    """Means of what an update added up; empty where nothing was learned."""
+    """Return means over an update; empty where nothing was learned."""
     rows, minibatches = stats[stats_of.ROWS], stats[stats_of.MINIBATCHES]
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""What many rows of several policies decide and are worth: sorted by policy, so that each is one matrix product."""
+"""Batched decisions and values of several policies: rows are sorted by policy, so that each is one matrix product."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mosaic.learners.rollout.arrays import Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import Model, Scratch, act_rows, value_rows
 
-# numba compiles a function anew for every constant and every memory layout that it is called with, and all of it again
+# numba compiles a function again for every constant and every memory layout that it is called with, and all of it again
 # within its caller: arguments here are whole C-ordered rows and variables.
 _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
 _ZERO = np.float32(0)
-_LIMIT = np.float32(10)  # normalised observations are cut here, as VecNormalize does
+_LIMIT = np.float32(10)  # clipping range of normalised observations, as in VecNormalize
 
 
 class Pool(NamedTuple):
-    """The weights of all policies of one architecture: learners first, then frozen places."""
+    """Weights of all policies of one architecture: learners first, then frozen places."""
 
     weights: NDArray[np.float32]  # [policies, size]
-    shift: NDArray[np.float32]  # [policies or 0, D] observations are shown as (x - shift) * scale
+    shift: NDArray[np.float32]  # [policies or 0, D] policies see (x - shift) * scale
     scale: NDArray[np.float32]
-    seen: NDArray[np.float64]  # [policies or 0, 2, D] sums of what they saw, and of its squares
-    looks: NDArray[np.float64]  # [policies] how many observations that were
+    seen: NDArray[np.float64]  # [policies or 0, 2, D] sums of their observations and of the squares
+    looks: NDArray[np.float64]  # [policies] number of these observations
 
 
 class Desk(NamedTuple):
-    """Room to sort rows by policy."""
+    """Scratch memory to sort rows by policy."""
 
     order: NDArray[np.int64]  # [M]
     start: NDArray[np.int64]  # [policies + 1]
@@ -43,11 +43,11 @@ class Desk(NamedTuple):
     act: NDArray[np.float32]
     logp: NDArray[np.float32]
     value: NDArray[np.float32]
-    final: NDArray[np.float32]  # [E*A, D] final observations of those who were cut
+    final: NDArray[np.float32]  # [E*A, D] final observations of truncated agents
     final_critic: NDArray[np.float32]
     final_value: NDArray[np.float32]
     rng: NDArray[np.uint64]  # [M]
-    clock: NDArray[np.int64]  # [2] processor cycles spent on deciding and on stepping
+    clock: NDArray[np.int64]  # [2] processor cycles spent on inference and on stepping
 
 
 def make_desk(shape: VectorShape, architecture: Architecture, policies: int, seed: int) -> Desk:
@@ -88,7 +88,7 @@ def make_pool(weights: NDArray[np.float32], width: int, normalise: bool) -> Pool
 
 @njit(**_FAST)
 def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]) -> None:
-    """Copies observations, normalised by the policy that will see them."""
+    """Copy observations, normalised by the policy that will see them."""
     rows, width = obs.shape
     if pool.shift.shape[0] == 0:
         for row in range(rows):
@@ -105,7 +105,7 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
 
 @njit(**_FAST)
 def count_seen(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool) -> None:
-    """What a policy decides on counts as seen, where observations are normalised."""
+    """Count the observations that a policy decides on, where observations are normalised."""
     if pool.seen.shape[0] == 0:
         return
     for row in range(obs.shape[0]):
@@ -118,7 +118,7 @@ def count_seen(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool) -
 
 @njit(**_FAST)
 def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.float32]) -> None:
-    """What a centralised critic sees: the agent's own observation first, then the others' in cyclic order."""
+    """Join the observations for a centralised critic: the agent's own first, then the others' in cyclic order."""
     rows, width = obs.shape
     for row in range(rows):
         first = row // agents * agents
@@ -130,7 +130,7 @@ def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.flo
 
 @njit(**_FAST)
 def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
-    """Counting sort: `order` lists the slots policy by policy, `start[k]` is where policy k's begin."""
+    """Sort rows by policy (counting sort): `order` lists the slots, `start[k]` is the first of policy k."""
     start = desk.start
     start[:] = 0
     for row in range(brain.shape[0]):
@@ -148,7 +148,10 @@ def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
 
 @njit(**_FAST)
 def slip(desk: Desk, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
-    """Frozen opponents err at random: new positions for the learner, and no bias, their rows teach nothing."""
+    """Replace moves of frozen opponents by random ones.
+
+    This gives the learner new positions without bias, since it does not learn from these rows.
+    """
     masked = desk.mask.shape[0] > 0
     for row in range(low, high):
         if next_uniform(desk.rng, row) < chance:
@@ -175,7 +178,7 @@ def decide_sorted(
     learners: int,
     chances: NDArray[np.float32],
 ) -> None:
-    """One decision for every slot, each by its own policy."""
+    """Decide for every slot, each by its own policy."""
     slots = track.brain.shape[1]
     base = time * slots
     masked, central = desk.mask.shape[0] > 0, desk.critic_obs.shape[1] > 0
@@ -230,7 +233,7 @@ def judge(
     scratch: Scratch,
     out: NDArray[np.float32],
 ) -> None:
-    """The values of the first `rows` rows, each by its own learner; opponents' rows get learner 0's, nobody asks."""
+    """Compute values of the first `rows` rows, each by its own learner; opponents' rows get learner 0's, never read."""
     central = critic_obs.shape[1] > 0
     x = obs[:rows]
     y = critic_obs[:rows] if central else x

@@ -1,4 +1,4 @@
-"""A whole rollout in a compiled env without coming back to Python: look, decide, step, book.
+"""Compiled rollout loop that never returns to Python: observe, decide, step, record.
 
 The env's step is a C function pointer, so that this file is compiled once for all envs.
 """
@@ -40,7 +40,7 @@ def bootstrap(
     scratch: Scratch,
     learners: int,
 ) -> None:
-    """The value of the final observation of every agent that was cut off."""
+    """Compute the value of the final observation of every truncated agent."""
     agents, width = seated.shape[1], env.fin.shape[1]
     joined = desk.final_critic.shape[1] > 0
     cut = np.empty(env.trunc.shape[0], np.int64)
@@ -65,7 +65,7 @@ def bootstrap(
 
 @njit(**_FAST)
 def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.int64]) -> int:
-    """Lists the rows of agents that were cut off rather than ended; answers how many there are."""
+    """List the rows of agents that were truncated and not terminated; return their number."""
     count = 0
     for row in range(trunc.shape[0]):
         if trunc[row] > term[row]:
@@ -76,7 +76,7 @@ def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.
 
 @njit(**_FAST)
 def look(env: VectorArrays, seats: Seats, pool: Pool, batch: Batch, track: Track, time: int, agents: int) -> None:
-    """Writes what every slot sees now into the batch."""
+    """Write the current observation of every slot into the batch."""
     slots = track.who.shape[1]
     per_env = slots // seats.brain.shape[0]
     base = time * slots
@@ -113,7 +113,7 @@ def collect(
     learners: int,
     gamma: np.float32,
 ) -> None:
-    """T steps of every env. All that is needed to go on lies in the arrays."""
+    """Make T steps of every env; all state needed to continue is in the arrays."""
     steps, slots = track.brain.shape
     agents = seats.brain.shape[1]
     masked, central = batch.mask.shape[0] > 0, batch.critic_obs.shape[1] > 0
@@ -182,7 +182,7 @@ def look_ahead(
     learners: int,
     agents: int,
 ) -> None:
-    """What the observations after the last step are worth."""
+    """Compute the values of the observations after the last step."""
     steps, slots = track.brain.shape
     per_env = slots // seats.brain.shape[0]
     brain = np.empty(slots, np.int64)

@@ -1,4 +1,4 @@
-"""A lane for every other case: Python steps the envs, and each policy may have an engine and a shape of its own."""
+"""Rollout worker for all other cases: Python steps the envs, and policies may differ in engine and shape."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOBODY = -1
 
 
 class Trains(Engine, Resumes, Protocol):
-    """An engine whose training can be resumed."""
+    """Engine whose training can be resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Discount:
 
 
 class PlayedLane:
-    """`make_engine(policy, seed)` makes the engine of a learner, and of the frozen places of a league."""
+    """Rollout worker with an engine per policy; `make_engine(policy, seed)` also makes those of frozen places."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class PlayedLane:
         self._masks = [architecture.head.width for architecture in architectures] + [shape.mask_width] * places
         central = max(architecture.critic_observation for architecture in architectures)
         rows = n_steps * shape.slots
-        # normalised pictures are not bytes any more
+        # normalised images are not bytes any more
         self._batch = make_rollout(shape, n_steps, central, None if normalise else packing)
         self._track = make_track(shape, n_steps)
         self._first = np.ones(rows, np.uint8)
-        self._owner = np.zeros(rows, np.int64)  # the (env, agent) whose decision a row is
+        self._owner = np.zeros(rows, np.int64)  # the (env, agent) that made the row's decision
         self.seats = make_seats(
             np.array(plan.policy_of, np.int64),
             shape.envs,
@@ -84,8 +84,8 @@ class PlayedLane:
             _guest_brains(guests, learners + places, len(shape.agents)),
         )
         self.tally = make_tally(shape, learners, places + len({guest.policy for guest in guests}))
-        self._sizes = shape.heads[0].sizes  # of frozen places: all agents of a league act alike
-        self._fresh = np.ones(shape.rows, np.uint8)  # who has not decided yet in this episode
+        self._sizes = shape.heads[0].sizes  # of frozen places: all agents of a league have the same actions
+        self._fresh = np.ones(shape.rows, np.uint8)  # agents that have not yet decided in this episode
         self._env_of_slot = np.arange(shape.slots) // shape.slots_per_env
         self._known = np.zeros(rows, np.uint8)
         self._idx = np.zeros(rows, np.int64)
@@ -106,7 +106,7 @@ class PlayedLane:
         self._glance = glance
 
     def collect(self) -> None:
-        """Step the envs `n_steps` times, or until a glance says that it is enough."""
+        """Step the envs `n_steps` times, or until the callback ends the rollout."""
         for engine in self._engines[: self._learners]:
             engine.begin_rollout()
         for time in range(self._steps):
@@ -127,7 +127,7 @@ class PlayedLane:
         self._batch.val[:] = self._track.value[: self._steps].ravel()
 
     def _leave_out(self, first: int) -> None:
-        """Make the rest of the rollout a time in which nobody acts: the values after it count at once."""
+        """Mark the rest of the rollout as steps without decisions: the values after it apply at once."""
         track = self._track
         track.active[first : self._steps] = 0
         track.brain[first:] = _NOBODY
@@ -136,7 +136,7 @@ class PlayedLane:
         self._owner[first * self.vector.shape.slots :] = _NOBODY
 
     def _decide(self, time: int) -> None:
-        """Writes every active slot's decision into the batch."""
+        """Write every active slot's decision into the batch."""
         vector, track, batch = self.vector, self._track, self._batch
         slots = vector.shape.slots
         low, high = time * slots, (time + 1) * slots
@@ -203,7 +203,7 @@ class PlayedLane:
         self._track.value[time, slots] = value
 
     def _slip(self, policy: int, mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
-        """A frozen opponent errs at random."""
+        """Replace some moves of a frozen opponent by random ones."""
         chance = self.seats.slip[policy - self._learners]
         for row in np.flatnonzero(self._generator.random(len(act)) < chance):
             first = 0
@@ -213,7 +213,7 @@ class PlayedLane:
                 first += size
 
     def _shown(self, obs: NDArray[np.float32], brain: NDArray[np.int64], *, count: bool = False) -> NDArray[np.float32]:
-        """Observations as each policy normalises them."""
+        """Return observations as each policy normalises them."""
         if not self._normalise:
             return obs
         if count:
@@ -223,7 +223,7 @@ class PlayedLane:
                 self._seen[policy, 0] += rows.sum(axis=0)
                 self._seen[policy, 1] += (rows * rows).sum(axis=0)
         shown: NDArray[np.float32] = np.clip((obs - self._shift[brain]) * self._scale[brain], -_LIMIT, _LIMIT)
-        shown[brain < 0] = 0  # the dead are shown to a centralised critic as nothing
+        shown[brain < 0] = 0  # a centralised critic sees zeros for dead agents
         return shown
 
     def _book(self, time: int) -> None:
@@ -239,13 +239,13 @@ class PlayedLane:
             self._bootstrap(time, seated)
 
     def _bootstrap(self, time: int, seated: NDArray[np.int64]) -> None:
-        """The value of the final observation of every agent that was cut off."""
+        """Compute the value of the final observation of every truncated agent."""
         vector = self.vector
         brain = seated.ravel()
         cut = (vector.trunc > 0) & (vector.term == 0)
         final = self._shown(vector.fin, brain)
         if self._batch.critic_obs.shape[1]:
-            final = np.where(vector.trunc[:, None] > 0, final, np.float32(0))  # the dead left no last look
+            final = np.where(vector.trunc[:, None] > 0, final, np.float32(0))  # dead agents have no final observation
         joined = self._joined(final)
         for policy in range(self._learners):
             rows = np.flatnonzero(cut & (brain == policy))
@@ -271,7 +271,7 @@ class PlayedLane:
         return self._engines[policy].values(seen, joined[rows], owner)
 
     def _look_ahead(self) -> None:
-        """What the observations after the last step are worth."""
+        """Compute the values of the observations after the last step."""
         vector, track, last = self.vector, self._track, self._steps
         track.who[last], track.active[last] = vector.who, vector.active
         owner = self._env_of_slot * len(vector.shape.agents) + vector.who
@@ -303,11 +303,11 @@ class PlayedLane:
         return losses
 
     def _fitting(self, policy: int) -> Rollout:
-        """The batch, cut to what this policy sees and does."""
+        """Return the batch, cut to this policy's observation and mask widths."""
         batch = self._batch
         if self._widths[policy] == batch.obs.shape[1] and self._masks[policy] == max(1, batch.mask.shape[1]):
             return batch
-        obs: Rows = batch.obs  # an engine that reads packed rows takes what it sees itself
+        obs: Rows = batch.obs  # an engine that reads packed rows selects its columns itself
         if not isinstance(obs, PackedRows):
             obs = np.ascontiguousarray(obs[:, : self._widths[policy]])
         mask = np.ascontiguousarray(batch.mask[:, : self._masks[policy]]) if batch.mask.shape[0] else batch.mask
@@ -346,11 +346,11 @@ class PlayedLane:
         return taken
 
     def standing(self) -> dict[str, NDArray[Any]]:
-        """Python envs cannot be put back where they were."""
+        """Return nothing: Python envs cannot be restored."""
         return {}
 
     def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None:
-        """In episodes that were not played before."""
+        """Continue in new episodes."""
         self.vector.reset(child_seed(self._seed, "envs", env_steps))
 
     def split(self) -> tuple[float, float, float]:
@@ -363,7 +363,7 @@ class PlayedLane:
 
 
 def _guest_brains(guests: Sequence[Guest], first: int, agents: int) -> NDArray[np.int64]:
-    """Who plays for each agent in the envs of guests, whose numbers begin at `first`."""
+    """Return the policy of each agent in guests' envs; guest policies are numbered from `first`."""
     brains = np.zeros((len(guests), agents), np.int64)
     for row, guest in zip(brains, guests, strict=True):
         row[:] = first + guest.policy

@@ -1,1 +1,1 @@
-"""Learning with one number per state and action."""
+"""Tabular learning: one number per state and action."""

@@ -1,7 +1,7 @@
-"""How a table learns from a step: every algorithm from top to bottom, in plain Python.
+"""Update rules of the tabular algorithms, in plain Python.
 
-Terminated cuts the bootstrap, truncated does not. Each function takes in one step and returns the error of the value
-that the step was about. Who needs the next action (SARSA) has it chosen here, and the next decision repeats it.
+Terminated cuts the bootstrap, truncated does not. Each function takes one step and returns the error of the value that
+the step was about. Algorithms that need the next action (SARSA) choose it here, and the next decision repeats it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mosaic.learners.tabular.table import Table
 
 
 class Mind(Protocol):
-    """What an algorithm works with."""
+    """State that an algorithm works with."""
 
     @property
     def table(self) -> Table: ...
@@ -36,26 +36,26 @@ class Mind(Protocol):
 
 
 def q_learning(mind: Mind, x: Experience) -> float:
-    """Towards the reward and the best that the next state offers."""
+    """Move towards the reward and the best value of the next state."""
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * _best_ahead(mind, x))
 
 
 def sarsa(mind: Mind, x: Experience) -> float:
-    """Towards the reward and the value of the action that is really taken next."""
+    """Move towards the reward and the value of the action that is actually taken next."""
     ahead = 0.0 if x.terminated else mind.table.value(x.next_state, mind.decide_ahead(x))
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * ahead)
 
 
 def expected_sarsa(mind: Mind, x: Experience) -> float:
-    """Towards the reward and what the next state is worth on average, exploring as we do."""
+    """Move towards the reward and the mean value of the next state under the exploration policy."""
     ahead = 0.0 if x.terminated else mind.expected(x.next_state, x.next_legal)
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * ahead)
 
 
 def double_q_learning(mind: Mind, x: Experience) -> float:
-    """One of two tables names the best next action, the other one says what it is worth: no maximum of noise.
+    """Choose the best next action by one of two tables and value it by the other: no maximum of noise.
 
-    The coin is thrown in every step, also in the last. Decisions look at the mean of both tables.
+    The coin is tossed in every step, including the last. Decisions use the mean of both tables.
     """
     mine = mind.coin()
     ahead = 0.0
@@ -66,7 +66,7 @@ def double_q_learning(mind: Mind, x: Experience) -> float:
 
 
 def q_lambda(mind: Mind, x: Experience) -> float:
-    """Watkins's Q(λ) with replacing traces: the error of a step goes to all pairs that led here, fading with age.
+    """Learn by Watkins's Q(λ) with replacing traces: a step's error goes to all pairs that led here, fading with age.
 
     An action that was not one of the best cuts the traces, as what follows says nothing about the greedy policy.
     """
@@ -90,7 +90,7 @@ def q_lambda(mind: Mind, x: Experience) -> float:
 
 
 def n_step_sarsa(mind: Mind, x: Experience) -> float:
-    """On-policy SARSA whose targets hold n rewards before the table is asked.
+    """Learn by on-policy SARSA with n rewards in a target before it bootstraps from the table.
 
     At the end of an episode all waiting pairs learn, the oldest first, with the rewards there are.
     """
@@ -112,9 +112,9 @@ def n_step_sarsa(mind: Mind, x: Experience) -> float:
 
 
 def monte_carlo(mind: Mind, x: Experience) -> float:
-    """Every-visit Monte Carlo control: nothing moves until the episode is over, then each pair towards its return.
+    """Learn by every-visit Monte Carlo control: at the end of the episode, move each pair towards its return.
 
-    A truncated episode goes on with the best value of its last state.
+    A truncated episode continues with the best value of its last state.
     """
     trail = mind.trail
     if trail.next_state != x.state:
@@ -148,7 +148,7 @@ def _best_ahead(mind: Mind, x: Experience) -> float:
 
 
 def _is_worse(table: Table, x: Experience, legal: Legal) -> bool:
-    """Whether a better action was known."""
+    """Return whether a better action was known."""
     return table.value(x.state, x.action) < table.best_value(x.state, legal)
 
 

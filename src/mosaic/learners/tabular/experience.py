@@ -1,4 +1,4 @@
-"""What happened in one step, and what an algorithm remembers of the steps before it."""
+"""One step of experience, and the earlier steps that an algorithm remembers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 Legal: TypeAlias = NDArray[np.bool_] | Sequence[bool]  # one entry per action
 
 NOWHERE = -1
-# What a step answers instead of the next action
+# Codes that a step returns instead of the next action
 ENDED, NOT_FINITE, NO_ROOM = -1, -2, -3
-TRACE_FLOOR = 1e-6  # a trace that has faded below this is forgotten
+TRACE_FLOOR = 1e-6  # a trace below this is dropped
 
 
 @cache
 def every_action(actions: int) -> NDArray[np.bool_]:
     """Return the mask that allows all: always the same array, so that it is recognised without reading its entries."""
-    return np.ones(actions, np.bool_)  # writeable: to compiled code another kind of array is another type
+    return np.ones(actions, np.bool_)  # writeable: compiled code treats a read-only array as another type
 
 
 class Experience(NamedTuple):
@@ -29,8 +29,8 @@ class Experience(NamedTuple):
     action: int
     reward: float
     next_state: int
-    terminated: bool  # nothing comes after: the next state is worth 0
-    truncated: bool  # the episode is cut, yet the next state keeps its worth
+    terminated: bool  # nothing follows: the next state is worth 0
+    truncated: bool  # the episode is cut, but the next state keeps its value
     next_legal: Legal
 
     @property
@@ -40,7 +40,7 @@ class Experience(NamedTuple):
 
 @dataclass(slots=True)
 class Trail:
-    """The pairs of the running episode that still wait for a share of what comes, oldest first."""
+    """Pairs of the running episode that still wait for later rewards, oldest first."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)  # q_lambda: weight of the trace; others: reward

@@ -1,9 +1,10 @@
-"""Which action to try, in plain Python: the reference.
+"""Choice of actions in plain Python: the reference implementation.
 
 Every decision is given two draws, whether it needs them or not, so that all engines stay in step:
-  epsilon_greedy  the first decides whether to explore, the second picks the random legal action or breaks the tie
-  softmax         the first picks the action by its probability, the second is unused
-  ucb             the first is unused, the second breaks the tie
+
+    epsilon_greedy  the first decides whether to explore, the second picks the random legal action or breaks the tie
+    softmax         the first picks the action by its probability, the second is unused
+    ucb             the first is unused, the second breaks the tie
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Rule(NamedTuple):
 
 
 def choose(values: list[float], visits: Sequence[int], legal: Legal | None, rule: Rule, first: int, second: int) -> int:
-    """`legal` None: every action is."""
+    """Choose an action; `legal` None: every action is legal."""
     allowed = _allowed(values, legal)
     match rule.kind:
         case "epsilon_greedy":
@@ -40,7 +41,7 @@ def choose(values: list[float], visits: Sequence[int], legal: Legal | None, rule
 
 
 def expected(values: Sequence[float], visits: Sequence[int], legal: Legal | None, rule: Rule) -> float:
-    """What the state is worth to someone who explores by this rule."""
+    """Return the value of the state under this exploration rule."""
     allowed = _allowed(values, legal)
     match rule.kind:
         case "epsilon_greedy":
@@ -58,7 +59,7 @@ def expected(values: Sequence[float], visits: Sequence[int], legal: Legal | None
 
 
 def best_action(values: list[float], legal: Legal | None) -> int:
-    """The best legal action; of equal ones the lowest."""
+    """Return the best legal action, the lowest on ties."""
     return values.index(max(values)) if legal is None else max(_allowed(values, legal), key=values.__getitem__)
 
 
@@ -82,13 +83,13 @@ def _weights(values: Sequence[float], allowed: Sequence[int], temperature: float
 
 def _by_weight(weights: Sequence[float], allowed: Sequence[int], chance: float) -> int:
     whole = 0.0
-    for weight in weights:  # one after the other: sum() rounds otherwise in newer Pythons
+    for weight in weights:  # one after the other: sum() rounds differently in newer Pythons
         whole += weight
     threshold, reached = chance * whole, 0.0
     chosen = allowed[0]
     for weight, action in zip(weights, allowed, strict=True):
         reached += weight
-        if weight > 0.0:  # the last one that can be meant, should rounding carry the threshold past the end
+        if weight > 0.0:  # the last possible one, should rounding carry the threshold past the end
             chosen = action
         if reached > threshold:
             break
@@ -96,7 +97,7 @@ def _by_weight(weights: Sequence[float], allowed: Sequence[int], chance: float) 
 
 
 def _hopes(values: Sequence[float], visits: Sequence[int], allowed: Sequence[int], c: float) -> list[float]:
-    """Upper confidence bounds; an action never tried could be anything."""
+    """Return upper confidence bounds; infinite for an action never tried."""
     total = sum(visits)
     return [
         values[action] + c * math.sqrt(math.log(total) / visits[action]) if visits[action] else math.inf

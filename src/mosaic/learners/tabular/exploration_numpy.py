@@ -1,4 +1,4 @@
-"""Which action to try, a whole row at a time in NumPy; number for number what exploration.py says.
+"""Choice of actions for a whole row in NumPy, equal number for number to exploration.py.
 
 Sums go through cumsum, which adds from left to right as a loop does; np.sum adds in pairs and rounds differently. exp
 and log come from the C library, as everywhere: NumPy's own differ in the last bit.

@@ -1,4 +1,4 @@
-"""How a table of a grid world looks: values as colours, best actions as arrows, on the terminal or as an image."""
+"""Picture of a grid world's table: values as colours, best actions as arrows, on the terminal or as an image."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _BLACK, _WHITE = (15, 23, 42), (248, 250, 252)
 
 class Cell(NamedTuple):
     letter: str  # of the map
-    value: float | None  # of the best action; None where nothing is ever decided: goals, holes, walls
-    arrows: str  # of all best actions; UNDECIDED where that is every one
+    value: float | None  # of the best action; None where no action is taken: goals, holes, walls
+    arrows: str  # of all best actions; UNDECIDED where all are equally good
     colour: Colour
 
     @property
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 
     @property
     def number(self) -> str:
-        """At most six characters for what values usually are, so that twelve cells fit a terminal."""
+        """Value in at most six characters for usual values, so that twelve cells fit a terminal."""
         if self.value is None:
             return ""
         size = abs(self.value)
@@ -51,7 +51,7 @@ class Cell(NamedTuple):
 
 
 def read_cells(values: NDArray[Any], layout: GridLayout) -> list[list[Cell]]:
-    """The grid row by row; colours go from the lowest to the highest value of a cell where something is decided."""
+    """Return the grid row by row; colours range from the lowest to the highest value of cells with actions."""
     rows, columns = len(layout.grid), len(layout.grid[0])
     if values.shape != (rows * columns, len(layout.directions)):
         raise InputError(
@@ -74,7 +74,7 @@ def read_cells(values: NDArray[Any], layout: GridLayout) -> list[list[Cell]]:
 
 
 def shade(share: float) -> Colour:
-    """From dark for 0 to bright for 1."""
+    """Return a colour from dark for 0 to bright for 1."""
     place = min(max(share, 0.0), 1.0) * (len(_SCALE) - 1)
     lower = min(int(place), len(_SCALE) - 2)
     part = place - lower
@@ -83,7 +83,7 @@ def shade(share: float) -> Colour:
 
 
 def grid_text(cells: list[list[Cell]], width: int | None = None) -> Text:
-    """For a terminal; the numbers are left out where they would not fit into `width` columns."""
+    """Render for a terminal; numbers are left out where they would not fit into `width` columns."""
     from rich.text import Text
 
     every = [cell for row in cells for cell in row]
@@ -103,7 +103,7 @@ def grid_text(cells: list[list[Cell]], width: int | None = None) -> Text:
 
 
 def grid_image(cells: list[list[Cell]]) -> Image.Image:
-    """One square for each cell: an arrow for every best action, the value below."""
+    """Draw one square for each cell: an arrow for every best action, the value below."""
     rows, columns = len(cells), len(cells[0])
     side = max(16, min(80, 1600 // max(rows, columns)))
     picture = Image.new("RGB", (columns * side + 1, rows * side + 1), _WHITE)
@@ -136,7 +136,7 @@ def _arrows(row: NDArray[Any], directions: tuple[str, ...]) -> str:
 
 
 def _shapes(arrows: str, x: float, y: float, length: float) -> Iterator[list[tuple[float, float]]]:
-    """Polygons of arrows that leave one point; a small square where there is nothing to point at."""
+    """Yield polygons of arrows from one point; a small square where there is no direction."""
     if arrows == UNDECIDED:
         half = length * 0.12
         yield [(x - half, y - half), (x + half, y - half), (x + half, y + half), (x - half, y + half)]

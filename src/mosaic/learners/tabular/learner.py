@@ -1,4 +1,4 @@
-"""A table that acts and learns."""
+"""Tabular learner."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from mosaic.learners.tabular.training.env import borrowed, env_sizes
 
 
 class TabularLearner:
-    """Chooses actions, learns from steps, trains in an env, and is saved so that it goes on exactly.
+    """Learner that chooses actions, learns from steps, trains in an env, and resumes exactly from a saved file.
 
-    All chance comes from one stream below the seed, in a fixed order: a decision takes two draws, a step of
+    All randomness comes from one stream derived from the seed, in a fixed order: a decision takes two draws, a step of
     double Q-learning one (its coin). SARSA and n-step SARSA decide on the next action in `update`, unless the step
     terminated; the next `select_action` in that state repeats it without a draw.
     """
@@ -50,7 +50,10 @@ class TabularLearner:
         start: Snapshot | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are fields of TabularOptions, given instead of `options`: `TabularLearner(16, 4, epsilon=0.3)`."""
+        """Create the learner.
+
+        `settings` are fields of TabularOptions, given instead of `options`: `TabularLearner(16, 4, epsilon=0.3)`.
+        """
         for what, size in (("states", states), ("actions", actions)):
             if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
                 raise bad_size(what, size)
@@ -58,7 +61,7 @@ class TabularLearner:
         self.algorithm = checked_algorithm(algorithm)
         self.options = _options(options, settings)
         self.seed = seed
-        self.episodes = 0  # that ended in `update` or `train`
+        self.episodes = 0  # ended in `update` or `train`
         key = stream(seed, "tabular")
         start = start or first_snapshot(self.states, self.actions, self.algorithm, self.options, key)
         self._engine = open_engine(start, self.algorithm, self.options)
@@ -73,7 +76,7 @@ class TabularLearner:
         seed: int = 0,
         **settings: Any,
     ) -> Self:
-        """Make a table with a row for each state and a column for each action of an env of one agent.
+        """Make a table with a row for each state and a column for each action of a single-agent env.
 
         `env` is an id, a Gymnasium env, a class or function that makes one, or an Env.
         """
@@ -83,9 +86,9 @@ class TabularLearner:
 
     @property
     def values(self) -> NDArray[np.floating]:
-        """[state, action]; of double Q-learning the mean of both tables.
+        """Values [state, action]; with double Q-learning the mean of both tables.
 
-        The array cannot be written to; assign a whole one instead: `learner.values = array`.
+        The array is read-only; assign a whole one instead: `learner.values = array`.
         """
         values = self._engine.snapshot().values
         if len(values) > 1:
@@ -110,7 +113,7 @@ class TabularLearner:
 
     @property
     def visits(self) -> NDArray[np.int32]:
-        """[state, action]: how often the value of a pair was the one that a step was about."""
+        """Number of updates of each pair [state, action]."""
         return self._engine.snapshot().visits
 
     @property
@@ -124,7 +127,7 @@ class TabularLearner:
         self._engine.epsilon = epsilon
 
     def select_action(self, state: int, mask: ArrayLike | None = None) -> int:
-        """The action to try now."""
+        """Choose an action, with exploration."""
         legal = self._all if mask is None else checked_mask(mask, self.actions)
         if type(state) is not int or not 0 <= state < self.states:
             state = self._index("state", state, self.states)
@@ -134,7 +137,7 @@ class TabularLearner:
         return action
 
     def greedy(self, state: int, mask: ArrayLike | None = None) -> int:
-        """The best action as far as is known; of equal ones the lowest. Takes nothing from the stream."""
+        """Return the best known action, the lowest on ties; no random number is drawn."""
         state = self._index("state", state, self.states)
         legal = self._all if mask is None else checked_mask(mask, self.actions)
         if not legal.any():
@@ -152,7 +155,10 @@ class TabularLearner:
         *,
         truncated: bool = False,
     ) -> float:
-        """Learn from one step; how wrong the value was. `next_state` is the final observation, never the next first."""
+        """Learn from one step; return the error of the value.
+
+        `next_state` is the final observation at the end of an episode, never the first of the next.
+        """
         if not (
             type(state) is type(action) is type(next_state) is int
             and 0 <= state < self.states
@@ -164,7 +170,7 @@ class TabularLearner:
         if not isfinite(reward):
             raise bad_reward(reward)
         legal = self._all if next_mask is None else checked_mask(next_mask, self.actions)
-        # plain types: numba would compile anew for others
+        # plain types: numba would compile again for others
         error = self._engine.learn(state, action, float(reward), next_state, bool(terminated), bool(truncated), legal)
         if not isfinite(error):
             raise overflown(state, action) if legal.any() or terminated else nothing_legal(next_state)
@@ -184,9 +190,9 @@ class TabularLearner:
         *,
         truncated: ArrayLike | None = None,
     ) -> NDArray[np.float64]:
-        """Learn from many steps as if they came one after the other; the errors.
+        """Learn from many steps as if they came one after the other; return the errors.
 
-        A batch is experience retold: it ends no episode, so epsilon stays.
+        A batch is replayed experience: it ends no episode, so epsilon stays.
         """
         batch = self._batch(states, actions, rewards, next_states, terminated, next_masks, truncated)
         errors = self._engine.learn_batch(batch)
@@ -196,14 +202,14 @@ class TabularLearner:
         return errors
 
     def train(self, env: Environment, *, episodes: int | None = None, steps: int | None = None) -> TrainingStatistics:
-        """Train for these episodes or env steps in an env of one agent: an id, a Gymnasium env, a class or an Env."""
+        """Train for these episodes or env steps in a single-agent env: an id, a Gymnasium env, a class or an Env."""
         from mosaic.learners.tabular.training.env import train
 
         with borrowed(env) as made:
             return train(self, made, episodes=episodes, steps=steps)
 
     def save(self, path: Path | str) -> None:
-        """One safetensors file from which `load` goes on exactly."""
+        """Write one safetensors file from which `load` resumes exactly."""
         from mosaic.learners.tabular.save_load import save
 
         save(self, self._engine.snapshot(), Path(path))

@@ -1,4 +1,4 @@
-"""What states are worth to someone who knows the rules: exact answers to compare learners with."""
+"""Exact values of states under known rules, to compare learners with."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ Floats = NDArray[np.float64]
 
 
 class Plan(NamedTuple):
-    """Illegal actions are worth -inf; a state without a legal action is worth 0. Time limits are not part of a plan."""
+    """Optimal values and policy.
+
+    Illegal actions are worth -inf; a state without a legal action is worth 0. Time limits are ignored.
+    """
 
     values: Floats  # [state]
     action_values: Floats  # [state, action]
-    policy: NDArray[np.int64]  # [state] best action, of equal ones the lowest
+    policy: NDArray[np.int64]  # [state] best action, the lowest on ties
 
 
 def value_iteration(
     mdp: Mdp, discount_factor: float = 0.99, *, tolerance: float = 1e-12, most_sweeps: int = 1_000_000
 ) -> Plan:
-    """Sweeps until no value moves by more than `tolerance`."""
+    """Sweep until no value changes by more than `tolerance`."""
     chances, goes_on = probabilities(mdp.threshold), discount_factor * (mdp.terminated == 0).astype(np.float64)
     values = np.zeros(len(mdp.legal))
     for _ in range(most_sweeps):
@@ -44,7 +47,7 @@ def value_iteration(
 
 
 def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
-    """Solve for the values of a policy, improve it, until nothing is left to improve; discount_factor below 1."""
+    """Alternate solving for a policy's values and improving it, until nothing improves; discount_factor below 1."""
     if not 0.0 <= discount_factor < 1.0:
         raise InputError(
             f"discount_factor is {discount_factor}; policy iteration solves equations that may have no solution at 1. "
@@ -57,7 +60,7 @@ def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
         values = _values_of(mdp, chances, goes_on, policy)
         action_values = _look_ahead(mdp, chances, goes_on, values)
         mine, best = action_values[everywhere, policy], _worth(action_values)
-        better = best > mine + 1e-12 * np.maximum(1.0, np.abs(best))  # rounding alone must not turn a policy round
+        better = best > mine + 1e-12 * np.maximum(1.0, np.abs(best))  # rounding alone must not change a policy
         better &= mdp.legal.any(axis=1)
         if not better.any():
             return _plan(mdp, chances, goes_on, values)
@@ -65,10 +68,10 @@ def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
 
 
 def game_values(game: Game) -> tuple[Floats, Floats]:
-    """What positions are worth to their mover [S], and moves [S, A] (illegal -inf), under perfect play on both sides.
+    """Return the values of positions to their mover [S] and of moves [S, A] (illegal -inf) under perfect play.
 
-    Backwards from the ends: a position is settled once all its moves are. Positions that cannot be settled so lie on
-    circles; no finite game has any.
+    Backwards from the ends: a position is solved once all its moves are. Positions that cannot be solved this way lie
+    on cycles; a finite game has none.
     """
     states = len(game.legal)
     legal, goes_on = game.legal != 0, (game.legal != 0) & (game.over == 0)
@@ -95,7 +98,7 @@ def game_values(game: Game) -> tuple[Floats, Floats]:
 
 
 def _look_ahead(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> Floats:
-    """[state, action]: reward and what comes after it, on average."""
+    """Return the expected reward and following value of each [state, action]."""
     each = mdp.reward + goes_on * values[mdp.next_state]
     return np.where(mdp.legal != 0, np.where(chances > 0, chances * each, 0.0).sum(axis=2), -np.inf)
 
@@ -127,7 +130,7 @@ _TOLERANCE = 1e-6
 
 @runtime_checkable
 class Tabled(Protocol):
-    """A way to train that holds the table of a compiled twin."""
+    """Training that holds the table of a compiled twin."""
 
     @property
     def twin(self) -> Twin: ...
@@ -140,13 +143,13 @@ class Tabled(Protocol):
 
 
 class ValueGauge:
-    """The value error of a table while it learns; what states are worth is worked out at the first look."""
+    """Value error of a table while it learns; the true values are computed on first use."""
 
     def __init__(self, training: Tabled, discount_factor: float, opponent: Opponent = "self") -> None:
         self._training, self._discount_factor, self._opponent = training, discount_factor, opponent
 
     def error(self) -> float | None:
-        """The mean over all states in which a seat has acted; None where there is none, or nothing to compare with."""
+        """Return the mean over all states in which a player has acted; None where there are none, or no true values."""
         if self._truth is None:
             return None
         training, legal, truth = self._training, self._training.twin.legal, self._truth
@@ -163,7 +166,7 @@ class ValueGauge:
 
 
 def true_values(twin: Mdp | Game, discount_factor: float, opponent: Opponent = "self") -> Floats | None:
-    """What each state is worth under perfect play; None where that is unknown or not cheap.
+    """Return each state's value under perfect play; None where that is unknown or expensive.
 
     Games: to the mover, against itself, without discount. Time limits do not count, as learners look beyond them too.
     """
@@ -177,14 +180,14 @@ def true_values(twin: Mdp | Game, discount_factor: float, opponent: Opponent = "
         return value_iteration(
             twin, discount_factor, tolerance=_TOLERANCE, most_sweeps=max(1, _MOST_WORK // numbers)
         ).values
-    except InputError:  # the values have no limit, or a far one: nothing cheap to compare with
+    except InputError:  # the values diverge or converge slowly: no cheap comparison
         return None
 
 
 def sum_errors(
     values: NDArray[Any], visits: NDArray[np.int32], legal: NDArray[np.uint8], truth: Floats
 ) -> tuple[float, int]:
-    """The sum of |best legal value − true value| over the states that were ever acted in, and how many those are."""
+    """Return the sum of |best legal value − true value| over the states ever acted in, and their number."""
     total, states = _sum_errors(values, visits, legal, truth)
     return float(total), int(states)
 

@@ -1,4 +1,4 @@
-"""What a tabular learner refuses, and in which words."""
+"""Options of tabular learners, their checks and error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Algorithm: TypeAlias = Literal[
 Exploration: TypeAlias = Literal["epsilon_greedy", "softmax", "ucb"]
 TableEngine: TypeAlias = Literal["fused", "numpy", "list"]
 
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)  # the place in this tuple is the code in compiled loops
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)  # the index in this tuple is the code in compiled loops
 EXPLORATIONS: tuple[Exploration, ...] = get_args(Exploration)
 
 
@@ -68,7 +68,7 @@ _BOOL = np.dtype(np.bool_)
 
 
 def checked_options(**options: Any) -> TabularOptions:
-    """Options by name; what pydantic objects to in our words."""
+    """Return options by name; reword pydantic's errors."""
     try:
         return TabularOptions(**options)
     except ValidationError as error:
@@ -118,7 +118,7 @@ def overflown(state: int, action: int) -> InputError:
 
 
 def checked_mask(mask: Any, actions: int) -> NDArray[np.bool_]:
-    """Anything with one truth value per action."""
+    """Return the mask as booleans; any sequence with one truth value per action will do."""
     if type(mask) is np.ndarray and mask.dtype is _BOOL and mask.shape == (actions,) and mask.flags.c_contiguous:
         return mask
     legal = np.ascontiguousarray(mask, np.bool_)
@@ -130,7 +130,7 @@ def checked_mask(mask: Any, actions: int) -> NDArray[np.bool_]:
 
 
 def epsilon_after(options: TabularOptions, epsilon: float, episode: int) -> float:
-    """Epsilon once `episode` episodes are over, from the epsilon of the last of them."""
+    """Return epsilon after `episode` episodes, given that of the last of them."""
     match options.epsilon_schedule:
         case "constant":
             return epsilon
@@ -143,15 +143,15 @@ def epsilon_after(options: TabularOptions, epsilon: float, episode: int) -> floa
 
 
 def exponential(epsilon: float, decay: float, floor: float) -> float:
-    """One step: multiplying again and again is equal in every language, powers are not."""
+    """Return the next epsilon; repeated multiplication is equal in every language, powers are not."""
     return max(floor, epsilon * decay)
 
 
 def linear(start: float, floor: float, episode: int, episodes: int) -> float:
-    """A straight line from `start` at episode 0 to `floor` at `episodes`, flat after it."""
+    """Return the value of a line from `start` at episode 0 to `floor` at `episodes`, flat after it."""
     return floor if episode >= episodes else start + (floor - start) * (episode / episodes)
 
 
 def rate_by_visits(visits: int, floor: float) -> float:
-    """The learning rate of a pair's n-th update under which its value is the average of its targets."""
+    """Return the learning rate of a pair's n-th update, under which its value is the average of its targets."""
     return max(1.0 / visits, floor)

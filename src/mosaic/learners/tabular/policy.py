@@ -1,4 +1,4 @@
-"""A saved table as a policy: the path of a file that `TabularLearner.save` wrote, such as `maze.safetensors`."""
+"""Policy from a saved table: the path of a file that `TabularLearner.save` wrote, such as `maze.safetensors`."""
 
 from __future__ import annotations
 

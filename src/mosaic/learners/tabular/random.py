@@ -1,4 +1,4 @@
-"""Which random number comes next: a pure function of a key and a counter, equal in Python, NumPy and numba."""
+"""Counter-based random numbers: a pure function of a key and a counter, equal in Python, NumPy and numba."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TO_UNIT = 2.0**-53
 
 
 def stream(seed: int, *names: str | int) -> int:
-    """The key of a named stream below a seed."""
+    """Return the key of a named stream derived from a seed."""
     return draw(child_seed(seed, *names), 1)
 
 
 def draw(key: int, counter: int) -> int:
-    """64 random bits: splitmix64's finaliser of key + counter × golden ratio."""
+    """Return 64 random bits: splitmix64's finaliser of key + counter × golden ratio."""
     z = (key + counter * GOLDEN) & WORD
     z = ((z ^ (z >> 30)) * FIRST) & WORD
     z = ((z ^ (z >> 27)) * SECOND) & WORD
@@ -28,17 +28,17 @@ def draw(key: int, counter: int) -> int:
 
 
 def uniform(bits: int) -> float:
-    """A number in [0, 1) from the upper 53 bits."""
+    """Return a number in [0, 1) from the upper 53 bits."""
     return (bits >> 11) * TO_UNIT
 
 
 def below(bits: int, n: int) -> int:
-    """A whole number in 0..n-1 from the upper 32 bits; n < 2**31, so that no step leaves 64 bits."""
+    """Return an integer in 0..n-1 from the upper 32 bits; n < 2**31, so that no step exceeds 64 bits."""
     return ((bits >> 32) * n) >> 32
 
 
 def draw_array(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`draw` for many counters at once; NumPy's array arithmetic wraps at 64 bits as it should."""
+    """Return `draw` for many counters at once; NumPy's array arithmetic wraps at 64 bits as required."""
     z = np.asarray(key, np.uint64) + np.atleast_1d(counters) * np.uint64(GOLDEN)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(FIRST)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(SECOND)

@@ -1,7 +1,7 @@
-"""The random numbers of chance.py for compiled code.
+"""Random numbers of random.py for compiled code.
 
-numba's cache does not notice a change in an imported file: these three must never change without chance.py, and
-whoever imports them must be touched too.
+numba's cache does not notice a change in an imported file: these three must never change without random.py, and the
+files that import them must be touched too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a tabular learner is kept in one file."""
+"""Files of tabular learners."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
 FORMAT = "mosaic-tabular-1"
-VALUES = ("values", "new_row")  # how the names of tensors begin that hold values of actions
+VALUES = ("values", "new_row")  # prefixes of the names of tensors that hold action values
 
 
 def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
-    """Whole or not at all: written beside the place, then moved there."""
+    """Write the file atomically: to a temporary file in the same folder, then moved."""
     from safetensors.numpy import save_file
 
     facts = {
@@ -44,7 +44,7 @@ def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
 
 
 def check_table(values: NDArray[Any] | None, path: Path) -> None:
-    """Raise for a table that holds NaN or infinity: a policy that has it plays nonsense without a word."""
+    """Raise for a table that holds NaN or infinity: a policy that uses it silently plays nonsense."""
     if values is not None and not np.isfinite(values).all():
         count = int(values.size - np.isfinite(values).sum())
         raise FormatError(
@@ -54,7 +54,7 @@ def check_table(values: NDArray[Any] | None, path: Path) -> None:
 
 
 def read_table(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a saved table, whose values are finite. What statistics hold may be infinite."""
+    """Return the tensors of a saved table after checking that its values are finite; statistics may be infinite."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

@@ -1,4 +1,4 @@
-"""Where the values of a saved table are."""
+"""Values of a saved table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mosaic.learners.tabular.training.twin import TENSORS
 
 
 def on_twin(folder: Path) -> bool:
-    """Whether the rows of the table are the states of a compiled twin; else they are codes of the env's own space."""
+    """Return whether the table's rows are the states of a compiled twin; else they are codes of the env's own space."""
     return (folder / TABLE).exists()
 
 
 def read_values(folder: Path, policy: str = "") -> NDArray[Any]:
-    """[state, action]; `policy` names a seat where each has its own table."""
+    """Return values [state, action]; `policy` names a player where each has its own table."""
     if on_twin(folder):
         values = read_table(folder / TABLE)[TENSORS.get(policy, "values")]
         return values

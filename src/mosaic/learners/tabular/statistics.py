@@ -1,4 +1,4 @@
-"""How training went, in a few numbers."""
+"""Summary statistics of training."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CUSTOM_METRICS = "custom_metrics"  # in the info of an episode's last step
 
 @dataclass(slots=True)
 class TrainingStatistics:
-    """Fed one episode at a time; `episode_rewards` and `episode_lengths` hold each of them, in their order."""
+    """Statistics fed one episode at a time; `episode_rewards` and `episode_lengths` hold each of them, in order."""
 
     total_episodes: int = 0
-    total_steps: int = 0  # of episodes that ended, and of one that was left
+    total_steps: int = 0  # of finished episodes, and of one that was left
     total_training_time: float = 0.0  # seconds
     min_reward: float = math.nan
     max_reward: float = math.nan
@@ -42,7 +42,10 @@ class TrainingStatistics:
         self._squares += distance * (reward - self._mean)
 
     def add_episodes(self, rewards: array[float], lengths: array[int]) -> None:
-        """Many at once: the means of two samples as one (Chan). `rewards` holds doubles, `lengths` 64-bit integers."""
+        """Add many episodes at once, merging the means of two samples (Chan).
+
+        `rewards` holds doubles, `lengths` 64-bit integers.
+        """
         if not rewards:
             return
         count, both = len(rewards), self.total_episodes + len(rewards)
@@ -59,7 +62,7 @@ class TrainingStatistics:
         self.episode_lengths.extend(lengths)
 
     def add_metrics(self, metrics: object) -> None:
-        """Keep what an env says of an episode: info["custom_metrics"] of its last step, a dict of names and numbers."""
+        """Keep an env's metrics of an episode: info["custom_metrics"] of its last step, a dict of names and numbers."""
         if not isinstance(metrics, Mapping):
             raise bad_metrics(metrics)
         for name, value in metrics.items():
@@ -72,7 +75,7 @@ class TrainingStatistics:
             self.add_metric(name, number)
 
     def add_metric(self, name: str, value: float) -> None:
-        """Keep a value of the caller's own; `summary` has the mean of each name."""
+        """Keep a value of the caller's; `summary` has the mean of each name."""
         self.custom_metrics.setdefault(name, []).append(float(value))
 
     def add_time(self, steps: int, seconds: float) -> None:
@@ -85,7 +88,7 @@ class TrainingStatistics:
 
     @property
     def std_reward(self) -> float:
-        """Of the episodes themselves, not an estimate for others: one episode has 0."""
+        """Standard deviation of these episodes, not an estimate for others: 0 for one episode."""
         return math.sqrt(self._squares / self.total_episodes) if self.total_episodes else math.nan
 
     @property
@@ -94,11 +97,11 @@ class TrainingStatistics:
 
     @property
     def mean_step_time(self) -> float:
-        """Seconds."""
+        """Mean seconds per step."""
         return self.total_training_time / self.total_steps if self.total_steps else math.nan
 
     def summary(self) -> dict[str, float]:
-        """Not-a-number where no episode has ended yet."""
+        """Return the statistics by name; NaN where no episode has ended yet."""
         return {
             "total_episodes": self.total_episodes,
             "mean_reward": self.mean_reward,

@@ -1,4 +1,4 @@
-"""Where the numbers of a table live in Python: as nested lists or as arrays, behind one face."""
+"""Storage of a table in Python: nested lists or arrays, behind one interface."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mosaic.learners.tabular.experience import Legal, every_action
 from mosaic.learners.tabular.exploration import Rule
 
 Dtype: TypeAlias = Literal["float32", "float64"]
-MOST_VISITS = 2**31 - 1  # counts stay there: they are 32 bits wide, and 1 / this is 0 for all purposes
+MOST_VISITS = 2**31 - 1  # counts saturate: they are 32 bits wide, and 1 / this is 0 for all purposes
 NARROW = 32  # actions: up to here plain Python is faster on a row than NumPy's calls
-MEAN = -1  # the layer that decisions look at: the mean of both tables of double Q-learning
+MEAN = -1  # the layer used for decisions: the mean of both tables of double Q-learning
 
 
 class Table(Protocol):
@@ -26,7 +26,7 @@ class Table(Protocol):
 
     def store(self, state: int, action: int, value: float, layer: int = 0) -> None: ...
 
-    def visit(self, state: int, action: int) -> int: ...  # count one more; how many they are
+    def visit(self, state: int, action: int) -> int: ...  # adds one and returns the count
 
     def choose(self, state: int, legal: Legal, rule: Rule, first: int, second: int) -> int: ...
 
@@ -90,7 +90,7 @@ class ListTable:
 
 
 class ArrayTable:
-    """Rows of many actions are handled by NumPy, others as lists: equal numbers, whichever is faster."""
+    """Table that handles rows of many actions with NumPy, others as lists: equal numbers, whichever is faster."""
 
     def __init__(self, values: NDArray[np.floating], visits: NDArray[np.int32]) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""Whether a table can be beaten: every line of play against it, followed to its end."""
+"""Exhaustive check whether a table can be beaten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mosaic.envs.compiled.board_games.game import Game
 
 
 class Proof(NamedTuple):
-    """What exhaustive play against a table's best moves came to; equally good ones are all tried."""
+    """Result of exhaustive play against a table's best moves; equally good ones are all tried."""
 
     positions: int  # different ones in which the table had to move
     lost: int  # moves of the table or replies to them that lose the game for it
@@ -22,7 +22,7 @@ class Proof(NamedTuple):
 
 
 def prove(game: Game, values: NDArray[Any]) -> Proof:
-    """The table moves first in one half of the lines and second in the other; the other side tries everything."""
+    """Search all lines of play: the table moves first in half of them, and the other side tries everything."""
     legal = game.legal.astype(bool)
     best = np.where(legal, values, -np.inf).max(axis=1, keepdims=True)
     chosen = legal & (values == best)

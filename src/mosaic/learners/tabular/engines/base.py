@@ -1,4 +1,4 @@
-"""Who computes: the face of the three engines, and the form in which they hand their state on."""
+"""Interface of the three engines, and the form in which they exchange their state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mosaic.learners.tabular.experience import ENDED, NOWHERE, Legal
 from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.random import WORD
 
-# Places in Snapshot.marks
+# Indices into Snapshot.marks
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)
 
 
 class Snapshot(NamedTuple):
-    """All that changes in an engine, as arrays: who restores it goes on exactly as the other would have."""
+    """Mutable state of an engine as arrays; an engine restored from it continues exactly as the original would have."""
 
     values: NDArray[np.floating]  # [layer, state, action]
     visits: NDArray[np.int32]  # [state, action]
@@ -51,13 +51,13 @@ class UnmaskedSteps(NamedTuple):
     end: Callable[[int, int, float, int, bool], int]  # the same and whether it was truncated, else terminated: ENDED
     restart: Callable[
         [int, int, float, int, bool, int], int
-    ]  # as `end`, then decides in the next episode's first state
+    ]  # like `end`, then decides in the next episode's first state
 
 
 class Engine(Protocol):
-    """`learn` returns the error of the value that the step was about.
+    """Engine of a table; `learn` returns the error of the value that the step was about.
 
-    Where nothing is legal, `select` answers NOWHERE and `learn` NaN, and nothing has changed.
+    Where nothing is legal, `select` returns NOWHERE and `learn` NaN, and nothing has changed.
     """
 
     epsilon: float
@@ -88,23 +88,23 @@ class Engine(Protocol):
         /,
     ) -> int: ...  # `learn`, then `select` in the next state; ENDED at the end of an episode, NOT_FINITE on an error
 
-    def unmasked(self) -> UnmaskedSteps: ...  # they hold until the engine learns or decides with a mask
+    def unmasked(self) -> UnmaskedSteps: ...  # valid until the engine learns or decides with a mask
 
-    def select_any(self, state: int, /) -> int: ...  # `select` where every action is allowed
+    def select_any(self, state: int, /) -> int: ...  # `select` where every action is legal
 
-    def set_counter(self, counter: int, /) -> None: ...  # the place in the random stream, as a snapshot's marks say it
+    def set_counter(self, counter: int, /) -> None: ...  # the position in the random stream, as in a snapshot's marks
 
     def take_error_sum(self) -> float: ...  # of the absolute errors since the last call
 
     def learn_batch(self, batch: Batch) -> NDArray[np.float64]: ...
 
-    def greedy(self, state: int, legal: Legal, /) -> int: ...  # of equal actions the lowest; no draw
+    def greedy(self, state: int, legal: Legal, /) -> int: ...  # the lowest on ties; no draw
 
     def snapshot(self) -> Snapshot: ...  # may share memory with the engine: copy what you keep
 
 
 def unmasked_steps(engine: Engine) -> UnmaskedSteps:
-    """Return the steps of any engine, by its own methods."""
+    """Return the steps of any engine, using its own methods."""
     learn_and_select, select_any = engine.learn_and_select, engine.select_any
 
     def advance(state: int, action: int, reward: float, after: int) -> int:
@@ -121,7 +121,7 @@ def unmasked_steps(engine: Engine) -> UnmaskedSteps:
 
 
 def first_snapshot(states: int, actions: int, algorithm: Algorithm, options: TabularOptions, key: int) -> Snapshot:
-    """How an engine begins."""
+    """Return the initial state of an engine."""
     layers = 2 if algorithm == "double_q_learning" else 1
     _refuse_too_large(states, actions, layers, options)
     marks = np.array([signed(key), 0, NOWHERE, NOWHERE, NOWHERE], np.int64)
@@ -146,12 +146,12 @@ def open_engine(start: Snapshot, algorithm: Algorithm, options: TabularOptions) 
 
 
 def signed(word: int) -> int:
-    """64 bits as the signed number that an int64 array can hold."""
+    """Return 64 bits as the signed number that an int64 array can hold."""
     return word - 2**64 if word > WORD >> 1 else word
 
 
 def table_bytes(states: int, actions: int, layers: int, options: TabularOptions) -> int:
-    """Memory of values and visits; an entry of a list is a pointer and an object."""
+    """Return the memory of values and visits; an entry of a list is a pointer and an object."""
     value = {"float32": 4, "float64": 8}[options.dtype]
     return states * actions * (layers * 32 + 32 if options.table_engine == "list" else layers * value + 4)
 

@@ -1,4 +1,4 @@
-"""The compiled engine: arrays here, arithmetic in fused_steps.py."""
+"""Compiled engine: the arrays are here, the arithmetic in numba_steps.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, Algorithm,
 from mosaic.learners.tabular.training.compiled_rollout import COMPILED_BY_DTYPE, directory
 
 _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")
-_ROOM = 64  # places for new steps when the trail is moved or enlarged
+_ROOM = 64  # free entries for new steps when the trail is moved or enlarged
 
 
 class FusedEngine:
@@ -46,7 +46,7 @@ class FusedEngine:
         self._trail_legal = start.trail_legal.copy()
         self._looks_back = algorithm in _LOOKS_BACK
         self._arrays = self._values, self._visits, self._numbers, self._marks
-        # straight into compiled code: a Python frame in between costs a tenth of a step
+        # directly into compiled code: a Python frame in between costs a tenth of a step
         self.select: Callable[[int, Legal], int] = partial(steps.select, *self._arrays)
         self.greedy: Callable[[int, Legal], int] = partial(steps.best_action, self._values, steps.MEAN)
         self.learn: Callable[[int, int, float, int, bool, bool, Legal], float] = (
@@ -145,7 +145,7 @@ class FusedEngine:
         return error
 
     def _make_room(self) -> None:
-        """Compiled code cannot enlarge its arrays: the trail is moved to the front of larger ones."""
+        """Move the trail to the front of larger arrays, since compiled code cannot enlarge them."""
         last = int(self._marks[steps.TRAIL_LAST])
         if last < len(self._trail):
             return

@@ -1,7 +1,7 @@
-"""One decision and one step of learning, compiled: number for number what exploration.py and algorithms.py say.
+"""Compiled decision and update of one step, equal number for number to exploration.py and algorithms.py.
 
-All that these functions call is in this file, chance_compiled.py aside: numba's cache notices changes in one file only.
-`inline` is left to LLVM, except for the draws. No fastmath: it would change the last bits.
+All that these functions call is in this file, except random_compiled.py: numba's cache notices changes in one file
+only. `inline` is left to LLVM, except for the draws. No fastmath: it would change the last bits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from mosaic.core.numba_cache import njit
 from mosaic.learners.tabular.random_compiled import below, draw, uniform
 
-# Places in `numbers`
+# Indices into `numbers`
 ALPHA, ALPHA_MIN, GAMMA, EPSILON, TEMPERATURE, UCB_C, LAMBDA, ERRORS = range(8)
 NUMBERS = 8
-# Places in `marks`; the first five are those of engine.Snapshot
+# Indices into `marks`; the first five are those of engines.base.Snapshot
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)
 TRAIL_FIRST, TRAIL_LAST, ALGORITHM, EXPLORATION, BY_VISITS, N_STEP = range(5, 11)
 MARKS = 11
-# Codes of algorithms and explorations: their places in settings.ALGORITHMS and settings.EXPLORATIONS
+# Codes of algorithms and explorations: their indices in options.ALGORITHMS and options.EXPLORATIONS
 Q_LEARNING, SARSA, EXPECTED_SARSA, DOUBLE_Q_LEARNING, Q_LAMBDA, N_STEP_SARSA, MONTE_CARLO = range(7)
 EPSILON_GREEDY, SOFTMAX, UCB = range(3)
 
@@ -41,7 +41,7 @@ def _value(values, layer, state, action):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def best_action(values, layer, state, legal):  # type: ignore[no-untyped-def]
-    """Of equal ones the lowest; NOWHERE where nothing is legal."""
+    """Return the best action, the lowest on ties; NOWHERE where nothing is legal."""
     best, chosen = -np.inf, NOWHERE
     for action in range(values.shape[2]):
         if legal[action]:
@@ -53,7 +53,7 @@ def best_action(values, layer, state, legal):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _score(values, visits, numbers, ucb, log_total, state, action):  # type: ignore[no-untyped-def]
-    """What greed compares: the value, or with ucb what it may be at best."""
+    """Return the number that greedy choice compares: the value, or with ucb its upper bound."""
     value = _value(values, MEAN, state, action)
     if not ucb:
         return value
@@ -122,7 +122,7 @@ def _by_weight(values, temperature, state, legal, chance):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _decide(values, visits, numbers, marks, state, legal):  # type: ignore[no-untyped-def]
-    """Two draws, needed or not; NOWHERE where nothing is legal, and then no draw."""
+    """Choose an action with two draws, needed or not; where nothing is legal, return NOWHERE without a draw."""
     count = 0
     for action in range(legal.shape[0]):
         count += legal[action]
@@ -211,7 +211,7 @@ def _forget_ahead(marks):  # type: ignore[no-untyped-def]
 def learn_one(  # type: ignore[no-untyped-def]
     values, visits, numbers, marks, state, action, reward, next_state, terminated, truncated, next_legal
 ):
-    """A step of an algorithm that looks one step ahead."""
+    """Learn a step by an algorithm that looks one step ahead."""
     if not terminated and _nth_legal(next_legal, 0) == NOWHERE:
         return np.nan
     _forget_ahead(marks)
@@ -239,7 +239,7 @@ def learn_one(  # type: ignore[no-untyped-def]
 def learn_many(  # type: ignore[no-untyped-def]
     values, visits, numbers, marks, states, actions, rewards, next_states, terminated, truncated, next_legal, errors
 ):
-    """One after the other, so that a pair that comes twice learns twice."""
+    """Learn steps one after the other, so that a repeated pair learns twice."""
     for i in range(states.shape[0]):
         errors[i] = learn_one(
             values,
@@ -288,7 +288,7 @@ def learn_on_trail(  # type: ignore[no-untyped-def]
     truncated,
     next_legal,
 ):
-    """A step of an algorithm that remembers the steps before it. There must be a free place at the end of the trail."""
+    """Learn a step by an algorithm that remembers earlier steps; the trail must have a free entry at its end."""
     if not terminated and _nth_legal(next_legal, 0) == NOWHERE:
         return np.nan
     _forget_ahead(marks)

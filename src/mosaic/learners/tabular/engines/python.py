@@ -1,4 +1,4 @@
-"""The engine in Python: the algorithms as they are written, on lists or on arrays."""
+"""Python engine: the algorithms as they are written, on lists or on arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mosaic.learners.tabular.options import Algorithm, TabularOptions, rate_by_v
 from mosaic.learners.tabular.random import WORD, draw_array
 from mosaic.learners.tabular.table import NARROW, ArrayTable, ListTable
 
-_DRAWS = 1024  # random words that are drawn at once: one by one they cost more than the rest of a decision
+_DRAWS = 1024  # random words drawn at once: one by one they cost more than the rest of a decision
 _NOTHING = NOWHERE, NOWHERE
 
 
@@ -46,9 +46,9 @@ class PythonEngine:
         self.error_sum = 0.0
         self._key = int(start.marks[KEY]) & WORD
         self.words: list[int] = []  # of the random stream
-        self._words_from = int(start.marks[COUNTER])  # the place of the first in the stream
-        self.place = 0  # of the next word to be used, in `words`
-        self.last_place = -1  # from which there are not two words left
+        self._words_from = int(start.marks[COUNTER])  # position of the first one in the stream
+        self.place = 0  # index in `words` of the next word to be used
+        self.last_place = -1  # index from which there are not two words left
         self._pending = int(start.marks[PENDING_STATE]), int(start.marks[PENDING_ACTION])
 
     @property
@@ -57,7 +57,7 @@ class PythonEngine:
 
     @epsilon.setter
     def epsilon(self, epsilon: float) -> None:
-        self.explores_below: int = math.ceil(epsilon * 2.0**53) << 11  # a word w: as uniform(w) < epsilon
+        self.explores_below: int = math.ceil(epsilon * 2.0**53) << 11  # for a word w: uniform(w) < epsilon
         self.rule = Rule(self.options.exploration, epsilon, self.options.temperature, self.options.ucb_c)
 
     def select(self, state: int, legal: Legal) -> int:
@@ -123,7 +123,7 @@ class PythonEngine:
 
     @property
     def counter(self) -> int:
-        """The place in the random stream."""
+        """Position in the random stream."""
         return self._words_from + self.place
 
     def take_error_sum(self) -> float:
@@ -162,7 +162,7 @@ class PythonEngine:
         return self.words[place] >> 63
 
     def refill(self) -> int:
-        """Draw the next words of the stream; return the place of the first."""
+        """Draw the next words of the stream; return the index of the first."""
         counter = self.counter
         self.words = draw_array(self._key, np.arange(counter, counter + _DRAWS, dtype=np.uint64)).tolist()
         self._words_from, self.place, self.last_place = counter, 0, _DRAWS - 1

@@ -1,6 +1,6 @@
-"""Steps of Q-learning with epsilon-greedy exploration where every action is legal: one Python function per step.
+"""Q-learning steps with epsilon-greedy exploration where every action is legal: one Python function per step.
 
-Number for number what algorithms.py and exploration.py say, without their calls, which cost more than the arithmetic.
+Equal number for number to algorithms.py and exploration.py, without their calls, which cost more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _in_lists(engine: PythonEngine, table: ListTable) -> UnmaskedSteps:
 
 
 def _decide(engine: PythonEngine, row: list[float]) -> int:
-    """As exploration.choose."""
+    """Choose an action like exploration.choose."""
     place = engine.place if engine.place < engine.last_place else engine.refill()
     engine.place = place + 2
     words = engine.words
@@ -88,7 +88,7 @@ def _decide(engine: PythonEngine, row: list[float]) -> int:
 
 
 def _tied(row: list[float], best: float, number: int) -> int:
-    """Return the place of the best value with this number among equal ones."""
+    """Return the index of the n-th of equal best values."""
     action = row.index(best)
     for _ in range(number):
         action = row.index(best, action + 1)
@@ -102,7 +102,7 @@ def _in_arrays(engine: PythonEngine, table: ArrayTable) -> UnmaskedSteps:
     plain = unmasked_steps(engine)
 
     def learn(s: int, a: int, target: float) -> bool:
-        """Return whether the numbers are finite; if not, nothing has changed."""
+        """Learn the target; return whether the numbers are finite, else nothing has changed."""
         value = read(s, a)
         error = target - value
         if not isfinite(error):

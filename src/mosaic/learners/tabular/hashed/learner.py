@@ -1,7 +1,7 @@
-"""A table that acts and learns, and whose rows are given out as states are met.
+"""Tabular learner whose rows are allocated as states are met.
 
-A state's row never changes, so every algorithm and every engine works on it as on a table of all states, and comes to
-the same numbers: which rows there are is all that differs.
+A state's row never changes, so every algorithm and every engine works on it as on a table of all states, and gives the
+same numbers: only the set of rows differs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
 
 FIRST_ROWS = 1024
-BYTES_PER_KEY = 100  # of a dictionary from int to int, in the mean between two of its own growths
+BYTES_PER_KEY = 100  # of a dictionary from int to int, on average between two of its own growths
 
 
 class HashedLearner(TabularLearner):
-    """`row(key)` is the state that the other methods take."""
+    """Learner on a growing table; `row(key)` is the state that the other methods take."""
 
     def __init__(
         self,
@@ -38,22 +38,22 @@ class HashedLearner(TabularLearner):
         memory_limit: int | None = None,
         rows: int = FIRST_ROWS,
     ) -> None:
-        """`memory_limit` in bytes, of the table and of its copy while it grows; None: what is free then."""
+        """Create the learner; `memory_limit` in bytes includes the copy while it grows (None: what is free then)."""
         self.memory_limit = memory_limit
         self._rows: dict[int, int] = {}
         super().__init__(rows, actions, algorithm, options, seed)
 
     def __len__(self) -> int:
-        """How many states were met."""
+        """Return the number of states that were met."""
         return len(self._rows)
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """By row."""
+        """Keys by row."""
         return np.fromiter(self._rows, np.uint64, len(self._rows))
 
     def row(self, key: int) -> int:
-        """The row of a state, met now or before; grows where there is no room."""
+        """Return the row of a known or new state; grow the table where there is no room."""
         row = self._rows.get(key)
         return self._add(key) if row is None else row
 
@@ -61,11 +61,11 @@ class HashedLearner(TabularLearner):
         return self._rows.get(key)
 
     def new_row(self) -> NDArray[Any]:
-        """[1, actions]: the values of a state that was never met."""
+        """Return the values [1, actions] of a state that was never met."""
         return np.full((1, self.actions), self.options.initial_value, self.options.dtype)
 
     def save(self, path: Path | str) -> None:
-        """As an ordinary table of the rows that are taken, and beside it whose they are."""
+        """Save an ordinary table of the rows in use, and their keys beside it."""
         path = Path(path)
         rows = max(1, len(self))
         taken = TabularLearner(
@@ -98,7 +98,7 @@ class HashedLearner(TabularLearner):
         return row
 
     def _grow(self, rows: int) -> None:
-        """More rows; or an error, and everything is as it was."""
+        """Add rows; on an error nothing has changed."""
         old, epsilon = self._engine.snapshot(), self.epsilon
         self._refuse_too_large(rows, len(old.values))
         new = first_snapshot(rows, self.actions, self.algorithm, self.options, stream(self.seed, "tabular"))
@@ -108,7 +108,7 @@ class HashedLearner(TabularLearner):
         self.states = rows
 
     def _refuse_too_large(self, rows: int, layers: int) -> None:
-        """The old table is there until all is copied."""
+        """Raise InputError where a larger table does not fit; the old one exists until all is copied."""
         needed = table_bytes(rows, self.actions, layers, self.options) + rows * BYTES_PER_KEY
         now = table_bytes(self.states, self.actions, layers, self.options) + self.states * BYTES_PER_KEY
         if self.memory_limit is None:

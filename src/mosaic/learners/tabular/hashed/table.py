@@ -1,7 +1,7 @@
-"""A table whose states cannot be enumerated: rows are found by a key, and there are as many as were met.
+"""Hashed table for states that cannot be enumerated: rows are found by a key, and only states that were met have one.
 
-Open addressing with linear probing. A row's place changes when the table grows, so rows are kept by key and never by
-place; a compiled loop may add rows while there is room (`Rows.filled` against `most_filled`) but cannot grow.
+Open addressing with linear probing. A row's index changes when the table grows, so rows are identified by key and never
+by index; a compiled loop may add rows while there is room (`Rows.filled` against `most_filled`) but cannot grow.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from mosaic.learners.tabular.random_compiled import draw
 
 EMPTY = np.uint64(0)  # the one key that no state may have
 NOWHERE = -1
-LOAD_PERCENT = 60  # above it the runs of full places, and so the probes of a search, grow quickly
+LOAD_PERCENT = 60  # above it runs of full entries, and so the probes of a search, grow quickly
 LEAST_CAPACITY = 16
 _ONE = np.uint64(1)
 
 
 class Rows(NamedTuple):
-    """The arrays, as compiled loops take them; a place whose key is EMPTY is free."""
+    """Arrays as compiled loops take them; an entry whose key is EMPTY is free."""
 
     keys: NDArray[np.uint64]  # [places]
     values: NDArray[Any]  # [places, actions]
     visits: NDArray[np.int32]  # [places, actions]
-    filled: NDArray[np.int64]  # [1]: how many places are taken
+    filled: NDArray[np.int64]  # [1]: number of entries in use
 
 
 class HashedTable:
-    """Values and visits by key, in a power of two of places, of which at most 60 % are ever taken."""
+    """Values and visits by key; the capacity is a power of two, of which at most 60 % is ever used."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class HashedTable:
         initial_value: float = 0.0,
         memory_limit: int | None = None,
     ) -> None:
-        """`memory_limit` in bytes, of the table and of its copy while it grows; None: what is free then."""
+        """Create the table; `memory_limit` in bytes includes the copy while it grows (None: what is free then)."""
         if actions < 1 or capacity < 1:
             raise InputError(f"A table needs at least 1 action and 1 place, not {actions} and {capacity}.")
         self.actions, self.dtype, self.initial_value = actions, np.dtype(dtype), initial_value
@@ -62,7 +62,7 @@ class HashedTable:
 
     @property
     def most_filled(self) -> int:
-        """Rows that fit before the table has to grow."""
+        """Number of rows that fit before the table has to grow."""
         return self.capacity * LOAD_PERCENT // 100
 
     @property
@@ -73,37 +73,37 @@ class HashedTable:
         return int(self.rows.filled[0])
 
     def find(self, key: int) -> int | None:
-        """The place of a state that was met, until the table grows."""
+        """Return the index of a known state, valid until the table grows."""
         row = int(find(self.rows.keys, _checked(key)))
         return None if row == NOWHERE else row
 
     def add(self, key: int) -> int:
-        """The place of a state, met now or before; grows where there is no room."""
+        """Return the index of a known or new state; grow where there is no room."""
         checked = _checked(key)
         if len(self) >= self.most_filled:
             self.grow()
         return int(find_or_add(self.rows.keys, self.rows.filled, checked))
 
     def grow(self) -> None:
-        """Twice the places; or an error, and everything is as it was."""
+        """Double the capacity; on an error nothing has changed."""
         self._refuse_too_large(2 * self.capacity, self.capacity)
         larger = self._new_rows(2 * self.capacity)
         _copy(self.rows, larger)
         self.rows = larger
 
     def new_row(self) -> NDArray[Any]:
-        """[1, actions]: the values of a state that was never met."""
+        """Return the values [1, actions] of a state that was never met."""
         return np.full((1, self.actions), self.initial_value, self.dtype)
 
     def sorted_rows(self) -> Rows:
-        """A copy of the taken places by growing keys: equal for equal tables, however they grew."""
+        """Return a copy of the rows in use by ascending key: equal for equal tables, however they grew."""
         keys, values, visits, filled = self.rows
         places = np.flatnonzero(keys)
         places = places[np.argsort(keys[places])]
         return Rows(keys[places], values[places], visits[places], filled.copy())
 
     def fill(self, keys: NDArray[np.uint64], values: NDArray[Any], visits: NDArray[np.int32]) -> None:
-        """Exactly these rows, as `sorted_rows` gave them."""
+        """Replace the contents with these rows, as `sorted_rows` returned them."""
         shape = (len(keys), self.actions)
         for name, array, dtype, wanted in (
             ("keys", keys, np.dtype(np.uint64), shape[:1]),
@@ -136,7 +136,7 @@ class HashedTable:
         return places * (8 + self.actions * (self.dtype.itemsize + 4))
 
     def _refuse_too_large(self, places: int, beside: int) -> None:
-        """`beside`: places of the old table, which is there until all is copied."""
+        """Raise InputError where the table does not fit; `beside` is the old one's capacity, kept while copying."""
         needed = self._bytes(places)
         if self.memory_limit is None:
             room, bound = free_memory(), "are free here"
@@ -167,7 +167,7 @@ def _checked(key: int) -> np.uint64:
 
 
 def find_sorted(keys: NDArray[np.uint64], key: ArrayLike) -> int | None:
-    """The place of a key among sorted ones: how a saved table is read without building it anew."""
+    """Return the index of a key among sorted ones, to read a saved table without rebuilding it."""
     wanted = np.uint64(key)  # type: ignore[arg-type]
     place = int(np.searchsorted(keys, wanted))
     return place if place < len(keys) and keys[place] == wanted else None
@@ -175,9 +175,9 @@ def find_sorted(keys: NDArray[np.uint64], key: ArrayLike) -> int | None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def place_of(keys, key):  # type: ignore[no-untyped-def]
-    """Where the key stands, or the free place where it would."""
+    """Return the index of the key, or of the free entry where it belongs."""
     last = np.uint64(keys.shape[0] - 1)
-    place = draw(key, EMPTY) & last  # keys that differ in few bits are spread over all places
+    place = draw(key, EMPTY) & last  # spreads keys that differ in few bits over all entries
     while keys[place] != key and keys[place] != EMPTY:
         place = (place + _ONE) & last
     return np.int64(place)
@@ -185,14 +185,14 @@ def place_of(keys, key):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find(keys, key):  # type: ignore[no-untyped-def]
-    """The row of a key, or NOWHERE."""
+    """Return the row of a key, or NOWHERE."""
     place = place_of(keys, key)
     return place if keys[place] == key else np.int64(NOWHERE)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_or_add(keys, filled, key):  # type: ignore[no-untyped-def]
-    """The row of a key, which is new where it was not there. There must be room: the loop that calls sees to it."""
+    """Return the row of a key, adding it if it is new; the calling loop ensures that there is room."""
     place = place_of(keys, key)
     if keys[place] == EMPTY:
         keys[place] = key
@@ -215,12 +215,12 @@ KeyOf: TypeAlias = Callable[[Any], int]
 
 
 def is_exact(code: SpaceCode) -> bool:
-    """Whether every state has a key of its own."""
+    """Return whether every state has its own key."""
     return code.size <= 1 << KEY_BITS
 
 
 def keys_of(code: SpaceCode) -> KeyOf:
-    """The code itself where it fits; else a hash of it, the same on every machine."""
+    """Return the code itself where it fits; else a hash of it, the same on every machine."""
     if is_exact(code):
         return code.encode
     width = ((code.size - 1).bit_length() + 7) // 8
@@ -233,7 +233,7 @@ def keys_of(code: SpaceCode) -> KeyOf:
 
 
 def describe_keys(code: SpaceCode) -> str:
-    """What a reader of the log should know of the keys."""
+    """Describe the keys for readers of the log."""
     if is_exact(code):
         return f"{count_text(code.size)} states, each with a key of its own"
     return (
@@ -243,5 +243,5 @@ def describe_keys(code: SpaceCode) -> str:
 
 
 def collision_odds(states: int) -> float:
-    """The birthday bound: how likely any two of so many states share a hash, at most."""
+    """Return an upper bound (birthday bound) on the probability that any two of `states` states share a hash."""
     return min(1.0, states * (states - 1) / 2 / 2.0**KEY_BITS)

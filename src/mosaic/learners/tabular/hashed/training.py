@@ -1,4 +1,4 @@
-"""Training on a hashed table: connect four against itself, left and taken up again at any move."""
+"""Training on a hashed table: self-play in connect four, resumable after any move."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST_CAPACITY = 2**16
 
 
 class HashedTraining:
-    """One learner in both seats, one table that grows with the positions it meets, one stream of chance."""
+    """One learner for both players, one table that grows with the positions it meets, one random stream."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class HashedTraining:
         self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """So many moves, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
+        """Play this many moves, or until `episodes` have ended in all (0: no limit); release the GIL."""
         goal = self.env_steps + steps
         while True:
             table = self.table
@@ -66,16 +66,16 @@ class HashedTraining:
 
     @property
     def coverage(self) -> float:
-        """The share of (position, column) pairs that were ever tried, of the positions that were met."""
+        """Fraction of (position, column) pairs ever tried, among the positions that were met."""
         pairs = len(self.table) * COLUMNS
         return float(np.count_nonzero(self.table.rows.visits) / pairs) if pairs else 0.0
 
     def read_statistics(self) -> Statistics:
-        """And begin new ones."""
+        """Return the statistics and reset them."""
         return take_statistics(self.progress)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """All that training needs to go on, bit by bit; rows by growing keys, whatever their places were."""
+        """Return all that training needs to resume bit for bit; rows by ascending key, whatever their index was."""
         rows = self.table.sorted_rows()
         return {
             "keys": rows.keys,

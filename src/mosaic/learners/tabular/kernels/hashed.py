@@ -1,7 +1,7 @@
-"""Whole training loops over games whose positions are rows of a hashed table, in numba.
+"""Compiled training loops over games whose positions are rows of a hashed table.
 
-The decisions, updates and records are those of kernels.py. numba's cache does not notice a change in an imported
-file: whoever changes what is imported here must touch this file too.
+The decisions, updates and records are those of loops.py. numba's cache does not notice a change in an imported file:
+after changing what is imported here, touch this file too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZERO = np.uint64(0)
 
 
 def connect_four_moves() -> Moves:
-    """The columns with room as lists, by the number that `open_columns` gives."""
+    """Return the open columns as lists, by the number that `open_columns` gives."""
     columns = np.arange(COLUMNS)
     legal = (np.arange(1 << COLUMNS)[:, None] >> columns) & 1
     return list_moves(legal.astype(np.uint8))
@@ -43,9 +43,9 @@ def connect_four_moves() -> Moves:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_connect_four(rows, most_filled, moves, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """So many moves more of self-play, until so many episodes have ended (0: never), or until the table is full.
+    """Play `steps` more moves of self-play, until `episodes` have ended (0: no limit), or until the table is full.
 
-    Both seats learn in one table, each position seen by its mover. `progress.counts[STATE]` is the key of the running
+    Both players learn in one table, each position seen by its mover. `progress.counts[STATE]` is the key of the running
     game's position.
     """
     keys, q, visits, filled = rows

@@ -1,7 +1,7 @@
-"""Whole training loops over compiled envs, in numba: the same decisions and updates as the learner, without Python.
+"""Compiled training loops over compiled envs: the same decisions and updates as the learner, without Python.
 
-Everything that changes lives in arrays the caller holds (`Progress`), so a loop may be left after any step and taken up
-again, in this process or in another, without a difference.
+All mutable state is in arrays the caller holds (`Progress`), so a loop may be left after any step and resumed, in this
+process or in another, without a difference.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from mosaic.learners.tabular.random_compiled import below, draw, uniform
 Q_LEARNING, SARSA, EXPECTED_SARSA = 0, 1, 2
 ALGORITHMS = {"q_learning": Q_LEARNING, "sarsa": SARSA, "expected_sarsa": EXPECTED_SARSA}
 
-# Places in Progress.counts
+# Indices into Progress.counts
 STEPS, EPISODES, STATE, STEP_IN_EPISODE, DECISIONS, CHANCES, NEXT_ACTION, AGENT_STEPS = range(8)
-# Places in Progress.sums; the first two are of the running episode, the others since somebody read and cleared them
+# Indices into Progress.sums; the first two are of the running episode, the others since they were last read and reset
 RETURN, EPSILON, RETURNS, ENDED, LENGTHS, LEAST, MOST, TD_ERRORS, UPDATES = range(9)
 NOWHERE = -1
 
 
 class Knobs(NamedTuple):
-    """What the loops are told; numbers alone, so that one compiled function serves every setting."""
+    """Settings of the loops; only numbers, so that one compiled function serves every setting."""
 
     algorithm: int
     learning_rate: float
     discount_factor: float
     epsilon: float  # before the first episode
     epsilon_min: float
-    epsilon_decay: float  # after every episode; 1.0 where epsilon stays as it is
+    epsilon_decay: float  # after every episode; 1.0 where epsilon is constant
     epsilon_episodes: int  # of a straight line down to epsilon_min; 0: no line, epsilon_decay instead
     by_visits: bool  # learning rate 1 / visits, at least learning_rate_min
     learning_rate_min: float
 
 
 class Progress(NamedTuple):
-    """Where training stands."""
+    """State of training."""
 
     counts: NDArray[np.int64]
     sums: NDArray[np.float64]
-    decisions: np.uint64  # key of the stream that decisions are drawn from
+    decisions: np.uint64  # key of the stream from which decisions are drawn
     chances: np.uint64  # key of the env's own stream
 
 
 class Moves(NamedTuple):
-    """The legal actions of every state as lists: `action[state, :number[state]]`, in growing order."""
+    """Legal actions of every state as lists: `action[state, :number[state]]`, in ascending order."""
 
     action: NDArray[np.int16]
     number: NDArray[np.int16]
@@ -75,16 +75,16 @@ def new_progress(epsilon: float, decisions: int, chances: int) -> Progress:
 
 
 def clear(progress: Progress) -> None:
-    """Begin new statistics; training itself is not touched."""
+    """Reset the statistics; training itself is not affected."""
     progress.sums[RETURNS:] = 0.0
     progress.sums[LEAST], progress.sums[MOST] = np.inf, -np.inf
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def choose(q, row, moves, state, epsilon, key, counter):  # type: ignore[no-untyped-def]
-    """One decision takes two draws, needed or not: the first whether to explore, the second which action.
+    """Choose an action with two draws, needed or not: the first whether to explore, the second which action.
 
-    `row` is the state's place in `q`, `state` its place in `moves`: the same, unless the table is hashed.
+    `row` is the state's index in `q`, `state` its index in `moves`: the same, unless the table is hashed.
     """
     second = draw(key, counter + np.uint64(1))
     count = moves.number[state]
@@ -122,7 +122,7 @@ def best(q, row, moves, state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def expected(q, moves, state, epsilon):  # type: ignore[no-untyped-def]
-    """What the epsilon-greedy policy is worth."""
+    """Return the value of the epsilon-greedy policy."""
     total, count = 0.0, moves.number[state]
     for place in range(count):
         total += q[state, moves.action[state, place]]
@@ -131,7 +131,7 @@ def expected(q, moves, state, epsilon):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def learn(q, visits, state, action, target, knobs):  # type: ignore[no-untyped-def]
-    """One update; the error before it."""
+    """Make one update; return the absolute error before it."""
     visits[state, action] += 1
     rate = knobs.learning_rate
     if knobs.by_visits:
@@ -143,7 +143,7 @@ def learn(q, visits, state, action, target, knobs):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def end(sums, total, length, knobs, episode):  # type: ignore[no-untyped-def]
-    """The episode of this number is over; the epsilon of the next."""
+    """Record the end of the episode with this number; return the epsilon of the next."""
     sums[RETURNS] += total
     sums[ENDED] += 1.0
     sums[LENGTHS] += length
@@ -161,7 +161,7 @@ def end(sums, total, length, knobs, episode):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def store(counts, sums, state, length, decisions, chances, follower, total, errors, updates):  # type: ignore[no-untyped-def]
-    """What the loop kept in registers goes back into the arrays."""
+    """Write the loop's local variables back into the arrays."""
     counts[STATE], counts[STEP_IN_EPISODE], counts[NEXT_ACTION] = state, length, follower
     counts[DECISIONS], counts[CHANCES] = np.int64(decisions), np.int64(chances)
     counts[AGENT_STEPS] += updates
@@ -172,7 +172,7 @@ def store(counts, sums, state, length, decisions, chances, follower, total, erro
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_mdp(mdp, moves, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """So many env steps more, or until so many episodes have ended (0: never)."""
+    """Take `steps` more env steps, or until `episodes` have ended (0: no limit)."""
     counts, sums, key, env_key = progress.counts, progress.sums, progress.decisions, progress.chances
     state, length, follower = counts[STATE], counts[STEP_IN_EPISODE], counts[NEXT_ACTION]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
@@ -222,7 +222,10 @@ def train_mdp(mdp, moves, q, visits, knobs, progress, steps, episodes):  # type:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_self_play(game, moves, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """Both seats learn in one table, each position seen by its mover; what is good for the next mover is bad for us."""
+    """Learn for both players in one table, each position seen by its mover.
+
+    What is good for the next mover is bad for this one.
+    """
     counts, sums, key = progress.counts, progress.sums, progress.decisions
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
@@ -251,7 +254,7 @@ def train_self_play(game, moves, q, visits, knobs, progress, steps, episodes):  
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_two_tables(game, moves, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """As `train_self_play`, but each seat learns in its own table and asks the other's what the reply is worth."""
+    """Train like `train_self_play`, but each player has its own table and values the reply by the other's."""
     counts, sums, key = progress.counts, progress.sums, progress.decisions
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])
@@ -281,7 +284,7 @@ def train_two_tables(game, moves, q, visits, knobs, progress, steps, episodes): 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_against_random(game, moves, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """So many of the learner's own steps; a coin decides who begins; the random reply belongs to the env."""
+    """Take `steps` steps of the learner; a coin decides who begins, and the random reply belongs to the env."""
     counts, sums, key, env_key = progress.counts, progress.sums, progress.decisions, progress.chances
     state, length = counts[STATE], counts[STEP_IN_EPISODE]
     decisions, chances = np.uint64(counts[DECISIONS]), np.uint64(counts[CHANCES])

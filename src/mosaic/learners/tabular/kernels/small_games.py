@@ -1,9 +1,9 @@
-"""The loops of self-play and against a random opponent for small games of nine actions, laid out for the L1 cache.
+"""Training loops of self-play and against a random opponent for small games of nine actions, laid out for the L1 cache.
 
-They make the same decisions and updates as those of kernels.py, bit for bit, in about half the time. Such a
-loop waits, at every step, for the row of values of the position it has just come to; this one knows the best actions of
-every position beforehand, and brings them up to date when a value changes. One word says all about a move, and sets of
-actions are bits, so that choosing among them is one look into a table. Nobody else may write the values meanwhile.
+They make the same decisions and updates as those of loops.py, bit for bit, in about half the time. Those loops wait, at
+every step, for the row of values of the position just reached; these keep the best actions of every position, and
+update them when a value changes. One word encodes a move, and sets of actions are bits, so that choosing among them is
+one table lookup. Nothing else may write the values meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mosaic.learners.tabular.random_compiled import below, draw, uniform
 
 ACTIONS = 9
 SETS = 1 << ACTIONS
-# A word: the position after the move, what can be done there, whether the game is over, the mover's reward
+# A word: the position after the move, the options there, whether the game is over, the mover's reward
 MOST_STATES = 1 << 16
 OPTIONS_AT, OVER_AT, REWARD_AT = 16, 25, 26
 REWARDS = range(-32, 32)
@@ -41,27 +41,27 @@ UNKNOWN = 0
 
 
 class PackedGame(NamedTuple):
-    """What the loop reads of a game and of sets of actions."""
+    """A game and sets of actions, as the loop reads them."""
 
-    own: NDArray[np.int32]  # [S, action] words of the learner's moves; what can be done: the number of replies
-    move: NDArray[np.int32]  # [S, action] words of a move in self-play; what can be done: a set
-    reply: NDArray[np.int32]  # [S, place among the legal moves] words of the opponent's; what can be done: a set
+    own: NDArray[np.int32]  # [S, action] words of the learner's moves; options: the number of replies
+    move: NDArray[np.int32]  # [S, action] words of a move in self-play; options: a set
+    reply: NDArray[np.int32]  # [S, index among the legal moves] words of the opponent's moves; options: a set
     legal: NDArray[np.int32]  # [S] sets
     start: int
-    member: NDArray[np.uint8]  # [set, place] actions in growing order
+    member: NDArray[np.uint8]  # [set, index] actions in ascending order
     size: NDArray[np.uint8]  # [set]
     bar: NDArray[Any]  # [set, action] 0 for members, -inf for the others, in the type of the values
 
 
 class Leaders(NamedTuple):
-    """The best legal actions of every position and their value, as far as they are known."""
+    """Best legal actions of every position and their value, as far as known."""
 
     actions: NDArray[np.int16]  # [S] sets
     value: NDArray[Any]  # [S]
 
 
 def pack_game(game: Game, dtype: np.dtype[Any]) -> PackedGame | None:
-    """None where the game does not fit the words."""
+    """Pack the game; return None where it does not fit the words."""
     states, actions = game.legal.shape
     rewards = game.reward[game.legal != 0]
     fits = bool((np.trunc(rewards) == rewards).all() and np.isin(rewards, REWARDS).all())
@@ -92,7 +92,7 @@ def new_leaders(states: int, dtype: np.dtype[Any]) -> Leaders:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def find_leaders(q, state, legal, bar):  # type: ignore[no-untyped-def]
-    """All nine values every time: a loop over the legal ones would end where the processor does not expect it."""
+    """Find the best actions from all nine values: a loop over the legal ones would be mispredicted by the processor."""
     most = q[state, 0] + bar[legal, 0]
     for action in range(1, ACTIONS):
         value = q[state, action] + bar[legal, action]
@@ -105,10 +105,10 @@ def find_leaders(q, state, legal, bar):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_against_random(packed, leaders, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """So many of the learner's own steps; a coin decides who begins; the random reply belongs to the env.
+    """Take `steps` steps of the learner; a coin decides who begins, and the random reply belongs to the env.
 
-    Arrays are taken out of their tuples first, and what is written is written here: numba counts references to an array
-    wherever one is handed on, which costs as much as the update.
+    Arrays are taken out of their tuples first, and all writes are inlined: numba counts references to an array wherever
+    one is passed on, which costs as much as the update.
     """
     counts, sums, key, env_key = progress.counts, progress.sums, progress.decisions, progress.chances
     own, reply, member, size, bar = packed.own, packed.reply, packed.member, packed.size, packed.bar
@@ -165,7 +165,7 @@ def train_against_random(packed, leaders, q, visits, knobs, progress, steps, epi
             best[state], value[state] = bit, now
         elif now == most:
             best[state] = leading | bit
-        elif leading == bit:  # the only best action became worse: the others need a look
+        elif leading == bit:  # the only best action became worse: check the others
             best[state], value[state] = find_leaders(q, state, legal, bar)
         elif leading & bit:
             best[state] = leading & ~bit
@@ -181,9 +181,10 @@ def train_against_random(packed, leaders, q, visits, knobs, progress, steps, epi
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_self_play(packed, leaders, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """Both agents learn in one table, each position seen by its mover; what is good for the next mover is bad for us.
+    """Learn for both agents in one table, each position seen by its mover.
 
-    The words of this loop are those of `train_against_random`; see there why nothing is handed on.
+    What is good for the next mover is bad for this one. The words of this loop are those of `train_against_random`; see
+    there why no array is passed on.
     """
     counts, sums, key = progress.counts, progress.sums, progress.decisions
     move, member, size, bar, best, value = (
@@ -230,7 +231,7 @@ def train_self_play(packed, leaders, q, visits, knobs, progress, steps, episodes
             best[state], value[state] = bit, now
         elif now == most:
             best[state] = leading | bit
-        elif leading == bit:  # the only best action became worse: the others need a look
+        elif leading == bit:  # the only best action became worse: check the others
             best[state], value[state] = find_leaders(q, state, legal, bar)
         elif leading & bit:
             best[state] = leading & ~bit

@@ -1,6 +1,6 @@
-"""One step of a rollout in one compiled call: learning from it, and the next decision.
+"""Compiled rollout step in one call: learning from it, and the next decision.
 
-Arrays are handed over by address. Unpacking six of them at every step costs more than the step itself.
+Arrays are passed by address. Unpacking six of them at every step costs more than the step itself.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from mosaic.learners.tabular.engines.numba_steps import (
 )
 from mosaic.learners.tabular.experience import ENDED, NO_ROOM, NOT_FINITE
 
-# Places in the array of addresses and sizes
+# Indices into the array of addresses and sizes
 VALUES, VISITS, NUMBERS_AT, MARKS_AT, LEGAL, PAIRS, TRAIL, TRAIL_LEGAL, LAYERS, STATES, ACTIONS, ROOM = range(12)
 
 
 def directory(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
-    """Addresses and sizes of an engine's arrays, in the order of the places above. The caller keeps them alive."""
+    """Return addresses and sizes of an engine's arrays, in the order of the indices above.
+
+    The caller keeps the arrays alive.
+    """
     values, *_, trail, _ = arrays
     sizes = (*values.shape, len(trail))
     return np.array([*(array.ctypes.data for array in arrays), *sizes], np.int64)
@@ -151,7 +154,7 @@ def select_float64(address, state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def advance_float32(address, state, action, reward, after):  # type: ignore[no-untyped-def]
-    """`step_float32` within an episode: each argument less saves a tenth of the call."""
+    """Run `step_float32` within an episode: each argument less saves a tenth of the call."""
     places = carray(memory_at(address), (12,), np.int64)
     shape = (places[LAYERS], places[STATES], places[ACTIONS])
     values = carray(memory_at(places[VALUES]), shape, np.float32)
@@ -160,7 +163,7 @@ def advance_float32(address, state, action, reward, after):  # type: ignore[no-u
 
 @njit(cache=True, error_model="numpy")
 def restart_float32(address, state, action, reward, after, truncated, start):  # type: ignore[no-untyped-def]
-    """The last step of an episode and the first decision of the next one."""
+    """Learn the last step of an episode and make the first decision of the next one."""
     places = carray(memory_at(address), (12,), np.int64)
     shape = (places[LAYERS], places[STATES], places[ACTIONS])
     values = carray(memory_at(places[VALUES]), shape, np.float32)
@@ -170,7 +173,7 @@ def restart_float32(address, state, action, reward, after, truncated, start):  #
 
 @njit(cache=True, error_model="numpy")
 def advance_float64(address, state, action, reward, after):  # type: ignore[no-untyped-def]
-    """`step_float64` within an episode: each argument less saves a tenth of the call."""
+    """Run `step_float64` within an episode: each argument less saves a tenth of the call."""
     places = carray(memory_at(address), (12,), np.int64)
     shape = (places[LAYERS], places[STATES], places[ACTIONS])
     values = carray(memory_at(places[VALUES]), shape, np.float64)
@@ -179,7 +182,7 @@ def advance_float64(address, state, action, reward, after):  # type: ignore[no-u
 
 @njit(cache=True, error_model="numpy")
 def restart_float64(address, state, action, reward, after, truncated, start):  # type: ignore[no-untyped-def]
-    """The last step of an episode and the first decision of the next one."""
+    """Learn the last step of an episode and make the first decision of the next one."""
     places = carray(memory_at(address), (12,), np.int64)
     shape = (places[LAYERS], places[STATES], places[ACTIONS])
     values = carray(memory_at(places[VALUES]), shape, np.float64)
@@ -188,7 +191,7 @@ def restart_float64(address, state, action, reward, after, truncated, start):  #
 
 
 class CompiledSteps(NamedTuple):
-    """Each takes the address of a directory first."""
+    """Compiled functions; each takes the address of a directory first."""
 
     step: Callable[[int, int, int, float, int, bool, bool], int]
     advance: Callable[[int, int, int, float, int], int]

@@ -31,8 +31,8 @@ def train(
 ) -> TrainingStatistics:
     """Play and learn.
 
-    The first episode is seeded by the learner's seed and the number of its episodes so far, the others go on with the
-    env's own stream. An episode that `steps` leaves unfinished is truncated to the table and in no mean.
+    The first episode is seeded by the learner's seed and the number of its episodes so far, the others continue with
+    the env's own stream. An episode that `steps` leaves unfinished is truncated for the table and not part of any mean.
     """
     most_episodes, most_steps = _limits(episodes, steps)
     rollout = Rollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
@@ -54,7 +54,7 @@ def _limits(episodes: int | None, steps: int | None) -> tuple[float, float]:
 
 @contextmanager
 def borrowed(env: Environment) -> Iterator[Env]:
-    """An Env for the block; it is closed afterwards unless it is the caller's own object."""
+    """Yield an Env for the block; close it afterwards unless it is the caller's own object."""
     made = make_env(env)
     own = not isinstance(env, type | str) and hasattr(env, "reset")
     try:

@@ -1,7 +1,7 @@
-"""Training on the arrays of an env with the algorithms and explorations that the fast loops do not know.
+"""Training on an env's arrays with the algorithms and explorations that the fast loops do not support.
 
-The steps are those of fused_steps.py. All that changes lies in the progress arrays, the trail of earlier steps too,
-so that a loop is left and resumed after any step, and travels to other processes as the fast ones do.
+The steps are those of numba_steps.py. All mutable state is in the progress arrays, including the trail of earlier
+steps, so that a loop can be left and resumed after any step, and sent to other processes like the fast ones.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, Tw
 COMPILED_ON_ARRAYS = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # which has two tables
 MOST_TRAIL = 1 << 20  # steps that an algorithm may look back
 
-_COUNTS, _SUMS = 8, 9  # of kernels.Progress; behind them: marks, legal actions and pairs; numbers and trail
+_COUNTS, _SUMS = 8, 9  # of kernels.Progress; after them: marks, legal actions and pairs; numbers and trail
 _MARKS, _NUMBERS = fused_steps.MARKS, fused_steps.NUMBERS
-_RULES = slice(fused_steps.ALGORITHM, fused_steps.N_STEP + 1)  # of marks: what options say
+_RULES = slice(fused_steps.ALGORITHM, fused_steps.N_STEP + 1)  # of marks: set by options
 
 
 def open_training(
     twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
 ) -> TwinTraining:
-    """The fastest compiled loop that knows the algorithm and the exploration."""
+    """Return the fastest compiled loop that supports the algorithm and the exploration."""
     if isinstance(twin, SteppedEnv):
         return SteppedTraining(twin, algorithm, options, seed)
     if isinstance(twin, Game) or (algorithm in kernels.ALGORITHMS and options.exploration == "epsilon_greedy"):
@@ -104,7 +104,7 @@ class MdpTraining(TwinTraining):
 
 
 def _room(mdp: Mdp, algorithm: str, options: TabularOptions) -> int:
-    """Places for the steps that the algorithm has to remember, twice as many where old ones are forgotten."""
+    """Return room for the steps that the algorithm has to remember, twice as many where old ones are dropped."""
     longest = min(mdp.time_limit or MOST_TRAIL, MOST_TRAIL) + 1
     fade = options.discount_factor * options.lambda_
     if algorithm == "q_lambda" and fade < 1.0:
@@ -126,7 +126,7 @@ def _move_to_front(marks, pairs, trail):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def train_mdp(mdp, q, visits, knobs, progress, steps, episodes):  # type: ignore[no-untyped-def]
-    """Take so many env steps, or stop after so many episodes (0: no limit); False where the trail has no room."""
+    """Take `steps` env steps, or stop after `episodes` (0: no limit); return False where the trail has no room."""
     counts, sums, env_key = progress.counts, progress.sums, progress.chances
     actions, room = q.shape[1], sums.shape[0] - _SUMS - _NUMBERS
     values = q.reshape((1, q.shape[0], actions))

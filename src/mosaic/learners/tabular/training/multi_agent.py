@@ -1,7 +1,7 @@
-"""Training in any env that is played in Python: one agent or several, by turns or at once, in tables of either kind.
+"""Training in any env that is played in Python: one agent or several, in turns or at once, in tables of either kind.
 
-An agent's step lasts from its action to its next observation, or to its end, with all rewards in between: what the
-others do is part of its world. It learns from a step right before it decides again, so that SARSA's next action is the
+An agent's step lasts from its action to its next observation, or to its end, with all rewards in between: the other
+agents are part of its world. It learns from a step right before it decides again, so that SARSA's next action is the
 one that is taken.
 """
 
@@ -34,7 +34,7 @@ from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.learners.tabular.training.twin import Statistics
 
 LOOK_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")  # they follow one agent's steps, one after the other
-MOST_EXACT = 256  # values of a whole number that gets a bin for each of them unasked
+MOST_EXACT = 256  # largest number of integer values that get one bin each by default
 
 
 class Codes(NamedTuple):
@@ -43,7 +43,7 @@ class Codes(NamedTuple):
 
 
 def codes_of(spec: EnvSpec, agent: AgentID, bins: BinsGiven | None) -> Codes:
-    """Boxes of few whole numbers need no bins: each number is one."""
+    """Return the codes of observations and actions; boxes of few integers need no bins: each number is one."""
     space = spec.observation_spaces[agent]
     states = space_code(space, _exact_bins(space) if bins is None else bins, most=None)
     return Codes(states, space_code(spec.action_spaces[agent]))
@@ -54,7 +54,7 @@ def needs_bins(code: SpaceCode) -> bool:
 
 
 def boxes(space: Space[Any]) -> list[Box]:
-    """All that the space holds."""
+    """Return all boxes that the space holds."""
     if isinstance(space, Box):
         return [space]
     parts = space.spaces.values() if isinstance(space, Dict) else space.spaces if isinstance(space, Tuple) else ()
@@ -62,7 +62,7 @@ def boxes(space: Space[Any]) -> list[Box]:
 
 
 def _exact_bins(space: Space[Any]) -> int | None:
-    """As many bins as whole numbers, or None where a Box holds other ones."""
+    """Return as many bins as integers, or None where a Box holds other numbers."""
     found = boxes(space)
     if not found or not all(box.dtype is not None and box.dtype.kind in "iub" for box in found):
         return None
@@ -71,7 +71,7 @@ def _exact_bins(space: Space[Any]) -> int | None:
 
 
 def check_sharing(tables: Mapping[AgentID, str], codes: Mapping[AgentID, Codes], algorithm: str) -> None:
-    """Agents that share a table must see and do the same kind of thing, one step at a time."""
+    """Check that agents that share a table have the same spaces and use one-step algorithms."""
     owners: dict[str, AgentID] = {}
     for agent, table in tables.items():
         other = owners.setdefault(table, agent)
@@ -95,7 +95,7 @@ _MOST_STEPS_WITHOUT_US = 1_000_000  # in a row: the same in an episode that neve
 
 
 class Seat(NamedTuple):
-    """One agent's place at its table."""
+    """Codes and table of one agent."""
 
     codes: Codes
     table: str
@@ -104,7 +104,7 @@ class Seat(NamedTuple):
 
 @dataclass(slots=True)
 class RunningEpisode:
-    """An episode that may be left after any env step; the actions so far recreate it in another process."""
+    """Episode that may be left after any env step; the actions so far recreate it in another process."""
 
     turn: Turn
     returns: dict[AgentID, float]
@@ -116,10 +116,11 @@ class RunningEpisode:
 
 
 class SeatsTraining:
-    """`tables` names a table for each learning agent; those of one name share it. Each episode is seeded by its number.
+    """Training of several agents with tables; each episode is seeded by its number.
 
-    `trained` names the tables that learn (None: all); the others act with the values they have. `opponents` plays the
-    agents without a table. `most_env_steps` ends training in mid-episode too; opponents' steps count.
+    `tables` names a table for each learning agent; agents with the same name share it. `trained` names the tables that
+    learn (None: all); the others act with the values they have. `opponents` plays the agents without a table.
+    `most_env_steps` also ends training in mid-episode; opponents' steps count.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class SeatsTraining:
         return column
 
     def _end(self, agent: AgentID, turn: Turn, step: tuple[int, int], earned: float) -> None:
-        """A state after which nothing comes needs no row: its value is never asked."""
+        """Learn the last step of an agent; a terminal state needs no row, since its value is never read."""
         seat, terminated = self._seats[agent], turn.terminated[agent]
         if seat.table not in self._trained:
             return
@@ -270,18 +271,18 @@ class SeatsTraining:
 
     @property
     def coverage(self) -> float:
-        """The share of (state, action) pairs that were ever tried; in hashed tables, of the states that were met."""
+        """Fraction of (state, action) pairs ever tried; in hashed tables, among the states that were met."""
         tried = sum(int((learner.visits > 0).sum()) for learner in self.learners.values())
         pairs = sum(_states(learner) * learner.actions for learner in self.learners.values())
         return tried / pairs if pairs else 0.0
 
     @property
     def mean_return(self) -> float | None:
-        """Of the episodes since statistics were read."""
+        """Mean return of the episodes since statistics were read."""
         return self._statistics.mean_reward if self._statistics.total_episodes else None
 
     def read_statistics(self) -> Statistics:
-        """And begin new ones. The return is the first agent's."""
+        """Return the statistics and reset them; the return is the first agent's."""
         seen, self._statistics = self._statistics, TrainingStatistics()
         errors, self._errors = self._errors, _Mean()
         self.table_returns = {table: mean.mean for table, mean in self._returns.items()}
@@ -326,7 +327,7 @@ class SeatsTraining:
     def _replay(
         self, length: int, epsilons: dict[str, float], columns: list[dict[AgentID, int]] | None
     ) -> RunningEpisode | None:
-        """Recreate the running episode by its actions; None, and a new one begins, where that is impossible."""
+        """Recreate the running episode from its actions; return None where that is impossible, and a new one begins."""
         if columns is None or not self.env.spec.facts.reproducible:
             print(f"The running episode of {length:,} steps cannot be replayed: a new one begins")
             return None

@@ -1,4 +1,4 @@
-"""Training in an env of one agent that is stepped in Python, left and resumed after any step."""
+"""Training in a single-agent env that is stepped in Python; it can be left and resumed after any step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLLOUT = "rollout.json"
 
 
 class PlayedTraining:
-    """A learner in the one agent's place. A resumed run equals an uninterrupted one where seeds reproduce the env."""
+    """Learner for the only agent; a resumed run equals an uninterrupted one where seeds reproduce the env."""
 
     def __init__(self, env: Env, algorithm: str, options: TabularOptions, seed: int) -> None:
         (agent,) = env.possible_agents
@@ -41,7 +41,7 @@ class PlayedTraining:
         self._glance = glance
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """Take this many steps, or stop after `episodes` in all (0: no limit). The next call continues the episode."""
+        """Take this many steps, or stop after `episodes` in all (0: no limit); the next call continues the episode."""
         most = max(0, episodes - self.episodes) if episodes else math.inf
         self._rollout.run(steps, most, self._statistics, self._glance)
 
@@ -64,17 +64,17 @@ class PlayedTraining:
 
     @property
     def coverage(self) -> float:
-        """The share of all (state, action) pairs that were ever tried."""
+        """Fraction of all (state, action) pairs ever tried."""
         visits = self.learner.visits
         return float((visits > 0).sum() / visits.size)
 
     @property
     def mean_return(self) -> float | None:
-        """Of the episodes since statistics were read."""
+        """Mean return of the episodes since statistics were read."""
         return self._statistics.mean_reward if self._statistics.total_episodes else None
 
     def read_statistics(self) -> Statistics:
-        """And begin new ones."""
+        """Return the statistics and reset them."""
         seen, self._statistics = self._statistics, TrainingStatistics()
         steps, self._read_at = self.env_steps - self._read_at, self.env_steps
         errors = self.learner._engine.take_error_sum()

@@ -1,6 +1,6 @@
-"""A learner that acts in a Python env of one agent: left after any step, and resumed there, in another process too.
+"""Rollout of a learner in a single-agent Python env; it can be left after any step and resumed in another process.
 
-The env is reset with a seed, then plays on with its own random stream until it is reseeded. The actions since the last
+The env is reset with a seed, then continues with its own random stream until it is reseeded. The actions since the last
 seeded reset are recorded: they recreate the env's state, which cannot be saved in general.
 """
 
@@ -31,9 +31,9 @@ from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistic
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
-MOST_RECORDED = 1_000_000  # steps since a seeded reset; what is longer is not recreated
-_NEVER = 1 << 62  # a step that is not reached
-_SLICE = 100_000  # steps between two looks at the length of the record
+MOST_RECORDED = 1_000_000  # steps since a seeded reset; longer records are not replayed
+_NEVER = 1 << 62  # a step that is never reached
+_SLICE = 100_000  # steps between two checks of the record's length
 RESEED_AFTER = 1_000  # steps: seeding costs as much as several steps, recreating the state as much as these
 
 # Called between two env steps: steps of the episode so far, the first agent's last reward, all agents' returns so far.
@@ -42,7 +42,7 @@ Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, termi
 
 
 class Standing(NamedTuple):
-    """Where a rollout is; what another process needs to resume it."""
+    """Position of a rollout: what another process needs to resume it."""
 
     seed: int
     columns: list[int] | None  # actions since the seeded reset; None: too many
@@ -52,7 +52,7 @@ class Standing(NamedTuple):
 
 
 class Rollout:
-    """`next_seed()` seeds the env; it is asked at the start and then after at least `reseed_after` steps (0: never)."""
+    """Rollout; `next_seed()` seeds the env at the start and then after at least `reseed_after` steps (0: never)."""
 
     def __init__(
         self, learner: TabularLearner, env: Env, next_seed: Callable[[], int], *, reseed_after: int = 0
@@ -68,7 +68,7 @@ class Rollout:
         self._state = self._column = 0
         self._seed, self._recorded, self._ended = 0, array("q"), 0
         self._since_seed = -1  # steps; -1: the next episode is seeded
-        self.steps = 0  # in all
+        self.steps = 0  # total
 
     def run(
         self,
@@ -79,9 +79,10 @@ class Rollout:
         *,
         cut: bool = False,
     ) -> int:
-        """Play until so many steps or episodes are done; return the steps.
+        """Play until this many steps or episodes are done; return the steps.
 
-        With `cut`, an episode that `steps` leaves unfinished is truncated to the table; else the next call continues.
+        With `cut`, an episode that `steps` leaves unfinished is truncated for the table; else the next call continues
+        it.
         """
         first, goal = self.steps, self.steps + steps
         last = self.learner.episodes + episodes
@@ -108,10 +109,10 @@ class Rollout:
         return self.env.reset(seed)
 
     def _play(self, most: float, last: float, statistics: TrainingStatistics, glance: Glance | None, cut: bool) -> None:
-        """Steps of the running episode and of those after it, up to the next seeded reset.
+        """Play the running episode and those after it, up to the next seeded reset.
 
-        What changes at every step is in local names, and the common case comes first: this loop is most of the cost of
-        a small env.
+        State that changes at every step is in local variables, and the common case comes first: this loop is most of
+        the cost of a small env.
         """
         learner, engine, states = self.learner, self.learner._engine, self.learner.states
         step, reset, row, decode, masked = self._step, self._reset, self._row, self._decode, self._masked
@@ -119,7 +120,7 @@ class Rollout:
         state, column, total = self._state, self._column, self.total
         record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
         reseed_at = self._reseed_after - self._since_seed if self._reseed_after else math.inf
-        leave_at = 0 if masked else min(most, reseed_at)  # with the first episode that ends from here on
+        leave_at = 0 if masked else min(most, reseed_at)  # at the first episode that ends from here on
         began, limit = -self.length, self._time_limit  # `began`: steps done before the running episode
         limit_at, cut_at = began + limit if limit else _NEVER, int(most) if cut else _NEVER
         end_at = min(limit_at, cut_at)
@@ -137,7 +138,7 @@ class Rollout:
             try:
                 after = row(observation)
             except TypeError:
-                after = self._rows.encode(observation)  # says what is wrong with it
+                after = self._rows.encode(observation)  # raises an error that explains the problem
             if not 0 <= after < states:
                 raise bad_index("state", after, states)
             if not (terminated or truncated or done == end_at):
@@ -178,7 +179,7 @@ class Rollout:
                     raise self._refusal(state, column, reward, after, extra)
                 epsilon = engine.epsilon
                 engine.epsilon = epsilon_after(learner.options, epsilon, episodes)
-                settled = engine.epsilon == epsilon  # it stays there under every schedule
+                settled = engine.epsilon == epsilon  # it then stays there under every schedule
                 if done >= leave_at or episodes >= last:
                     self.running = False
                     break
@@ -189,7 +190,7 @@ class Rollout:
             if limit:
                 limit_at = done + limit
                 end_at = min(limit_at, cut_at)
-            if glance is not None:  # it asks where the running episode began
+            if glance is not None:  # the callback reads where the running episode began
                 self.steps, self.length, counted = self.steps + done - counted, 0, done
         self._state, self._column, self.length, self.total = state, column, done - began, total
         self.steps += done - counted
@@ -214,20 +215,20 @@ class Rollout:
 
     @property
     def episode_began(self) -> int:
-        """Steps before the running episode."""
+        """Number of steps before the running episode."""
         return self.steps - self.length
 
     def standing(self) -> Standing | None:
-        """None before the first step."""
+        """Return the position; None before the first step."""
         if self._since_seed < 0:
             return None
         columns = self._recorded.tolist() if self._since_seed == len(self._recorded) else None
         return Standing(self._seed, columns, self._ended, self._state, self._column if self.running else ENDED)
 
     def resume(self, standing: Standing) -> bool:
-        """Recreate the env's state by the recorded actions; return whether it came out as it was.
+        """Recreate the env's state from the recorded actions; return whether it matches.
 
-        Where not, the next episode begins with a new seed.
+        If not, the next episode begins with a new seed.
         """
         if standing.columns is None or not self.env.spec.facts.reproducible:
             return False
@@ -253,7 +254,7 @@ class Rollout:
 
 
 def agent_codes(learner: TabularLearner, env: Env) -> tuple[AgentID, SpaceCode, SpaceCode]:
-    """The one agent, and the codes of its observations and actions; an error where they do not fit the table."""
+    """Return the only agent and the codes of its observations and actions; raise where they do not fit the table."""
     if len(env.possible_agents) != 1:
         raise InputError(
             f"{env.spec.env_id} has {len(env.possible_agents)} agents; TabularLearner.train plays envs of one. "
@@ -275,11 +276,11 @@ def _counts_from_0(code: SpaceCode) -> bool:
 
 
 def _forget(column: int) -> None:
-    """Instead of a record that is too long to be replayed."""
+    """Drop the action: the record is too long to be replayed."""
 
 
 def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], Callable[[], Any], bool, int]:
-    """How to step and reset, whether masks come with it, and a time limit to be watched here (0: none).
+    """Return functions to step and reset, whether there are masks, and a time limit to be enforced here (0: none).
 
     A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
     cost more than a step of learning.

@@ -1,6 +1,6 @@
-"""Training in a Python env as one of several learners that share a table, each in a process of its own.
+"""Training in a Python env as one of several learners that share a table, each in its own process.
 
-The env lives where the learner does. A learner that is replaced, or resumed, begins a new episode.
+The env is in the learner's process. A learner that is replaced, or resumed, begins a new episode.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mosaic.learners.tabular.training.twin import SteppedEnv, TwinTraining
 
 
 class SteppedTraining(TwinTraining):
-    """One learner in the env; values, visits and progress are those of every other way to train."""
+    """One learner in the env; values, visits and progress are the same as in other kinds of training."""
 
     def __init__(self, env: SteppedEnv, algorithm: str, options: TabularOptions, seed: int) -> None:
         plain = options.model_copy(update={"exploration": "epsilon_greedy"})
-        super().__init__(env, "q_learning", plain, seed)  # the arrays; this class has its own loop
+        super().__init__(env, "q_learning", plain, seed)  # for the arrays; this class has its own loop
         self._environment, self._seed = env.environment, seed
         states, actions = env.legal.shape
         self._learner = TabularLearner(states, actions, algorithm, options, seed)
@@ -73,7 +73,7 @@ class SteppedTraining(TwinTraining):
 
     def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         super().load(tensors)
-        if self.env_steps != self._left_at:  # the progress of another process
+        if self.env_steps != self._left_at:  # progress of another process was loaded
             engine, counts = self._learner._engine, self.progress.counts
             engine.epsilon = float(self.progress.sums[kernels.EPSILON])
             engine.set_counter(int(counts[kernels.DECISIONS]))

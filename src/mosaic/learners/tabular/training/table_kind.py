@@ -1,4 +1,4 @@
-"""Whether a table gets a row for every state, or one for each state that is met."""
+"""Choice between a dense table and a hashed one, which only has rows for states that were met."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def choose_storage(
     tables: int = 1,
     memory_limit: int | None = None,
 ) -> Storage:
-    """Dense where all rows fit: nothing is faster. `memory_limit` in bytes; None: what is free now."""
+    """Return "dense" where all rows fit: nothing is faster; `memory_limit` in bytes (None: what is free now)."""
     if asked == "hashed":
         return "hashed"
     layers = tables * (2 if algorithm == "double_q_learning" else 1)

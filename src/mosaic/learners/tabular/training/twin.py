@@ -1,4 +1,4 @@
-"""Training on a compiled twin: tables, progress and the loop that fits, left and taken up again at any step."""
+"""Training on a compiled twin: tables, progress and the matching loop; it can be left and resumed at any step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Opponent: TypeAlias = Literal["self", "random"]
 
 
 class SteppedEnv(NamedTuple):
-    """An env that is stepped in Python, in place of its arrays: what a process needs to make it."""
+    """Env that is stepped in Python, in place of its arrays: what a process needs to make it."""
 
     environment: str  # the configuration as JSON
     legal: NDArray[np.uint8]  # [S, A]
@@ -39,7 +39,7 @@ def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
 
 
 class Statistics(NamedTuple):
-    """Of the episodes that ended since the last look; None where none did."""
+    """Statistics of the episodes that ended since the last call; None where none did."""
 
     episodes: int
     return_mean: float | None
@@ -52,7 +52,7 @@ class Statistics(NamedTuple):
 
 
 def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
-    """What the compiled loops are told, or an error where they do not know it."""
+    """Return the settings of the compiled loops; raise InputError where they are not supported."""
     if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
         raise InputError(
             f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
@@ -72,7 +72,7 @@ def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
 
 
 def take_statistics(progress: kernels.Progress) -> Statistics:
-    """And begin new ones."""
+    """Return the statistics and reset them."""
     sums = progress.sums
     ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
     statistics = Statistics(
@@ -89,7 +89,7 @@ def take_statistics(progress: kernels.Progress) -> Statistics:
 
 
 class TwinTraining:
-    """One learner, one table, one stream of chance."""
+    """One learner, one table, one random stream."""
 
     def __init__(
         self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
@@ -110,7 +110,7 @@ class TwinTraining:
         self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
 
     def advance(self, steps: int, episodes: int = 0) -> None:
-        """So many agent steps, or until `episodes` have ended in all (0: no such limit). Releases the GIL."""
+        """Take this many agent steps, or stop after `episodes` in all (0: no limit); release the GIL."""
         table = (self.values, self.visits, self._knobs, self.progress, steps, episodes)
         if self._packed is not None and self.sole_writer:
             train = packed_kernels.train_self_play if self.opponent == "self" else packed_kernels.train_against_random
@@ -138,15 +138,15 @@ class TwinTraining:
 
     @property
     def coverage(self) -> float:
-        """The share of legal (state, action) pairs that were ever tried."""
+        """Fraction of legal (state, action) pairs ever tried."""
         return float(np.count_nonzero(self.visits) / np.count_nonzero(self.twin.legal))
 
     def read_statistics(self) -> Statistics:
-        """And begin new ones."""
+        """Return the statistics and reset them."""
         return take_statistics(self.progress)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """All that training needs to go on, bit by bit."""
+        """Return all that training needs to resume bit for bit."""
         return {
             "values": self.values,
             "visits": self.visits,
@@ -171,11 +171,11 @@ class TwinTraining:
 
 
 FIRST, SECOND = "first", "second"
-TENSORS = {FIRST: "values", SECOND: "values_second"}  # by seat, in a checkpoint
+TENSORS = {FIRST: "values", SECOND: "values_second"}  # by player, in a checkpoint
 
 
 class TwoTableTraining(TwinTraining):
-    """`values` and `visits` are those of the seat that begins."""
+    """Training with a table per player; `values` and `visits` are those of the player that begins."""
 
     def __init__(self, game: Game, algorithm: str, options: TabularOptions, seed: int) -> None:
         super().__init__(game, algorithm, options, seed, "self")
@@ -188,7 +188,7 @@ class TwoTableTraining(TwinTraining):
 
     @property
     def coverage(self) -> float:
-        """The share of legal (state, action) pairs that were ever tried, from whichever seat."""
+        """Fraction of legal (state, action) pairs ever tried by either player."""
         tried = np.count_nonzero((self.visits > 0) | (self.visits_second > 0))
         return float(tried / np.count_nonzero(self.twin.legal))
 
