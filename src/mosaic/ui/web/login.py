@@ -48,7 +48,7 @@ class Entrance:
 
 
 class _Asking:
-    """Middleware that replaces the JSON of a 401 response by a login page."""
+    """One page request, whose JSON response to a missing token is replaced by a login page."""
 
     def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         self._app, self._scope, self._receive, self._send = app, scope, receive, send
