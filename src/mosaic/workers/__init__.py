@@ -1,1 +1,1 @@
-"""Plug-ins that execute one training run, each in a process of its own."""
+"""Plug-ins that execute one training run, each in its own process."""

@@ -1,4 +1,4 @@
-"""What a worker plug-in is: the group `mosaic.workers`."""
+"""Protocols of worker plug-ins, entry point group `mosaic.workers`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictur
 
 
 class WorkerCapabilities(BaseModel):
-    """What a worker promises. `mosaic.testing.check_worker` proves each promise, so promise nothing else."""
+    """Capabilities that a worker promises.
+
+    `mosaic.testing.check_worker` tests each of them, so promise nothing else.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,29 +65,30 @@ class WorkerCapabilities(BaseModel):
 
 
 class Worker(Protocol):
-    """Plug-in that trains: what it can do, its options, and the training itself."""
+    """Plug-in that trains: its capabilities, its options, and the training itself."""
 
     @property
     def info(self) -> WorkerCapabilities: ...
 
-    def options(self, algorithm: str) -> type[BaseModel]: ...  # what `training.params` may say; its schema builds forms
+    def options(self, algorithm: str) -> type[BaseModel]: ...  # model of `training.params`; its schema builds forms
 
-    def run(self, context: WorkerContext) -> None: ...  # returns when training is done or a stop was asked for
+    def run(self, context: WorkerContext) -> None: ...  # returns when training is done or a stop was requested
 
 
 @runtime_checkable
 class ChecksRuns(Protocol):
-    """A worker that can tell, before a run is made, that it would fail at its beginning: by raising InputError."""
+    """Worker that can reject a run before it is created, by raising InputError, if the run would fail at its start."""
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None: ...
 
 
 @runtime_checkable
 class CompletesRuns(Protocol):
-    """A worker that decides what a configuration leaves open, before the run is created.
+    """Worker that fills in what a configuration leaves open, before the run is created.
 
-    The values are stored with the run and used by every attempt, wherever it is executed: decide by the configuration
-    and the env, not by the machine. `check` was called before. A value of None must mean "none", not "to be decided".
+    The values are stored with the run and used by every attempt, wherever it is executed: base them on the
+    configuration and the env, not on the machine. `check` was called before. A value of None must mean "none", not "to
+    be decided".
     """
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]: ...
@@ -92,15 +96,18 @@ class CompletesRuns(Protocol):
 
 @runtime_checkable
 class MakesPolicies(Protocol):
-    """A worker whose checkpoints can play: what `run:` policies ask for.
+    """Worker whose checkpoints can play, as `run:` policies.
 
-    The spaces of the agents in the request have been compared with those of training; the env may be another one.
-    A worker that declares `samples` obeys `request.sampling`, others are never given one.
-    One whose controllers never unpickle anything may say `loads_pickles = False`: imported checkpoints then play
-    without --trust. One that unpickles to go on says `resumes_from_pickles = True`, so that an imported run is refused
-    before it starts, and calls `mosaic.plugins.require_trust_to_go_on` before it does. `python:` references in an
+    The spaces of the agents in the request have been compared with those of training; the env may be another one. A
+    worker that declares `samples` obeys `request.sampling`, others are never given one.
+
+    A worker whose controllers never unpickle anything may set `loads_pickles = False`: imported checkpoints then play
+    without --trust. One that unpickles to resume sets `resumes_from_pickles = True`, so that an imported run is refused
+    before it starts, and calls `mosaic.plugins.require_trust_to_go_on` before unpickling. `python:` references in an
     untrusted checkpoint are refused within `controller`, so code must be loaded there and not later.
-    One that cannot promise `resume` for every run says `resumes_what_was_saved = True`: runs with a checkpoint resume.
+
+    A worker that cannot promise `resume` for every run sets `resumes_what_was_saved = True`: runs with a checkpoint
+    resume.
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...

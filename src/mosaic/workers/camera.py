@@ -1,4 +1,7 @@
-"""Who shows the envs that are trained? Draws only while somebody looks, beside the learner rather than inside it."""
+"""Camera that renders the envs being trained.
+
+It draws only while there are viewers, and in a thread of its own rather than in the learner's if possible.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from mosaic.workers.context import WorkerContext
 
 
 class Scene(Protocol):
-    """What a camera is pointed at."""
+    """Source of a camera's frames."""
 
     @property
     def envs(self) -> int: ...
@@ -24,10 +27,11 @@ class Scene(Protocol):
 
 
 class Camera:
-    """`glance` is called by the training loop as often as it likes: without viewers it costs a microsecond.
+    """Renderer of a scene.
 
-    Shots that can be drawn later are drawn by a thread of its own, while compiled code of the learner runs without the
-    interpreter lock. At most one waits: who draws slowly shows fewer pictures and delays nobody.
+    `glance` can be called by the training loop as often as it likes: without viewers it costs a microsecond. Shots that
+    can be drawn later are drawn by a separate thread, while compiled code of the learner runs without the interpreter
+    lock. At most one waits: slow rendering means fewer frames, but delays nothing else.
     """
 
     def __init__(self, context: WorkerContext, scene: Scene) -> None:
@@ -57,13 +61,13 @@ class Camera:
             self._wake.notify()
 
     def wanted(self) -> bool:
-        """Whether to `show` something now that the scene does not have: an evaluation, whose env is another."""
+        """Return whether to `show` a frame that is not of the scene now, such as one of an evaluation's own env."""
         if self._failure:
             self._complain()
         return not self._busy and self._context.frame_wanted()
 
     def show(self, shot: Shot) -> None:
-        """Draws at once, where `wanted` said yes."""
+        """Draw at once. Call it only if `wanted` returned true."""
         self._develop([shot])
 
     def _work(self) -> None:
@@ -76,17 +80,20 @@ class Camera:
             self._develop(shots)
 
     def _develop(self, shots: Sequence[Shot]) -> None:
-        """An env that cannot be drawn ends the pictures, not the training: the run says so in an alert."""
+        """Draw and publish shots.
+
+        An env that cannot be drawn ends the frames, not the training, and raises an alert.
+        """
         try:
             self._publish(shots)
-        except Exception as error:  # noqa: BLE001 — whatever a stranger's render() raises
+        except Exception as error:  # noqa: BLE001 — whatever a user's render() raises
             self._failure = f"No more pictures: drawing env {shots[0].env} raised {type(error).__name__}: {error}"
         else:
             self._busy = False
 
     def _complain(self) -> None:
         self._context.report(kind="alert", message=self._failure)
-        self._failure, self._busy = "", True  # for good
+        self._failure, self._busy = "", True  # permanently
 
     def _publish(self, shots: Sequence[Shot]) -> None:
         developed = develop(shots)

@@ -1,4 +1,4 @@
-"""Whether an env is one that a worker can train in."""
+"""Check of whether a worker can train in an env."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ assert {*_KINDS.values(), "pictures"} == set(get_args(SpaceKind))
 
 
 def space_kind(space: Space[Any]) -> SpaceKind | None:
-    """None for spaces of other kinds, such as texts and graphs."""
+    """Return the kind of a space; None for other kinds, such as text and graphs."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
         return "pictures"
     return next((kind for type_, kind in _KINDS.items() if isinstance(space, type_)), None)
 
 
 def cares(info: WorkerCapabilities) -> bool:
-    """Whether the env must be looked at: a worker that names no kinds and no number of agents takes any."""
+    """Return whether the env must be inspected: a worker that declares no kinds and no number of agents takes any."""
     return bool(info.max_agents or info.action_kinds or info.observation_kinds)
 
 
 def check_fit(info: WorkerCapabilities, spec: EnvSpec) -> None:
-    """Raises InputError where the worker never promised to train in such an env."""
+    """Raise InputError if the worker does not declare that it can train in such an env."""
     agents, most = spec.possible_agents, info.max_agents
     if most is not None and len(agents) > most:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Values that a run's configuration leaves open, filled in once before the run is created."""
+"""Defaults for values that a run's configuration leaves open, filled in once before the run is created."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def with_limit(config: RunConfig) -> RunConfig:
 
 
 def with_options(config: RunConfig, options: BaseModel) -> RunConfig:
-    """Write every option of the worker into `training.params`, those that were not asked for included."""
+    """Write every option of the worker into `training.params`, including those that were not set."""
     params = options.model_dump(mode="json", round_trip=True)
     return config.model_copy(update={"training": config.training.model_copy(update={"params": params})})

@@ -1,4 +1,4 @@
-"""What a worker is given: its configuration, and the ways to report, save and be asked."""
+"""Context of a worker: its configuration, and methods to report, save and receive requests."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from mosaic.telemetry.events.writer import EventWriter
 from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox
 
-if TYPE_CHECKING:  # it brings numba along
+if TYPE_CHECKING:  # these import numba
     from mosaic.telemetry.frames.requests import Wish
     from mosaic.telemetry.frames.writer import FrameWriter
 
 
-LEAST_SAVE_S = 60.0  # between checkpoints where nobody said: what a crash costs
-SAVE_SHARE = 0.02  # of the time may go into them
+LEAST_SAVE_S = 60.0  # between checkpoints if not configured: what a crash costs
+SAVE_SHARE = 0.02  # maximum share of time spent on checkpoints
 
 
 class WorkerContext:
-    """One attempt of one run."""
+    """Context of one attempt of a run."""
 
     def __init__(
         self,
@@ -46,17 +46,21 @@ class WorkerContext:
         patience_s: float = 10.0,
         tell: Callable[..., None] = lambda progress, **facts: None,
     ) -> None:
-        """`tell` reaches the supervisor; `patience_s` is what the worker needs to stop, besides its iterations."""
+        """Create a context.
+
+        `tell` sends messages to the supervisor; `patience_s` is how long the worker needs to stop, besides its
+        iterations.
+        """
         self.config, self.options, self.folder, self.inbox = config, options, folder, inbox
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
-        self._frames: FrameWriter | None = None  # made when a worker first asks whether somebody looks
+        self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
         self._spaces: Mapping[str, Any] | None = None
         self._saved_at = resume_from.env_steps if resume_from else 0
         self._save_again_s = perf_counter() + LEAST_SAVE_S
-        self.stop_reward_reached_at: float | None = None  # by `working_time`
-        # Set by workers that prepare before they train or examine afterwards: neither counts as training
-        self.training_began_at: float | None = None  # by `working_time`
+        self.stop_reward_reached_at: float | None = None  # in `working_time`
+        # Set by workers that prepare before training or evaluate after it: neither counts as training
+        self.training_began_at: float | None = None  # in `working_time`
         self.training_ended_at: float | None = None
         every_s, before = config.telemetry.report_every_s, resume_from.env_steps if resume_from else 0
         self.heartbeat = Heartbeat(writer.report, inbox, every_s, patience_s, tell, before)
@@ -70,32 +74,36 @@ class WorkerContext:
         return self._writer.attempt
 
     def report(self, **fields: Any) -> int:
-        """Stores one metric event, before it returns. Give `kind`, `env_steps` and what there is to say."""
+        """Store one metric event before returning. Give `kind`, `env_steps` and the metrics."""
         if fields.get("kind", "iteration") == "iteration":
             return self.heartbeat.report(fields)
         return self._writer.report(**fields)
 
     def report_due(self) -> bool:
-        """Whether `telemetry.report_every_s` is over since the last iteration event.
+        """Return whether `telemetry.report_every_s` has passed since the last iteration event.
 
-        An event that is reported for this reason says `trigger="clock"`: where it stands in the curve depends on the
-        speed of the machine. A worker that reports too late is reported for; see `measure_with`.
+        An event reported for this reason has `trigger="clock"`: its position in the curve depends on the speed of the
+        machine. If a worker reports too late, the heartbeat reports for it; see `measure_with`.
         """
         return self.heartbeat.due()
 
     def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
-        """`measure` gives the fields of an iteration event at any moment, from another thread: counters, at least.
+        """Set the source of metrics for reports during an iteration.
 
-        Without it, an event that is due while an iteration runs repeats the last one.
+        `measure` returns the fields of an iteration event, at least counters, and is called at any moment from another
+        thread. Without it, an event that is due while an iteration runs repeats the last one.
         """
         self.heartbeat.measure_with(measure)
 
     def iteration(self) -> AbstractContextManager[None]:
-        """`with context.iteration():` measures one; a stop has patience for as long as these take."""
+        """Measure one iteration: `with context.iteration():`. A stop waits as long as these take."""
         return self.heartbeat.iteration()
 
     def frame_wanted(self) -> bool:
-        """Whether to draw a picture now: somebody looks, and the last one is old enough. Cheap; ask at every step."""
+        """Return whether to draw a frame now: there is a viewer, and the last frame is old enough.
+
+        It is cheap: call it at every step.
+        """
         if not self.config.telemetry.frames:
             return False
         if self._frames is None:
@@ -105,28 +113,31 @@ class WorkerContext:
         return self._frames.wanted()
 
     def frame_wish(self) -> Wish:
-        """Which env the last viewer wants to see, and how many side by side."""
+        """Return which env the last viewer requested, and how many side by side."""
         from mosaic.telemetry.frames.requests import Wish
 
         return (self._frames.wish() if self._frames else None) or Wish()
 
     def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> None:
-        """Shows a picture of the env that is trained; call it where `frame_wanted` said yes.
+        """Publish a frame of the env that is trained; call it if `frame_wanted` returned true.
 
-        `rgb` is height × width × 3, uint8. Facts that belong to it: step, episode, env (its number), agent (a name, or
+        `rgb` is height × width × 3, uint8. Facts about it: step, episode, env (its index), agent (a name, or
         `red=1.5, blue=-2`), reward, ret (return so far).
         """
         if self._frames is not None:
             self._frames.publish(rgb, **facts)
 
     def close_frames(self, *, finished: bool) -> None:
-        """Viewers learn that no more pictures will come."""
+        """Tell viewers that no more frames will come."""
         if self._frames is not None:
             self._frames.close(finished)
             self._frames = None
 
     def done(self, env_steps: int, episodes: int = 0, reward: float | None = None) -> str | None:
-        """Why training is over: a stop was asked for, or a limit of the configuration is reached. None: go on."""
+        """Return why training is over, or None to continue.
+
+        The reason is a requested stop or a limit of the configuration.
+        """
         training = self.config.training
         if self.inbox.stop_asked():
             return "stopped"
@@ -140,14 +151,14 @@ class WorkerContext:
         return None
 
     def prepare_checkpoints(self) -> None:
-        """Find out now what every checkpoint says of its env and of versions; else the first checkpoint does."""
+        """Collect the env and version data of checkpoints now, instead of at the first checkpoint."""
         self._agent_spaces()
         versions()
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
-        """Whether to save now: somebody asked, or it is time.
+        """Return whether to save now: on request, or because it is time.
 
-        `every_steps` is the worker's own pace. Where neither it nor the configuration has one, the clock decides.
+        `every_steps` is the worker's own interval. If neither it nor the configuration sets one, the clock decides.
         """
         every = self.config.checkpoint.every_steps or every_steps
         if self.inbox.checkpoint_asked():
@@ -167,10 +178,10 @@ class WorkerContext:
         best_by: BestBy | None = None,
         pickles: bool = True,
     ) -> Path:
-        """`save` writes files into the folder it is given; the checkpoint appears whole or not at all.
+        """Write a checkpoint atomically; `save` writes files into the folder it is given.
 
-        The best checkpoint is the one with the highest `rating`, or `reward` where no rating is given; in self-play
-        without a rating, say `best_by="env_steps"`.
+        The best checkpoint is the one with the highest `rating`, or `reward` if no rating is given; in self-play
+        without a rating, pass `best_by="env_steps"`.
         """
         settings, began_s = self.config.checkpoint, perf_counter()
         self._writer.sync()  # a checkpoint must not outlive the events that led to it
@@ -198,7 +209,7 @@ class WorkerContext:
         return path
 
     def _agent_spaces(self) -> Mapping[str, Any]:
-        """Return the spaces of all agents, from an env made once for this; none where the worker takes any env."""
+        """Return the spaces of all agents, from an env created for this; none if the worker takes any env."""
         if self._spaces is None:
             from mosaic.envs.catalog import make_env
             from mosaic.envs.space_json import spec_spaces

@@ -1,4 +1,4 @@
-"""How good policies are while they learn: their best actions, on seeds that training never sees."""
+"""Evaluation of policies during training: their best actions, on seeds that training never uses."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mosaic.runners.screen import Screen, Shot
 
 MakeController: TypeAlias = Callable[[EnvSpec, AgentID], PolicyController]
 
-OCCASION = "evaluation"  # what viewers of a run read beside its pictures
+OCCASION = "evaluation"  # label of the frames for viewers
 ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a twentieth of that
-_LEARNER = "the policy that learns, for {agent}"  # no policy can be called so
+_LEARNER = "the policy that learns, for {agent}"  # cannot clash with a policy's name
 
 
 def evaluate_learners(
@@ -33,11 +33,11 @@ def evaluate_learners(
     screen: Screen | None = None,
     stopped: Callable[[], object] = lambda: None,
 ) -> Iterator[dict[str, Any]]:
-    """What to report: one record for each opponent, or one for the learners among themselves where there is none.
+    """Yield one record per opponent, or one of the learners among themselves if there are no opponents.
 
-    `fixed` are the policies of agents that do not learn; where one agent learns, opponents take their places.
-    `screen` shows the episodes; their steps and they themselves count from 0 for each opponent. `stopped` is asked
-    between any two steps; what was cut short is not reported.
+    `fixed` are the policies of agents that do not learn; if one agent learns, opponents replace them. `screen` shows
+    the episodes; steps and episodes are counted from 0 for each opponent. `stopped` is called between any two steps; an
+    interrupted evaluation is not reported.
     """
     fixed = fixed or {}
     shown = None if screen is None else _AsEvaluation(screen)
@@ -54,7 +54,7 @@ def evaluate_learners(
         else:
             for opponent in evaluation.opponents:
                 played = []
-                for place, seat in enumerate(agents):  # each seat in turn: who begins has it easier
+                for place, seat in enumerate(agents):  # each role in turn: moving first is an advantage
                     rest = fixed if len(agents) == 1 else [agent for agent in agents if agent != seat]
                     others = {**fixed, **dict.fromkeys(rest, opponent)}
                     played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown, stopped)
@@ -64,7 +64,7 @@ def evaluate_learners(
 
 
 class _AsEvaluation:
-    """A run's screen, on which the training was shown a moment ago."""
+    """Screen of a run, labelled as evaluation, that showed the training before."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen, self._ask_at_s = screen, 0.0
@@ -80,7 +80,7 @@ class _AsEvaluation:
         self._screen.show(replace(shot, occasion=OCCASION))
 
     def close(self) -> None:
-        """The training goes on with it."""
+        """Leave the screen open: training continues to use it."""
 
 
 def _play(

@@ -1,8 +1,8 @@
-"""Heartbeat of a training run: regular reports and the patience that a stop needs, both by the clock.
+"""Heartbeat of a training run: regular reports, and the time a stop needs, both by the clock.
 
 Iterations may take microseconds or minutes, and a total of steps says nothing about either. A thread therefore reports
-where the worker has not done so for `telemetry.report_every_s`, and tells the supervisor how long iterations take: a
-stop waits for the end of one. Neither touches what is learned.
+if the worker has not done so for `telemetry.report_every_s`, and tells the supervisor how long iterations take: a stop
+waits for the end of one. Neither affects what is learned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _SHARE_OF_PERIOD = 0.25  # how late a report may come
 
 
 class Heartbeat:
-    """`report` stores an event, `tell` reaches the supervisor; a pause silences the thread."""
+    """Reporting by the clock, in a thread that is silent during a pause.
+
+    `report` stores an event, `tell` reaches the supervisor.
+    """
 
     def __init__(
         self,
@@ -39,27 +42,27 @@ class Heartbeat:
     ) -> None:
         self._report, self._inbox, self._tell, self._clock = report, inbox, tell, clock
         self._compiling = compiling
-        self.every_s: float | None = every_s  # None: no report of the thread's own
-        self.patience_s = self._told_s = patience_s  # what the worker needs besides iterations
+        self.every_s: float | None = every_s  # None: the thread does not report
+        self.patience_s = self._told_s = patience_s  # needed by the worker to stop, besides iterations
         self._measure: Callable[[], Mapping[str, Any]] = dict
         self._last: dict[str, Any] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
-        self._began_s: float | None = None  # of the iteration, or its part, that runs
-        self._in_parts = False  # whether the iteration that runs is measured in parts
+        self._began_s: float | None = None  # of the running iteration or part of one
+        self._in_parts = False  # whether the running iteration is measured in parts
         self._save_s = 0.0
         self._over = threading.Event()
 
     def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
-        """Take counters and means from `measure`, called by the thread at any moment, rather than repeat old ones."""
+        """Take counters and means from `measure`, called by the thread at any moment, instead of repeating old ones."""
         self._measure, self._training = measure, True
 
     def due(self) -> bool:
         return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
 
     def report(self, fields: Mapping[str, Any]) -> int:
-        """Store an iteration event of the worker's own."""
+        """Store an iteration event that the worker reports itself."""
         with self._inbox.reporting:
             return self._store(fields)
 
@@ -71,7 +74,7 @@ class Heartbeat:
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
-        """Measure one iteration, or within one a part that a stop can end it after."""
+        """Measure one iteration, or a part of one after which a stop can end it."""
         self._training, part, began_s = True, self._began_s is not None, self._clock()
         self._began_s, self._in_parts = began_s, part and self._in_parts
         try:
@@ -84,12 +87,12 @@ class Heartbeat:
             self._tell_patience()
 
     def need_patience(self, seconds: float) -> None:
-        """Tell how long a stop takes besides iterations and checkpoints."""
+        """Set how long a stop takes besides iterations and checkpoints."""
         self.patience_s = seconds
         self._tell_patience()
 
     def saved(self, seconds: float) -> None:
-        """Note how long a checkpoint took."""
+        """Record how long a checkpoint took."""
         self._save_s = seconds
         self._tell_patience()
 
@@ -104,11 +107,11 @@ class Heartbeat:
             thread.join()
 
     def beat(self) -> None:
-        """Report if it is time to; called again and again."""
+        """Report if it is due; called repeatedly."""
         began_s = self._began_s
         if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
             self._tell_patience()
-        with self._inbox.reporting:  # counters that were measured earlier are stored earlier
+        with self._inbox.reporting:  # events are stored in the order in which they were measured
             if self._inbox.paused or not self.due():
                 return
             if compiling := self._compiling():
@@ -137,7 +140,10 @@ class Heartbeat:
         return _SHARE_OF_PERIOD * min(self.every_s or _WORTH_TELLING_S, _WORTH_TELLING_S * 4)
 
     def _tell_patience(self) -> None:
-        """A stop may come as an iteration begins; it and a checkpoint may each take twice as long as usual."""
+        """Tell the supervisor how long a stop may take.
+
+        A stop may come as an iteration begins; it and a checkpoint may each take twice as long as usual.
+        """
         began_s = self._began_s
         running_s = 0.0 if began_s is None else self._clock() - began_s
         longest_s = max([running_s, *tuple(self._iterations)])

@@ -1,7 +1,7 @@
-"""The first file of a worker's process: `python -m mosaic.workers.host RUN_FOLDER ATTEMPT`.
+"""Entry point of a worker's process: `python -m mosaic.workers.host RUN_FOLDER ATTEMPT`.
 
-Two pipes tie it to its supervisor: commands come in on MOSAIC_CONTROL_FD, progress goes out on MOSAIC_PROGRESS_FD. When
-the first one ends, the supervisor is dead, and the worker is asked to save and stop.
+Two pipes connect it to its supervisor: commands come in on MOSAIC_CONTROL_FD, progress goes out on MOSAIC_PROGRESS_FD.
+When the first one is closed, the supervisor is dead, and the worker is asked to save and stop.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy
     os.environ.setdefault(_variable, "1")  # small products on several threads spin more than they compute
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
-ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once nobody watches any more
+ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once the supervisor is gone
 
 
 class Progress:
-    """Lines to the supervisor; if nobody reads them any more, they are not missed."""
+    """Progress messages to the supervisor, dropped if it is gone."""
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
@@ -49,7 +49,7 @@ class Progress:
 
 
 def _listen(fd: int, inbox: Any) -> None:
-    """Commands into the inbox, until the supervisor is gone."""
+    """Put commands into the inbox until the supervisor is gone."""
     with os.fdopen(fd, "rb", buffering=0) as pipe:
         for line in iter(pipe.readline, b""):
             command = json.loads(line)
@@ -61,7 +61,7 @@ def _listen(fd: int, inbox: Any) -> None:
         file=sys.stderr,
         flush=True,
     )
-    os._exit(FAILED)  # this thread lives only as long as the worker does not listen
+    os._exit(FAILED)  # reached only if the worker does not react to the stop
 
 
 def main() -> int:
@@ -124,11 +124,11 @@ def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
 
 
 def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
-    """Between its first and its last event; their times are what `mosaic train` reports."""
+    """Train between a first and a last event, whose times `mosaic train` reports."""
     from mosaic.core.compile_time import timer, working_time
 
     begun, compiled_s = working_time(), timer.seconds()
-    resources = context.config.resources  # they may be others than those of earlier attempts
+    resources = context.config.resources  # may differ from those of earlier attempts
     writer.report(kind="started", num_workers=resources.num_workers, ray_address=resources.ray_address)
     finished = False
     try:
@@ -149,7 +149,7 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
 
 
 def _fd(name: str) -> int | None:
-    """The pipe's number; not handed on to what the worker starts."""
+    """Return the pipe's file descriptor and keep child processes from inheriting it."""
     text = os.environ.pop(name, None)
     if text is None:
         return None
@@ -159,7 +159,10 @@ def _fd(name: str) -> int | None:
 
 @contextmanager
 def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Iterator[None]:
-    """A thread that copies; a mirror that fails costs an alert, never the run. Unknown names are refused at once."""
+    """Copy events to mirrors in a thread.
+
+    A failing mirror raises an alert and never fails the run. Unknown names are refused at once.
+    """
     if not names:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a worker is asked to do while it trains: stop, pause, checkpoint now."""
+"""Inbox of a worker: requests to stop, pause, or save a checkpoint while it trains."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Callable
 
 
 class Inbox:
-    """Filled by the host's thread, read by the worker at its iteration boundaries."""
+    """Requests from the host's thread, read by the worker between iterations."""
 
     def __init__(self, tell: Callable[[str], None] = lambda progress: None) -> None:
         self._tell = tell
         self._changed = threading.Condition()
         self._stop: str | None = None
         self._pause = self._checkpoint = False
-        self.paused = False  # the worker waits
+        self.paused = False  # whether the worker is waiting
         self.reporting = threading.Lock()  # held to report, and to begin a pause: no report comes after "paused"
 
     def stop_asked(self) -> str | None:
-        """Why the worker should stop, or None."""
+        """Return why the worker should stop, or None."""
         return self._stop
 
     def wait_for_stop(self, timeout_s: float) -> bool:
-        """Return whether a stop is asked for within the time; for a thread that passes it on."""
+        """Return whether a stop is requested within the time; for a thread that forwards it."""
         with self._changed:
             return self._changed.wait_for(lambda: self._stop is not None, timeout_s)
 
     def checkpoint_asked(self) -> bool:
-        """Whether somebody wants a checkpoint now; asking again says no."""
+        """Return whether a checkpoint is requested now, and clear the request."""
         with self._changed:
             asked, self._checkpoint = self._checkpoint, False
         return asked
@@ -36,9 +36,9 @@ class Inbox:
         return self._pause and not self._stop
 
     def wait_while_paused(self, save: Callable[[], object] | None = None) -> None:
-        """Returns at once, or when the pause is over or a stop is asked for.
+        """Wait until a pause is over or a stop is requested; return at once if there is no pause.
 
-        `save` is called when somebody wants a checkpoint meanwhile; without it, they get it after the pause.
+        `save` is called if a checkpoint is requested meanwhile; without it, the request is served after the pause.
         """
         if not self.pause_asked():
             return

@@ -1,7 +1,7 @@
-"""The training loop that workers share: iterate, report, save and evaluate until a limit is reached or a stop is asked.
+"""Training loop shared by workers: iterate, report, save and evaluate until a limit is reached or a stop is requested.
 
-A worker builds a `Trainable` and calls `train`. When each thing happens is decided here, in the same way for every
-worker: a report before a checkpoint, a checkpoint before an evaluation, so that a failing evaluation loses nothing.
+A worker builds a `Trainable` and calls `train`. The order is the same for every worker: a report before a checkpoint, a
+checkpoint before an evaluation, so that a failing evaluation loses nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mosaic.config.sections import DEFAULT_TIMESTEPS
 from mosaic.core.compile_time import working_time
 from mosaic.workers.context import WorkerContext
 
-_REPORTS = 200  # in a whole run, where the pace is not configured
+_REPORTS = 200  # per run, if the interval is not configured
 
 
 class Progress(NamedTuple):
@@ -25,9 +25,9 @@ class Progress(NamedTuple):
 
 
 class Trainable(Protocol):
-    """A training in progress, with the methods that the loop calls."""
+    """Training in progress, with the methods that the loop calls."""
 
-    def iterate(self) -> None: ...  # train until the next moment at which the loop may report, save or stop
+    def iterate(self) -> None: ...  # train until the loop may next report, save or stop
 
     def progress(self) -> Progress: ...  # cheap: read after each iteration
 
@@ -46,10 +46,10 @@ def train(
     save_every_steps: int | None = None,
     report_first: bool = False,
 ) -> None:
-    """Train until a limit of the configuration is reached or a stop is asked for.
+    """Train until a limit of the configuration is reached or a stop is requested.
 
-    `report_every_steps` is the pace of metric events in env steps, `save_every_steps` that of checkpoints where the
-    configuration has none. `report_first` reports the first iteration whatever the pace.
+    `report_every_steps` is the interval of metric events in env steps, `save_every_steps` that of checkpoints if the
+    configuration has none. `report_first` reports the first iteration regardless of the interval.
     """
     pace = report_every_steps or default_pace(context)
     evaluation_pace = context.config.evaluation.every_steps
@@ -86,12 +86,15 @@ def train(
 
 
 def is_due(before: int, now: int, every_steps: int | None) -> bool:
-    """Whether a multiple of `every_steps` was passed: at the same env steps in a run that was stopped and resumed."""
+    """Return whether a multiple of `every_steps` was passed.
+
+    A run that was stopped and resumed passes it at the same env steps.
+    """
     return every_steps is not None and now // every_steps > before // every_steps
 
 
 def default_pace(context: WorkerContext) -> int:
-    """Return the env steps between two metric events that give about two hundred of them."""
+    """Return the interval of metric events in env steps that gives about two hundred of them."""
     return max(1, (context.config.training.total_timesteps or DEFAULT_TIMESTEPS) // _REPORTS)
 
 

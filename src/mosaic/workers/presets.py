@@ -1,4 +1,4 @@
-"""Which options are known to work well for an env: files in mosaic/presets, each with the evidence behind it."""
+"""Presets: options known to work well for an env, from files in mosaic/presets, each with its evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.envs.family import split_version
 
 
 class Backing(Section):
-    """Why a preset deserves its name."""
+    """Evidence behind a preset."""
 
     command: str = Field(description="What was typed.")
     seeds: int = Field(ge=1, description="How many seeds were tried.")
@@ -51,9 +51,9 @@ def find_preset(env: EnvID, worker: str, algorithm: str) -> Preset | None:
 
 
 def departures(config: RunConfig, preset: Preset, usual: str | None) -> list[str]:
-    """Return the settings in which a configuration departs from what was tried for a preset: its result may differ.
+    """Return the settings in which a configuration differs from what was tested for a preset: its result may differ.
 
-    `usual` is the policy configuration that a run in this env has where none is asked for.
+    `usual` is the policy configuration that a run in this env has by default.
     """
     training, environment = config.training, config.environment
     differs = {
@@ -71,7 +71,7 @@ def departures(config: RunConfig, preset: Preset, usual: str | None) -> list[str
 
 
 def with_preset(config: RunConfig, worker: str, algorithm: str) -> RunConfig:
-    """The configuration with tuned options wherever it says nothing itself."""
+    """Return the configuration with tuned options wherever it sets none itself."""
     preset = find_preset(config.environment.id, worker, algorithm) if config.training.preset else None
     if preset is None:
         return config

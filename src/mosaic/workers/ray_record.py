@@ -1,8 +1,8 @@
-"""Where a run's Ray session is written down, and how one that a killed worker left is cleared away.
+"""Record of a run's Ray session, used to clean up one that a killed worker left behind.
 
-`ray.json` stands in the run folder from before Ray's first process until after its last one. Only the supervisor may
-write state.json, so the session has a file of its own: there after a `kill -9`, it says what the next attempt removes
-before it starts anything.
+`ray.json` is in the run folder from before Ray's first process starts until after its last one ends. Only the
+supervisor may write state.json, so the session has its own file: after a `kill -9` it tells the next attempt what to
+remove before it starts anything.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mosaic.store.atomic import write_atomic
 from mosaic.store.run_folder import RunFolder
 
 RAY = "ray.json"
-StartRay: TypeAlias = Callable[[int, str | None], None]  # with so many CPUs, here or at an address
+StartRay: TypeAlias = Callable[[int, str | None], None]  # number of CPUs; address or None: this machine
 
 
 @contextmanager
 def ray_of_run(folder: RunFolder) -> Iterator[StartRay]:
-    """The way to start Ray for this attempt, if it is needed; gone without a trace when the block is left."""
+    """Yield a function that starts Ray for this attempt, if needed; everything is removed when the block is left."""
     clear_session(folder)
     with ExitStack() as stack:
 
@@ -35,9 +35,9 @@ def ray_of_run(folder: RunFolder) -> Iterator[StartRay]:
 
 
 def clear_session(folder: RunFolder) -> None:
-    """Ends what is recorded and forgets it; does nothing where no session was left.
+    """End a recorded session and delete its record; do nothing if no session was left.
 
-    What an imported run names is of another machine, and was written by somebody else.
+    The record of an imported run is about another machine, and was written by another user, so it is only deleted.
     """
     file = folder.path / RAY
     if not file.exists():

@@ -1,4 +1,4 @@
-"""Which worker a run asks for, and whether it can do what is asked."""
+"""Selection of a run's worker, and checks of whether it can do what is asked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def options_model(worker: Worker, algorithm: str) -> type[BaseModel]:
     return worker.options(algorithm)
 
 
-# Algorithms that go by a name of their own elsewhere and are an option here.
+# Algorithms with a name of their own elsewhere that are an option here.
 _KNOWN_AS: Mapping[str, str] = {
     "mappo": "--algo ppo --policies shared_value_function",
     "ippo": "--algo ppo --policies independent",
@@ -50,7 +50,7 @@ _KNOWN_AS: Mapping[str, str] = {
 
 
 def _algorithm_advice(worker: str, algorithm: str) -> str:
-    """Say which other worker has the algorithm, or which option it is here."""
+    """Return which other worker has the algorithm, or which option it is here."""
     asked = algorithm.lower().replace("-", "_")
     others = [
         name for name in plugins("mosaic.workers") if name != worker and asked in load_worker(name).info.algorithms
@@ -68,7 +68,7 @@ def _algorithm_advice(worker: str, algorithm: str) -> str:
 
 
 def parse_params(worker: Worker, algorithm: str, params: dict[str, Any]) -> BaseModel:
-    """`training.params` as the worker's own options."""
+    """Parse `training.params` into the worker's options."""
     model = options_model(worker, algorithm)
     try:
         return model.model_validate(params)
@@ -80,11 +80,11 @@ class _Chosen(NamedTuple):
     config: RunConfig
     worker: Worker
     options: BaseModel
-    spec: EnvSpec | None  # None where the worker takes any env
+    spec: EnvSpec | None  # None if the worker takes any env
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """Return the configuration with every value that decides what runs filled in, and checked."""
+    """Return the configuration with every value that decides what runs filled in and checked."""
     config, worker, options, spec = _choose(config)
     if spec is not None and isinstance(worker, CompletesRuns):
         config, options = worker.complete(config, options, spec)
@@ -92,9 +92,9 @@ def resolve(config: RunConfig) -> RunConfig:
 
 
 def choose(config: RunConfig) -> RunConfig:
-    """Return the configuration with worker, algorithm, preset and policy configuration filled in, and checked.
+    """Return the configuration with worker, algorithm, preset and policy configuration filled in and checked.
 
-    What follows from options that may still change stays open.
+    Values that depend on options that may still change stay open.
     """
     return _choose(config).config
 
@@ -135,17 +135,17 @@ def _choose(config: RunConfig) -> _Chosen:
 
 
 def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:
-    """A turn-based zero-sum game in which at least two agents learn."""
+    """Return whether the env is a turn-based zero-sum game in which at least two agents learn."""
     from mosaic.learners.agent_roles import leaves_self_play
 
     return spec is not None and spec.facts.turn_based and spec.facts.competitive and leaves_self_play(config, spec)
 
 
-MOST_STATES_FOR_A_TABLE = 10_000  # of an env that no twin is known of: a table of them is learned in seconds
+MOST_STATES_FOR_A_TABLE = 10_000  # of an env without a known twin: a table of this size is learned in seconds
 
 
 def _pick_worker(config: RunConfig) -> str:
-    """Envs with few states belong to a table, everything else to a network."""
+    """Return the tabular worker for envs with few states, otherwise one that trains networks."""
     offered = plugins("mosaic.workers")
     if "tabular" in offered and _asks_for_nothing_else(config, "tabular") and _has_few_states(config):
         return "tabular"
@@ -157,7 +157,7 @@ def _pick_worker(config: RunConfig) -> str:
 
 
 def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
-    """Whether the worker knows the algorithm, options, paradigm and resources that the configuration names, if any."""
+    """Return whether the worker supports all that is configured: algorithm, options, paradigm and resources."""
     worker, training = load_worker(name), config.training
     algorithm = training.algorithm or worker.info.algorithms[0]
     if training.init is not None or algorithm not in worker.info.algorithms:
@@ -169,7 +169,7 @@ def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
 
 
 def _has_few_states(config: RunConfig) -> bool:
-    """A compiled twin, or one agent whose observations and actions are few."""
+    """Return whether the env has a compiled twin, or one agent with few observations and actions."""
     from mosaic.envs.catalog import make_env
     from mosaic.envs.codes import space_code
     from mosaic.envs.compiled.twins import find_twin
@@ -182,7 +182,7 @@ def _has_few_states(config: RunConfig) -> bool:
             return False
         (agent,) = env.possible_agents
         states, actions = space_code(env.observation_spaces[agent]), space_code(env.action_spaces[agent])
-    except InputError:  # a space whose members have no numbers
+    except InputError:  # a space whose members cannot be numbered
         return False
     finally:
         env.close()
@@ -190,7 +190,7 @@ def _has_few_states(config: RunConfig) -> bool:
 
 
 def _fitting_spec(config: RunConfig, worker: Worker) -> EnvSpec | None:
-    """Makes the env once: its agents and spaces are known only then. None where the worker takes any env."""
+    """Create the env to learn its agents and spaces, and check them. Return None if the worker takes any env."""
     from mosaic.envs.catalog import make_env
     from mosaic.workers.capability_check import cares, check_fit
 

@@ -1,4 +1,7 @@
-"""Checks of a run configuration that hold for every worker: what a worker does not honour is refused, never ignored."""
+"""Checks of a run configuration that apply to every worker.
+
+Settings that a worker does not honour are refused, never ignored.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _MAPPING = ("agents", "policies_to_train", "evaluation.opponents")
 
 
 def check_ahead(worker: Worker, config: RunConfig) -> None:
-    """Raise InputError for what can be known without the env: mirrors, resources, and rules that no worker reads."""
+    """Raise InputError for what can be checked without the env: mirrors, resources, and rules that no worker reads."""
     for name in config.telemetry.mirrors:
         sink_factory(name)
     check_resources(worker, config)
@@ -34,7 +37,7 @@ def check_ahead(worker: Worker, config: RunConfig) -> None:
 
 
 def check_resources(worker: Worker, config: RunConfig) -> None:
-    """Raise InputError for settings of `resources`, and for a number of envs, that the worker does not meet."""
+    """Raise InputError for settings of `resources`, and for a number of envs, that the worker does not support."""
     info, resources = worker.info, config.resources
     for name, value in unmet_resources(info, config).items():
         met = ", ".join(map(_path, info.resources)) or "none of these settings"
@@ -52,7 +55,7 @@ def check_resources(worker: Worker, config: RunConfig) -> None:
 
 
 def unhonoured_settings(worker: Worker) -> dict[str, str]:
-    """Settings outside `resources` that the worker does not honour, with the reason."""
+    """Return settings outside `resources` that the worker does not honour, with the reason."""
     info, refused = worker.info, dict(worker.info.refuses)
     if not info.evaluates:
         refused |= dict.fromkeys(
@@ -63,7 +66,7 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
     if not info.init:
         refused["training.init"] = "it always starts with new weights"
     if not info.checkpoints:
-        saves = getattr(worker, "resumes_what_was_saved", False)  # what a program announces is kept as configured
+        saves = getattr(worker, "resumes_what_was_saved", False)  # announced ones are kept as configured
         names = ("every_steps", "at_end") if saves else ("every_steps", "at_end", "keep_last", "keep_best")
         why = "the program decides when it saves" if saves else "it does not save checkpoints"
         refused |= {f"checkpoint.{name}": why for name in names}
@@ -84,7 +87,7 @@ def _refuse_unhonoured(worker: Worker, config: RunConfig) -> None:
 
 
 def changed_from_default(config: RunConfig, names: Collection[str]) -> dict[str, object]:
-    """Those of the named settings that are not at their default, with their values."""
+    """Return those of the named settings that are not at their default, with their values."""
     changed: dict[str, object] = {}
     for name, field in list_settings(RunConfig):
         value = reduce(getattr, name.split("."), config)
@@ -99,12 +102,12 @@ def _honours(name: str, setting: str) -> bool:
 
 
 def unmet_resources(info: WorkerCapabilities, config: RunConfig) -> dict[ResourceName, object]:
-    """The settings that the worker does not declare to meet, with their values."""
+    """Return the requested settings that the worker does not declare to support, with their values."""
     return {name: value for name, value in _asked(config).items() if name not in info.resources}
 
 
 def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
-    """Raise InputError where rules and opponents do not fit the agents of the env."""
+    """Raise InputError if rules and opponents do not fit the agents of the env."""
     from mosaic.learners.agent_roles import read_mapping
     from mosaic.learners.opponents import check_players
 
@@ -126,7 +129,7 @@ def _path(name: ResourceName) -> str:
 
 
 def _asked(config: RunConfig) -> dict[ResourceName, object]:
-    """Settings that need somebody to meet them; one process with one env on one core needs nobody."""
+    """Return settings that need a worker's support; one process with one env on one core needs none."""
     asked: dict[ResourceName, object] = {}
     resources = config.resources
     if config.environment.num_envs not in (None, 1):
@@ -145,7 +148,7 @@ def _asked(config: RunConfig) -> dict[ResourceName, object]:
 
 
 def maps_agents(config: RunConfig) -> bool:
-    """Whether the run says who acts for whom, which only the agents of the env can be compared with."""
+    """Return whether the run assigns policies to agents, which can only be checked against the agents of the env."""
     return bool(_mapping_settings(config))
 
 

@@ -1,4 +1,4 @@
-"""A worker that learns nothing, quickly and exactly: for tests, examples and figures."""
+"""Worker that learns nothing, quickly and deterministically: for tests, examples and figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WALK = "walk.json"
 
 
 class ToyOptions(BaseModel):
-    """How the toy walks."""
+    """Options of the toy's random walk."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class ToyOptions(BaseModel):
 
 
 class ToyWorker:
-    """Its reward is a random walk that rises; the walk is the policy, and goes on where its checkpoint left it."""
+    """Worker whose reward is a rising random walk; the walk is the policy, and resumes from its checkpoint."""
 
     info = WorkerCapabilities(
         name="toy",
@@ -52,7 +52,7 @@ class ToyWorker:
         resources=("num_workers", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
         not_applicable={"environment": "a walk steps no env; only the agents and spaces of the env count"},
     )
-    loads_pickles = False  # a walk is JSON: whoever wrote it, it runs no code
+    loads_pickles = False  # a walk is JSON: it runs no code, regardless of its author
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return ToyOptions
@@ -69,7 +69,7 @@ class ToyWorker:
 
 
 class ToyTraining:
-    """The random walk."""
+    """`Trainable` over the random walk."""
 
     def __init__(self, context: WorkerContext, options: ToyOptions) -> None:
         self._context, self._options = context, options
@@ -111,11 +111,11 @@ class ToyTraining:
         self._context.checkpoint(write, env_steps=env_steps, policies={POLICY: entry}, reward=reward, pickles=False)
 
     def evaluate(self) -> tuple[()]:
-        return ()  # a walk plays nothing
+        return ()  # a walk plays no episodes
 
 
 class ToyPolicyController:
-    """Always the same legal action, which its checkpoint decides."""
+    """Controller that always takes the same legal action, chosen by its checkpoint."""
 
     def __init__(self, request: PolicyRequest, choice: int) -> None:
         self._spec, self._choice = request.spec, choice
@@ -137,7 +137,7 @@ class ToyPolicyController:
 
 
 def _state(saved: list[Any]) -> tuple[Any, ...]:
-    """What `Random.getstate` gave, back from JSON."""
+    """Convert a state of `Random.getstate` back from JSON."""
     version, internal, gauss = saved
     return version, tuple(internal), gauss
 

@@ -1,4 +1,4 @@
-"""What a camera sees of a native run: the first lane's envs."""
+"""Camera scene of a native run: the envs of the first rollout worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start of a native run from policies that another run trained."""
+"""Initialization of a native run from policies that another run trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mosaic.store.policies.run_policy import parse_init
 from mosaic.store.store import Store
 from mosaic.workers.native.policies import weights_file
 
-if TYPE_CHECKING:  # they bring numba along
+if TYPE_CHECKING:  # these import numba
     from numpy.typing import NDArray
 
     from mosaic.learners.base import Assembled
@@ -44,7 +44,7 @@ def start_from(reference: str, assembled: Assembled) -> None:
 
 
 def load_training(path: Path) -> dict[str, NDArray[Any]]:
-    """Read what a checkpoint holds besides weights: optimizers, scalers, opponents and envs."""
+    """Read the part of a checkpoint besides weights: optimizers, scalers, opponents and envs."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -59,7 +59,7 @@ def load_training(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def check_training(state: Mapping[str, NDArray[Any]], where: str) -> None:
-    """Raise where an optimizer, a scaler or an opponent is not finite: one update would make the weights NaN.
+    """Raise if an optimizer, a scaler or an opponent is not finite: one update would make the weights NaN.
 
     The envs' own numbers, whose names begin with `lane.`, may be anything.
     """
@@ -73,7 +73,7 @@ def check_training(state: Mapping[str, NDArray[Any]], where: str) -> None:
 def _moments(
     reference: str, policy: str, state: dict[str, NDArray[Any]], wanted: RunningMoments | None
 ) -> RunningMoments | None:
-    """Return by what the other run normalised observations: its weights mean nothing without."""
+    """Return the other run's observation normalization: its weights are meaningless without it."""
     from mosaic.learners.normalization import RunningMoments
 
     seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None

@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 
-if TYPE_CHECKING:  # it brings numba along
+if TYPE_CHECKING:  # these import numba
     from mosaic.learners.base import Assembled
     from mosaic.models.weights_file import SavedNetwork
 
@@ -31,8 +31,8 @@ def weights_file(checkpoint: Checkpoint, policy: str) -> str:
 def save_policies(folder: Path, assembled: Assembled, network: str | None, epsilon: float | None) -> None:
     """Write everything that is needed to play the policies.
 
-    `network` names a network class of the user's own; `epsilon` is the current share of random actions of a policy
-    of action values.
+    `network` names a user's network class; `epsilon` is the current share of random actions of a policy of action
+    values.
     """
     from mosaic.models.weights_file import save_weights
 
@@ -48,7 +48,7 @@ def save_policies(folder: Path, assembled: Assembled, network: str | None, epsil
 
 
 def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:
-    """Return a controller of one policy that `save_policies` wrote."""
+    """Return a controller for one policy that `save_policies` wrote."""
     from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.weights_file import load_weights
     from mosaic.policies.exploring import EpsilonGreedyController
@@ -69,7 +69,7 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
     actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
     facts = json.loads((folder / FACTS).read_text())
-    network, epsilon = facts["network"], facts.get("epsilon")  # of DQN: how it explores
+    network, epsilon = facts["network"], facts.get("epsilon")  # DQN's exploration
     explores = epsilon is not None and sampling is not None and sampling.temperature is None
     temperature = None if sampling is None or explores else sampling.temperature or 1.0
     made: PolicyController

@@ -1,4 +1,4 @@
-"""Training with a native learner, as the training loop drives it."""
+"""Adapter of native learners to the shared training loop."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COUNTERS = "counters.json"
 
 
 class NativeTraining:
-    """A `Trainable` over a native learner; it starts from the context's checkpoint or `training.init`, if any."""
+    """`Trainable` over a native learner; it starts from the context's checkpoint or `training.init`, if any."""
 
     def __init__(self, context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
         self._context, self._assembled, self._camera = context, assembled, camera
         self._learner = assembled.learner
-        self._stochastic = not isinstance(context.options, DqnOptions)  # those of DQN give values, not probabilities
+        self._stochastic = not isinstance(context.options, DqnOptions)  # DQN's policies give values, not probabilities
         self._iteration = 0
         if context.resume_from is not None:
             self._iteration = _load(context.resume_from, assembled)
@@ -50,7 +50,7 @@ class NativeTraining:
         return Progress(progress.env_steps, progress.episodes, progress.return_mean)
 
     def measure(self) -> dict[str, Any]:
-        """Return counters and means, which may also be read in the middle of an iteration."""
+        """Return counters and means, which may also be read during an iteration."""
         progress = self._learner.progress()
         seen = np.concatenate(progress.returns)
         return {
@@ -123,7 +123,7 @@ class NativeTraining:
         )
 
     def evaluate(self) -> Iterator[dict[str, Any]]:
-        """Play the current policies on fixed seeds, by the default that `run:` has in this env."""
+        """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
         context, casting = self._context, self._assembled.casting
         with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
             folder = Path(name)

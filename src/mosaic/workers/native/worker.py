@@ -1,4 +1,4 @@
-"""The worker that trains networks with Mosaic's own learners: PPO and A2C for any number of agents, and DQN."""
+"""Worker that trains networks with Mosaic's own learners: PPO and A2C for any number of agents, and DQN."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
 
-if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
     from mosaic.learners.base import Assembled
 
 
 class Reporting(Section):
-    """What concerns the worker alone."""
+    """Options of the worker itself, not of its learners."""
 
     report_every_steps: int | None = Field(
         None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
@@ -77,7 +77,7 @@ class NativeWorker:
         return _OPTIONS[algorithm]
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
-        """Raises InputError where agents and policies do not fit, before anything is started."""
+        """Raise InputError if agents and policies do not fit, before anything is started."""
         from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.dqn.checks import ENVS, check_dqn
         from mosaic.learners.opponents import check_players
@@ -100,7 +100,7 @@ class NativeWorker:
             parse_init(config.training.init)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
-        """Decide limits, envs, engine and all that follows from them."""
+        """Fill in limits, envs, engine and everything that follows from them."""
         from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.dqn.checks import settle_dqn
         from mosaic.learners.opponents import opponents_of
@@ -120,7 +120,7 @@ class NativeWorker:
 
         options = context.options
         assert isinstance(options, Reporting)
-        config = context.config = with_limit(context.config)  # one that an older version stored may have none
+        config = context.config = with_limit(context.config)  # one stored by an older version may have none
         assembled = _assemble(config, options)
         message = f"{config.training.algorithm}: {assembled.said}"
         print(message, flush=True)

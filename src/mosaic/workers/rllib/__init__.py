@@ -1,1 +1,1 @@
-"""RLlib on Ray as a worker: unmodified algorithms around our own environments, policies, metrics and checkpoints."""
+"""Worker for RLlib on Ray: unmodified algorithms with Mosaic's environments, policies, metrics and checkpoints."""

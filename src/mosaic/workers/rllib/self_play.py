@@ -1,4 +1,4 @@
-"""How a learner plays against its own past: when snapshots are taken, who of them plays, and how strong they are."""
+"""Self-play against past snapshots: when they are taken, which of them play, and how strong they are."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
 
-_SEATS = "mosaic_seats"  # where an episode keeps who sits where
+_SEATS = "mosaic_seats"  # key of an episode's agent-to-module mapping in its custom data
 
 
 class Seats:
-    """Maps agents to modules, as RLlib asks for it. An episode keeps its seats to its end."""
+    """Mapping of agents to modules, as RLlib's policy mapping function. It is fixed for the length of an episode."""
 
     def __init__(
         self, learner: str, agents: tuple[AgentID, ...], rivals: tuple[str, ...] = (), share: float = 1.0, seed: int = 0
@@ -39,7 +39,7 @@ class Seats:
 
     def __call__(self, agent: AgentID, episode: Any, **also: Any) -> str:
         data: dict[str, Any] | None = getattr(episode, "_custom_data", None)
-        if data is None:  # while RLlib cuts an episode it asks about agents whose seat it knows
+        if data is None:  # RLlib, when cutting an episode, asks about agents already mapped
             return self._learner
         if _SEATS not in data:
             data[_SEATS] = self._draw()
@@ -47,7 +47,7 @@ class Seats:
         return seats.get(agent, self._learner)
 
     def _draw(self) -> dict[AgentID, str]:
-        """Who is not the learner."""
+        """Draw the modules of agents that the learner does not play in the next episode."""
         self._episodes += 1
         chance = np.random.default_rng((self._seed, self._episodes))
         if not self._rivals or chance.random() < self._share:
@@ -59,7 +59,7 @@ class Seats:
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """What every env runner shall have, told after each iteration: one that was started anew catches up by it."""
+    """Opponents that every env runner should have, sent after each iteration so that a restarted one catches up."""
 
     learner: str
     agents: tuple[AgentID, ...]
@@ -69,7 +69,7 @@ class Seating:
 
 
 def take_seats(runner: Any, seating: Seating) -> dict[str, int]:
-    """Runs in an env runner. Answers the checksum of each snapshot that sits there."""
+    """Set the opponents of an env runner, in its process. Return the checksum of each snapshot there."""
     import ray
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
@@ -88,7 +88,7 @@ def take_seats(runner: Any, seating: Seating) -> dict[str, int]:
     seats = Seats(seating.learner, seating.agents, tuple(seating.rivals), seating.share, seed)
     runner.config.multi_agent(policy_mapping_fn=seats)
     for episode in begun:
-        if _SEATS not in episode.custom_data:  # made, but not begun: it would draw from those who sat here before
+        if _SEATS not in episode.custom_data:  # created, but not begun: it would draw from the previous opponents
             episode.agent_to_module_mapping_fn = seats
     return {
         name: checksum(module.get_state(inference_only=True))
@@ -104,15 +104,16 @@ def checksum(weights: Mapping[str, NDArray[Any]]) -> int:
     return total
 
 
-PLACES = 4  # snapshots that play at the same time: each is one more network to ask at every step
-_GAMES_FOR_A_RATE = 20  # before them a win rate says nothing
-_NOTHING = np.zeros(0, np.float32)  # snapshots see through RLlib's connectors, which have the scaling
+PLACES = 4  # snapshots that play at the same time: each is one more network to evaluate at every step
+_GAMES_FOR_A_RATE = 20  # with fewer a win rate says nothing
+_NOTHING = np.zeros(0, np.float32)  # snapshots' observations go through RLlib's connectors, which scale them
 
 
 class LeagueKeeper:
-    """Snapshots are modules `learner@STEP` of the env runners; the learner process does not know them.
+    """League of snapshots for self-play.
 
-    Call `begin` on a new algorithm or `restore` on one that goes on, then `after_iteration` after each one.
+    Snapshots are modules `learner@STEP` of the env runners; the learner process does not have them. Call `begin` on a
+    new algorithm or `restore` on a resumed one, then `after_iteration` after each iteration.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -125,10 +126,10 @@ class LeagueKeeper:
         self._every = snapshot_interval(options, setup.config.training.total_timesteps)
         self._seed = child_key(setup.config.seed, "league")
         self._shapes: dict[str, tuple[int, ...]] = {}
-        self._references: dict[str, Any] = {}  # of weights that env runners may ask for
+        self._references: dict[str, Any] = {}  # to weights that env runners may request
 
     def mapping(self) -> Seats:
-        """For the configuration: nobody but the learner, until there is a league."""
+        """Return the initial mapping for the configuration: only the learner, until there is a league."""
         return Seats(self._learner, self._agents)
 
     def begin(self, algo: Algorithm) -> None:
@@ -136,9 +137,9 @@ class LeagueKeeper:
         self._seat(algo, 0)
 
     def after_iteration(self, algo: Algorithm, result: Mapping[str, Any], now: int) -> dict[str, Any]:
-        """Books games, perhaps takes a snapshot, and gives out the seats anew. Answers what there is to report.
+        """Record games, take a snapshot if due, and draw opponents again. Return metrics to report.
 
-        `now` is the run's own count of env steps: RLlib's begins anew when runners are lost.
+        `now` is the run's own count of env steps: RLlib's is reset when runners are lost.
         """
         self.book(records_of(result))
         if self.is_due(now):
@@ -147,7 +148,7 @@ class LeagueKeeper:
         return {f"rating/{self._learner}": self.league.rating, **self.league.metrics()}
 
     def is_due(self, now: int) -> bool:
-        """By env steps since the newest snapshot, or by the share of points that the learner takes from it."""
+        """Return whether a snapshot is due, by env steps since the newest one or by the learner's score against it."""
         newest = self.league.snapshots[-1]
         if self._every is not None and now - newest.env_steps >= self._every:
             return True
@@ -156,13 +157,13 @@ class LeagueKeeper:
         return float(newest.score[0] + newest.score[1] / 2) / newest.games >= self._rate
 
     def book(self, records: Iterable[EpisodeRecord]) -> None:
-        """What the games of the learner against one of its snapshots say about both."""
+        """Update ratings with the learner's games against its snapshots."""
         snapshots = {self._name(snapshot): snapshot for snapshot in self.league.snapshots}
         scores = {name: np.zeros(3, np.int64) for name in snapshots}
         for record in records:
             rivals = set(record["policies"].values()) - {self._learner}
             if len(rivals) != 1 or not rivals <= scores.keys():
-                continue  # against itself, or against one that the league has dropped since
+                continue  # against itself, or against a snapshot that the league has dropped since
             ends = outcomes({**record["played"], **record["returns"]}, self._win_above)
             for agent, policy in record["policies"].items():
                 if policy == self._learner:
@@ -170,12 +171,12 @@ class LeagueKeeper:
         self.league.record(list(snapshots.values()), np.array(list(scores.values())))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays by name, ready for safetensors."""
+        """Return the league as arrays by name, ready for safetensors."""
         return self.league.to_arrays()
 
     def restore(self, algo: Algorithm, state: Mapping[str, NDArray[Any]], now: int) -> None:
-        """After the algorithm has its weights back."""
-        self._weights(algo)  # its shapes are the snapshots'
+        """Restore the league, after the algorithm's weights are restored."""
+        self._weights(algo)  # records the shapes, which are also the snapshots'
         self.league.load_arrays(dict(state))
         self._seat(algo, now)
 
@@ -185,7 +186,7 @@ class LeagueKeeper:
         self.league.add(now, flat, _NOTHING, _NOTHING)
 
     def _weights(self, algo: Algorithm) -> dict[str, NDArray[np.float32]]:
-        """What acting needs, as env runners have it."""
+        """Return the weights needed to act, as env runners have them."""
         assert algo.learner_group is not None
         path = f"learner/rl_module/{self._learner}"
         state = algo.learner_group.get_state(components=path, inference_only=True)

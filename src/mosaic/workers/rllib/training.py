@@ -1,4 +1,4 @@
-"""The life of one attempt: RLlib is built, asked for iterations, reported, saved, evaluated, and ended."""
+"""One attempt of an RLlib run: building the algorithm, iterating, reporting, saving, evaluating, and shutting down."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
     from mosaic.workers.rllib.self_play import LeagueKeeper
 
-_LOOK_EVERY_S = 0.5  # whether training ended, in the thread that waits for a stop
-_BACK_DOOR = "To suppress all validation errors"  # with which RLlib ends its messages
+_LOOK_EVERY_S = 0.5  # to notice the end of training, in the thread that waits for a stop
+_BACK_DOOR = "To suppress all validation errors"  # start of the last part of RLlib's messages
 
 
 @dataclass(slots=True)
 class Training:
-    """RLlib at work, and how far it is."""
+    """RLlib algorithm in training, and its progress."""
 
     setup: Setup
     algo: Algorithm
@@ -63,7 +63,7 @@ class Training:
 
     @property
     def learned(self) -> dict[str, str]:
-        """The policies that are the run's own, with RLlib's names for them."""
+        """The run's own policies, with RLlib's names for them."""
         return dict(self.setup.modules)
 
     @property
@@ -84,13 +84,13 @@ def train(context: WorkerContext) -> None:
 
 
 def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
-    """Everything that is decided before RLlib is asked; Ray is up afterwards."""
+    """Decide everything that is needed before RLlib is built, and start Ray."""
     config, options = context.config, context.options
     assert isinstance(options, RllibOptions)
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
     casting = read_casting(config, spec)
-    for agent, reference in casting.played.items():  # env runners would be started, and started again, to find out
+    for agent, reference in casting.played.items():  # otherwise env runners would be started and restarted to find out
         load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
     asked = asked_for(config.resources, options, apart=apart)
@@ -103,9 +103,9 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
 
 
 def _store_placement(context: WorkerContext, placement: Placement) -> None:
-    """Write what the cluster had room for into the run's configuration: every later attempt asks for the same.
+    """Write what the cluster had room for into the run's configuration: every later attempt requests the same.
 
-    The supervisor of this process holds the run's lock, so nobody else writes it.
+    The supervisor of this process holds the run's lock, so no other process writes it.
     """
     config, options = context.config, context.options
     assert isinstance(options, RllibOptions)
@@ -117,7 +117,10 @@ def _store_placement(context: WorkerContext, placement: Placement) -> None:
 
 
 def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
-    """Ray on this machine gets all of it: what the placement leaves free is used to replace what fails."""
+    """Start Ray or join the cluster.
+
+    Ray on this machine gets all of it: what the placement leaves free is used to replace what fails.
+    """
     address = config.resources.ray_address
     if address is None:
         machine = this_machine(asked)
@@ -158,7 +161,7 @@ def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
         elif keeper is not None:
             keeper.begin(algo)
         yield training
-        finished = True  # also where a stop was asked for: nothing broke off
+        finished = True  # also after a requested stop: nothing failed
     finally:
         close_frames(algo, finished=finished)
         algo.stop()  # type: ignore[no-untyped-call]
@@ -166,7 +169,7 @@ def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
 
 @contextmanager
 def _passing_on_stops(context: WorkerContext, session: str) -> Iterator[None]:
-    """Tell env runners of a stop while the main thread waits for their samples."""
+    """Forward a stop to env runners while the main thread waits for their samples."""
     from mosaic.workers.rllib.env.sampling import forget, request_stop
 
     over = threading.Event()
@@ -194,7 +197,7 @@ def iterate(context: WorkerContext, training: Training) -> None:
 
 
 class RllibTraining:
-    """A `Trainable` over an RLlib algorithm."""
+    """`Trainable` over an RLlib algorithm."""
 
     def __init__(self, context: WorkerContext, training: Training) -> None:
         from mosaic.workers.rllib.env.sampling import SamplingView
@@ -213,7 +216,7 @@ class RllibTraining:
         before, episodes = counted.env_steps, counted.episodes
         begin_iteration(self._session)
         result = training.algo.train()  # type: ignore[no-untyped-call]
-        with self._context.inbox.reporting:  # a report by the clock takes the counters before or after, never between
+        with self._context.inbox.reporting:  # reports by the clock read the counters before or after, never in between
             counted.add(result, records_of(result))
             self._view.complete(counted.env_steps - before, counted.episodes - episodes)
         for part, seconds in split(result, training.setup.envs_per_runner).items():
@@ -228,13 +231,13 @@ class RllibTraining:
         return LoopProgress(self._counted.env_steps, self._counted.episodes, self._training.reward)
 
     def measure(self) -> Mapping[str, Any]:
-        """Return counters and means in the middle of an iteration."""
+        """Return counters and means during an iteration."""
         from mosaic.workers.rllib.env.sampling import end_iteration
 
         training = self._training
         if training.setup.algorithm not in ASYNCHRONOUS:
             return sampled_fields(self._counted, self._view.current(), training.learned)
-        end_iteration(self._session)  # samples count when the learner fetches them, as the result of an iteration tells
+        end_iteration(self._session)  # samples count when the learner fetches them, as in an iteration's result
         return sampled_fields(self._counted, NOTHING_SAMPLED, training.learned)
 
     def metrics(self) -> dict[str, Any]:
@@ -278,12 +281,12 @@ def _save(context: WorkerContext, training: Training) -> None:
 
 
 def _is_stochastic(setup: Setup) -> bool:
-    """Whether the policies give probabilities of actions; those of DQN give values."""
+    """Return whether the policies give probabilities of actions; those of DQN give values."""
     return setup.algorithm != "dqn"
 
 
 def _evaluate(context: WorkerContext, training: Training) -> Iterator[dict[str, Any]]:
-    """Play the current policies on fixed seeds, by the default that `run:` has in this env."""
+    """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
     from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_exported
     from mosaic.workers.rllib.checkpoint.export import export_policies
 

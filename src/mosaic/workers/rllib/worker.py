@@ -1,4 +1,4 @@
-"""Training by RLlib on Ray, on this machine or on a cluster."""
+"""Worker that trains with RLlib on Ray, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.completing import with_limit
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
 
-if TYPE_CHECKING:  # what brings numba or ray along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba or ray are imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
@@ -48,16 +48,16 @@ class RllibWorker:
         agent_mapping=True,
         evaluates=True,
         resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
-        patience_s=120.0,  # an iteration may be long, and then Ray is taken down
+        patience_s=120.0,  # an iteration may be long, and then Ray is shut down
     )
-    loads_pickles = False  # to play; RLlib's own part of a checkpoint, which has some, is read only to go on
+    loads_pickles = False  # to play; RLlib's own part of a checkpoint contains some, but is read only to resume
     resumes_from_pickles = True
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return OPTIONS[algorithm]
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
-        """Raises InputError where the run would fail at its beginning, before anything is started."""
+        """Raise InputError if the run would fail at its start, before anything is started."""
         from mosaic.learners.agent_roles import read_casting
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray.session import check_installed, find_cluster
@@ -74,7 +74,7 @@ class RllibWorker:
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
         if config.resources.ray_address is not None:
-            find_cluster(config.resources.ray_address)  # what it has is known once it is joined
+            find_cluster(config.resources.ray_address)  # its resources are known once it is joined
         else:
             placement = place(asked, this_machine(asked))
             learners = placement.learners
@@ -88,7 +88,7 @@ class RllibWorker:
             _check_all_legal(config)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
-        """Decide limit, snapshots, env runners and learners. What a cluster has room for is decided on joining it."""
+        """Fill in limit, snapshots, env runners and learners. What fits on a cluster is decided on joining it."""
         from mosaic.learners.agent_roles import read_casting
         from mosaic.workers.rllib.config.resources import asked_for, place, settled, this_machine
 
@@ -121,7 +121,7 @@ def _check_runtime(config: RunConfig) -> None:
 
 
 def _check_all_legal(config: RunConfig) -> None:
-    """Whether actions may be illegal only an env that has begun can tell."""
+    """Raise if actions may be illegal, which only an env after its reset can tell."""
     from contextlib import closing
 
     from mosaic.envs.catalog import make_env
@@ -133,7 +133,7 @@ def _check_all_legal(config: RunConfig) -> None:
 
 
 def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec, *, central: bool) -> None:
-    """RLlib finds out while it builds networks, and says it in its own words."""
+    """Raise InputError for unsupported spaces, before RLlib fails on them while it builds networks."""
     from gymnasium.spaces import Box, Discrete
 
     from mosaic.workers.rllib.config.support import no_central_pictures

@@ -15,15 +15,15 @@ from mosaic.store.checkpoints import PolicyEntry
 
 MARK = "@CHECKPOINT"
 _STATISTICS = re.compile(r"vec_?norm.*\.(pkl|pickle)$", re.I)  # vecnormalize.pkl, model_vecnormalize_1000_steps.pkl, …
-PLAYABLE = (".onnx", ".safetensors", ".zip")  # the forms of a policy; .zip: what Stable-Baselines3 saves
+PLAYABLE = (".onnx", ".safetensors", ".zip")  # file formats of a policy; .zip: saved by Stable-Baselines3
 
 
 class UnusableCheckpointError(FormatError):
-    """An announcement that cannot become a checkpoint."""
+    """Announcement that cannot become a checkpoint."""
 
 
 class PolicyFile(BaseModel):
-    """One policy among the files of a checkpoint."""
+    """Policy among the files of a checkpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +35,7 @@ class PolicyFile(BaseModel):
 
 
 class Announcement(BaseModel):
-    """What a program says of a checkpoint it has written into $MOSAIC_CHECKPOINT_DIR."""
+    """Announcement of a checkpoint that a program has written into $MOSAIC_CHECKPOINT_DIR."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,7 +53,7 @@ class Announcement(BaseModel):
 
 
 def read_announcement(text: str) -> Announcement | None:
-    """Return what a line `@CHECKPOINT {json}` announces; None for any other line."""
+    """Parse a line `@CHECKPOINT {json}`; return None for any other line."""
     mark, _, body = text.strip().partition(" ")
     if mark != MARK:
         return None
@@ -64,7 +64,7 @@ def read_announcement(text: str) -> Announcement | None:
 
 
 class ProgramFiles:
-    """The announced files below $MOSAIC_CHECKPOINT_DIR, checked before anything is copied."""
+    """Announced files below $MOSAIC_CHECKPOINT_DIR, checked before anything is copied."""
 
     def __init__(self, folder: Path, announced: Announcement) -> None:
         self._folder = folder
@@ -84,7 +84,10 @@ class ProgramFiles:
         self.warnings = tuple(dict.fromkeys(filter(None, (self._normalised(each.file) for each in entries.values()))))
 
     def _entry(self, each: PolicyFile) -> PolicyEntry:
-        """The statistics of VecNormalize belong to a policy, announced or not: `run:` must see that there are some."""
+        """Return a policy's entry, with its VecNormalize statistics.
+
+        They belong to the policy even if not announced: `run:` must see that there are some.
+        """
         beside = statistics_beside(self._folder / each.file)
         statistics = () if beside is None else (str(PurePosixPath(each.file).with_name(beside)),)
         self._names += [name for name in statistics if name not in self._names]
@@ -115,7 +118,7 @@ class ProgramFiles:
 
 
 def statistics_beside(path: Path) -> str | None:
-    """Return the name of the file with the statistics of VecNormalize in the folder of a zip, by its name alone."""
+    """Return the name of the VecNormalize statistics file beside a zip, found by name alone."""
     if path.suffix != ".zip":
         return None
     return min((each.name for each in path.parent.iterdir() if _STATISTICS.search(each.name)), default=None)

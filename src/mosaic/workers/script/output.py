@@ -1,4 +1,4 @@
-"""What becomes of a program's words: metrics are reported, the rest is logged."""
+"""Handling of a program's output: metrics are reported, the rest is logged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mosaic.workers.script.process import Stream
 
 
 class Line(NamedTuple):
-    raw: bytes  # with its line break, where it has one
+    raw: bytes  # including its line break, if any
     whole: bool  # False: a piece of a line that is too long
 
     @property
@@ -26,12 +26,12 @@ class Line(NamedTuple):
 
 
 class LineSplitter:
-    """Collects the chunks of one stream. Too long lines come in pieces, so that no program can fill our memory."""
+    """Splitter of one stream's chunks into lines. Long lines come in pieces, so that no program can fill the memory."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
-        self._rest = b""  # begun, not ended
-        self._torn = False  # pieces of this line were handed out before
+        self._rest = b""  # unfinished line
+        self._torn = False  # earlier pieces of this line were already returned
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
         *ended, rest = chunk.split(b"\n")
@@ -44,7 +44,7 @@ class LineSplitter:
             self._rest, self._torn = b"", True
 
     def end(self) -> Iterator[Line]:
-        """The last line needs no line break."""
+        """Yield the last line, which needs no line break."""
         if self._rest:
             yield self._line(self._rest)
         self._rest, self._torn = b"", False
@@ -53,9 +53,9 @@ class LineSplitter:
         return Line(raw, not self._torn and len(raw) <= self._longest + 1)
 
 
-_EPISODES = 100  # whose mean reward counts, where a program tells of single episodes only
-_LAST_LINES = 20  # that the message of a failure shows
-_SHOWN = 10  # malformed lines that the log explains; the others are only counted
+_EPISODES = 100  # averaged for the reward if a program reports single episodes only
+_LAST_LINES = 20  # shown in the message of a failure
+_SHOWN = 10  # malformed lines explained in the log; further ones are only counted
 
 
 class Listener:
@@ -83,11 +83,11 @@ class Listener:
 
     @property
     def refusal(self) -> str:
-        """Why all of the program's metric lines were refused; empty where one was accepted or none was printed."""
+        """Reason why all of the program's metric lines were refused; empty if one was accepted or none was printed."""
         return "" if self._understood else self._last_error
 
     def done(self) -> str | None:
-        """Why it is enough, by what the program told so far."""
+        """Return why the program should stop, based on its reports so far."""
         return self._context.done(self._score.env_steps, self._score.episodes, self._score.reward)
 
     def last_words(self) -> str:
@@ -101,7 +101,7 @@ class Listener:
         self._logs[stream].flush()
 
     def _is_metric(self, line: Line) -> bool:
-        """Whether it was one, and is stored. What was not understood belongs into the log."""
+        """Store a metric line and return whether it was one. Malformed ones belong in the log."""
         try:
             event = _parse(line)
         except MalformedMetricError as error:
@@ -118,7 +118,7 @@ class Listener:
         return True
 
     def _is_checkpoint(self, line: Line) -> bool:
-        """Save the checkpoint that a line announces; what cannot be saved is logged and alerted."""
+        """Save the checkpoint that a line announces; one that cannot be saved is logged and raises an alert."""
         try:
             announced = read_announcement(line.text) if line.whole else None
             if announced is None:
@@ -136,7 +136,7 @@ class Listener:
         return True
 
     def _warn(self, warning: str) -> None:
-        """Log and alert, once: a program saves many times."""
+        """Log and alert once per warning: a program saves many times."""
         if warning not in self._warned:
             self._warned.add(warning)
             log(warning)
@@ -144,7 +144,7 @@ class Listener:
 
 
 class Score:
-    """How far the program says it is."""
+    """Progress as reported by the program."""
 
     def __init__(self) -> None:
         self.env_steps = 0

@@ -1,4 +1,4 @@
-"""Policies that a user's program saved: ONNX, safetensors in our layout, or a zip of Stable-Baselines3."""
+"""Policies that a user's program saved: ONNX, safetensors in Mosaic's layout, or a zip of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -59,7 +59,11 @@ def _network(saved: SavedNetwork, request: PolicyRequest) -> PolicyController:
 
 
 def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
-    """DQN draws as it explored, or by its values where a temperature is given; PPO and A2C draw by probabilities."""
+    """Return a controller for a zip of Stable-Baselines3.
+
+    When sampling, DQN explores as in training, or draws by its values if a temperature is given; PPO and A2C draw by
+    probabilities.
+    """
     from mosaic.policies.exploring import EpsilonGreedyController
 
     saved, facts = read_sb3(path, request)
@@ -73,7 +77,7 @@ def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
 def _refuse_normalised(path: Path, facts: dict[str, Any], request: PolicyRequest) -> None:
     """Raise InputError for a model that was trained on observations scaled by statistics which are not in the zip."""
     beside = statistics_beside(path)
-    if beside is None and facts.get("_last_original_obs") is None:  # Stable-Baselines3 keeps it for VecNormalize only
+    if beside is None and facts.get("_last_original_obs") is None:  # Stable-Baselines3 stores it only with VecNormalize
         return
     where = f"beside it is {beside}" if beside else "it keeps the original of a normalised observation"
     raise InputError(
@@ -96,7 +100,7 @@ def _codes(request: PolicyRequest, width: int) -> tuple[dict[AgentID, RowCode], 
 
 
 def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str, Any]]:
-    """Read a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, the facts about them from JSON."""
+    """Read a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, metadata from JSON."""
     import torch
 
     try:
@@ -108,7 +112,7 @@ def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str
             facts = json.loads(archive.read("data"))
     except (zipfile.BadZipFile, KeyError, OSError, ValueError, RuntimeError) as error:
         raise FormatError(f"{path} is not a model of Stable-Baselines3: {error}.") from error
-    except Exception as error:  # pickle.UnpicklingError: what weights_only refuses
+    except Exception as error:  # pickle.UnpicklingError: refused by weights_only
         raise FormatError(f"{path}: policy.pth holds more than weights, and is not loaded: {error}.") from error
     _refuse_normalised(path, facts, request)
     return _sb3_network(path, {name: tensor.numpy() for name, tensor in state.items()}, facts, request), facts
@@ -164,13 +168,13 @@ def _sb3_network(
 
 
 def _dense(state: dict[str, NDArray[Any]], prefix: str) -> list[tuple[str, str]]:
-    """Names of weight and bias of the layers of a torch Sequential, in order; activations between have none."""
+    """Return the names of weight and bias of a torch Sequential's layers, in order; activations have none."""
     places = sorted(int(name.split(".")[-2]) for name in state if name.startswith(prefix) and name.endswith(".weight"))
     return [(f"{prefix}{place}.weight", f"{prefix}{place}.bias") for place in places]
 
 
 def _read_onnx(path: Path) -> bytes:
-    """Return a model that is whole in itself: weights in other files could be any file of this machine."""
+    """Return a self-contained model: weights in external files could be any file of this machine."""
     onnx: Any = import_module("onnx")
     damage = (onnx.checker.ValidationError, ValueError, import_module("google.protobuf.message").DecodeError)
     try:
@@ -194,11 +198,14 @@ def _tensors(graph: Any) -> Iterator[Any]:
 
 
 class OnnxPolicyController:
-    """Plays an ONNX graph: its first input is a batch of observation rows, its first output logits or actions."""
+    """Controller that plays an ONNX graph.
+
+    The first input is a batch of observation rows, the first output is logits or actions.
+    """
 
     def __init__(self, path: Path, request: PolicyRequest) -> None:
         try:
-            runtime: Any = import_module("onnxruntime")  # not installed by default, and without types
+            runtime: Any = import_module("onnxruntime")  # not installed by default, and untyped
         except ImportError as error:
             raise MissingExtraError(
                 f"'{request.reference}' is an ONNX file, which needs onnxruntime: pip install 'mosaic-rl[onnx]'"

@@ -1,4 +1,4 @@
-"""A user's program while it runs: what it says, and how it is stopped together with all that it started."""
+"""Process of a user's program: its output, and stopping it together with all its descendants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 
 
 class Program:
-    """Stays in our process group and session, so that whatever reaches us reaches it too."""
+    """Running program, kept in our process group and session so that signals to us reach it too."""
 
     def __init__(self, command: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> None:
         pipe = subprocess.PIPE
@@ -45,16 +45,19 @@ class Program:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """Exit code; None while it runs, negative: the signal that ended it."""
         return self._process.poll()
 
     def read(self, wait_s: float) -> list[tuple[Stream, bytes]]:
-        """What it said meanwhile; waits for the first word or its end at most so long."""
+        """Return the output so far, waiting at most `wait_s` for the first of it or the end of the program."""
         ready = [key for key, _ in self._selector.select(wait_s) if key.data is not None]
         return [(key.data, chunk) for key in ready if (chunk := self._chunk(key.data, _CHUNK))]
 
     def rest(self) -> Iterator[tuple[Stream, bytes]]:
-        """What lies in the pipes right now. They may stay open: a process it left behind can hold them for ever."""
+        """Yield what is in the pipes right now.
+
+        They may stay open: a process the program left behind can hold them forever.
+        """
         for stream in tuple(self._pipes):
             left = _waiting(self._pipes[stream])
             while left > 0 and (chunk := self._chunk(stream, left)):
@@ -62,7 +65,7 @@ class Program:
                 yield stream, chunk
 
     def signal(self, signal: Signals) -> None:
-        """To the program and all below it, as Ctrl-C in a terminal would."""
+        """Send a signal to the program and all its descendants, as Ctrl-C in a terminal would."""
         if self.exit_code is None:
             _signal_tree(psutil.Process(self._process.pid), signal)
 
@@ -97,8 +100,8 @@ class Program:
 def _signal_tree(process: psutil.Process, signal: Signals) -> None:
     with suppress(psutil.NoSuchProcess):
         if signal is SIGSTOP:
-            process.send_signal(signal)  # one that is stopped starts no further children
-        children = process.children()  # the end of a parent would hide them from us
+            process.send_signal(signal)  # a stopped process starts no further children
+        children = process.children()  # listed first: they could not be found once their parent has ended
         if signal is not SIGSTOP:
             process.send_signal(signal)
         for child in children:
@@ -106,7 +109,7 @@ def _signal_tree(process: psutil.Process, signal: Signals) -> None:
 
 
 def _waiting(file: IO[bytes]) -> int:
-    """Bytes that can be read without waiting."""
+    """Return the number of bytes that can be read without waiting."""
     answer = fcntl.ioctl(file.fileno(), termios.FIONREAD, b"\0" * 4)
     count: int = struct.unpack("i", answer)[0]
     return count

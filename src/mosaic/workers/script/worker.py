@@ -1,4 +1,4 @@
-"""A worker for any program: what it prints as `@METRIC {json}` becomes the run's metrics."""
+"""Worker for any program: lines it prints as `@METRIC {json}` become the run's metrics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
 
-FILES = "program"  # in the run's folder: where the program may leave its weights
+FILES = "program"  # folder in the run folder for the program's weights
 _AFTERWARDS_S = 5.0  # to read the program's last lines and to end
-_TICK_S = 0.1  # how late a command may be noticed
+_TICK_S = 0.1  # longest delay until a command is noticed
 
 
 class ScriptOptions(BaseModel):
-    """Which program trains."""
+    """Program to run, with its settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,11 +50,14 @@ class ScriptOptions(BaseModel):
 
 
 class ProgramFailedError(MosaicError):
-    """The user's program ended badly, by itself."""
+    """Failure of the user's program that was not caused by a stop."""
 
 
 class ScriptWorker:
-    """Knows nothing of what the program does, so it promises little: it can be stopped, and frozen for a pause."""
+    """Worker that runs a program.
+
+    It knows nothing of what the program does, so it promises little: it can be stopped, and frozen for a pause.
+    """
 
     info = WorkerCapabilities(
         name="script",
@@ -63,7 +66,7 @@ class ScriptWorker:
         paradigms=(),
         pause=True,
         samples=True,
-        resources=("num_workers", "num_gpus", "num_cpus"),  # told to the program, and reserved in the queue of a server
+        resources=("num_workers", "num_gpus", "num_cpus"),  # passed to the program, and reserved in a server's queue
         refuses={"telemetry.report_every_s": "the program decides when it reports"},
         not_applicable={
             "environment": "the program makes its own env; it is told in MOSAIC_ENVIRONMENT",
@@ -72,7 +75,7 @@ class ScriptWorker:
     )
 
     resumes_what_was_saved = True  # not promised for every program: one that announces checkpoints resumes from them
-    loads_pickles = False  # ONNX, safetensors, and of a zip the tensors alone
+    loads_pickles = False  # ONNX, safetensors, and only the tensors of a zip
 
     def options(self, algorithm: str) -> type[BaseModel]:
         return ScriptOptions
@@ -85,7 +88,7 @@ class ScriptWorker:
     def run(self, context: WorkerContext) -> None:
         options = context.options
         assert isinstance(options, ScriptOptions)
-        context.heartbeat.every_s = None  # the program's own reports are passed on, and nothing else is known
+        context.heartbeat.every_s = None  # the program's own reports are forwarded, and nothing else is known
         context.heartbeat.need_patience(options.patience_s + _AFTERWARDS_S)
         with Program(options.command, options.cwd, _environment(context, options)) as program:
             listener = Listener(context, context.folder.path / FILES)
@@ -107,7 +110,7 @@ class ScriptWorker:
 
 
 def _listen(context: WorkerContext, program: Program, listener: Listener, patience_s: float) -> str | None:
-    """Until the program's end. Answers why it was stopped, or None if it ended by itself."""
+    """Read the program's output until it ends. Return why it was stopped, or None if it ended by itself."""
     stop: Push | None = None
     while program.exit_code is None:
         for stream, chunk in program.read(_TICK_S):
@@ -124,7 +127,7 @@ def _listen(context: WorkerContext, program: Program, listener: Listener, patien
 
 
 def _pause(context: WorkerContext, program: Program, listener: Listener) -> None:
-    """Frozen first and heard out then, so that nothing is reported while the run is paused."""
+    """Freeze the program, then read its remaining output, so that nothing is reported while the run is paused."""
     program.freeze()
     for stream, chunk in program.rest():
         listener.hear(stream, chunk)
@@ -133,7 +136,7 @@ def _pause(context: WorkerContext, program: Program, listener: Listener) -> None
 
 
 class Push:
-    """A stop of the program: ever harder, as its patience runs out."""
+    """Stop of a program with escalating signals as its time runs out."""
 
     def __init__(self, why: str, patience_s: float) -> None:
         now_s = monotonic()
@@ -164,7 +167,7 @@ def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, st
     if context.resume_from is not None:
         ours["MOSAIC_RESUME_FROM"] = str(context.resume_from.path)
         ours["MOSAIC_RESUME_ENV_STEPS"] = str(context.resume_from.env_steps)
-    mark = {name: os.environ[name] for name in ("MOSAIC_RUN",) if name in os.environ}  # by which leftovers are found
+    mark = {name: os.environ[name] for name in ("MOSAIC_RUN",) if name in os.environ}  # identifies leftover processes
     return {**os.environ, "PYTHONUNBUFFERED": "1", **options.env, **ours, **mark}
 
 

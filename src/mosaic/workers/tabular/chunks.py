@@ -1,7 +1,7 @@
-"""Chunks of a tabular training: how far it goes between two reports, in pieces that a stop can come between.
+"""Chunks of a tabular training: the steps between two reports, in pieces between which it can be stopped.
 
-Where a chunk ends is decided by the configuration alone, so that the same seed gives the same curve on every machine.
-Pieces follow the clock; every training may be left after a multiple of its grain without a difference to the last bit.
+The configuration alone decides where a chunk ends, so that the same seed gives the same curve on every machine. Pieces
+follow the clock; every training can be interrupted after a multiple of its grain with a bit-identical result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FASTEST_GROWTH = 8
 
 
 class Chunks:
-    """Advances a training from report to report; `live` holds the counters after the last piece."""
+    """Driver of a training from report to report; `live` holds the counters after the last piece."""
 
     def __init__(
         self, context: WorkerContext, training: TableTraining, seen: Watched, report_every: int | None
@@ -38,9 +38,10 @@ class Chunks:
         self.live: dict[str, Any] = self._counters()
 
     def advance(self) -> None:
-        """Train until the next report: a chunk of agent steps, or what is left where that is less than two chunks.
+        """Train until the next report: a chunk of agent steps, or the remainder if that is less than two chunks.
 
-        A short last chunk might hold no end of an episode, and so no reward. Evaluations keep their own pace.
+        In a short last chunk perhaps no episode would end, and there would be no reward. Evaluations keep their own
+        interval.
         """
         training, settings = self._training, self._context.config.training
         most = self._chunk if self._evaluates else 2 * self._chunk - 1
@@ -59,7 +60,7 @@ class Chunks:
                 return
 
     def _take(self, most: int, episodes: int) -> None:
-        """One piece. A training that cannot be left early takes all steps at once."""
+        """Train one piece. A training that cannot be interrupted takes all steps at once."""
         steps = most if self._grain is None else min(most, -(-self._piece // self._grain) * self._grain)
         began_s = perf_counter()
         with self._context.iteration():
@@ -82,11 +83,11 @@ class Chunks:
 
 
 def _chunk(total_timesteps: int | None) -> int:
-    """Agent steps between two reports: the same for the same configuration, whatever the machine."""
+    """Return the agent steps between two reports: the same for the same configuration, whatever the machine."""
     return 1_000_000 if total_timesteps is None else min(5_000_000, max(10_000, total_timesteps // 50))
 
 
 def _steps_left(total_timesteps: int, training: TableTraining) -> int:
-    """Agent steps until the total is reached, at least 1; a random opponent's replies are env steps too."""
+    """Return the agent steps until the total is reached, at least 1; a random opponent's replies are env steps too."""
     per_step = training.env_steps / training.agent_steps if training.agent_steps else 1.0
     return max(1, int((total_timesteps - training.env_steps) / max(1.0, per_step)))

@@ -1,4 +1,4 @@
-"""How a table is trained by several processes."""
+"""Tabular training by several processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.workers.ray_record import StartRay
 
-if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.learners.tabular.training.twin import Twin
     from mosaic.runtimes.bookkeeping import SpreadTraining
     from mosaic.runtimes.mpi.tabular import MpiMode
 
 T = TypeVar("T")
-_CPU_PARTS = 10_000  # the parts in which Ray counts a CPU
+_CPU_PARTS = 10_000  # resolution at which Ray counts CPUs
 
 
 def make_spread_training(
@@ -34,7 +34,7 @@ def make_spread_training(
     mpi_mode: MpiMode,
     start_ray: StartRay,
 ) -> SpreadTraining:
-    """With the runtime mpi or ray; with parallel where the env is stepped in Python."""
+    """Return a training with the runtime mpi or ray, or with parallel if the env is stepped in Python."""
     from mosaic.learners.tabular.training.twin import SteppedEnv
 
     resources, number = config.resources, config.resources.workers
@@ -58,20 +58,20 @@ def make_spread_training(
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
     cpus = number if resources.ray_address else min(number, len(os.sched_getaffinity(0)))
     start_ray(cpus, resources.ray_address)
-    share = math.floor(cpus / number * _CPU_PARTS) / _CPU_PARTS  # actors share cores where there are fewer
+    share = math.floor(cpus / number * _CPU_PARTS) / _CPU_PARTS  # actors share cores if there are fewer
     return RayTraining(
         twin, algorithm, options, config.seed, opponent, actors=number, merge_every=merge_every, cpus_per_actor=share
     )
 
 
 def describe_arrays(environment: EnvironmentConfig) -> str:
-    """Return what a compiled loop runs on, in words: a twin written for the env, or arrays compiled from the env."""
+    """Describe what a compiled loop runs on: a twin written for the env, or arrays compiled from the env."""
     made = "arrays compiled from" if find_twin(environment) is None else "the compiled twin of"
     return f"{made} {environment.id}"
 
 
 def check_workers(resources: ResourcesConfig) -> None:
-    """Raise InputError where several workers, or a cluster, are asked for without a runtime that has them."""
+    """Raise InputError if several workers, or a cluster, are requested with a runtime that does not have them."""
     runtime, number = resources.runtime or "single", resources.num_workers or 1
     if runtime == "single" and number > 1:
         raise InputError(
@@ -92,7 +92,7 @@ def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
 
 @contextmanager
 def ended_after(training: T) -> Iterator[T]:
-    """Leaves none of the processes that a way to train may hold."""
+    """Close a training on exit, so that none of its processes are left."""
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.runtimes.bookkeeping import SpreadTraining
 

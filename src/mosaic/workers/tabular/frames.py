@@ -1,7 +1,7 @@
-"""How a tabular run is watched: what a camera sees of it, between which steps.
+"""Frames of a tabular run: camera scenes, and pauses of the training to draw them.
 
-A compiled loop cannot be looked into while it runs. It can be left after any step without a difference to the last bit,
-so while somebody looks it is run in pieces of some milliseconds; while nobody does, in one.
+A compiled loop cannot be inspected while it runs. It can be interrupted after any step with a bit-identical result, so
+it runs in pieces of some milliseconds while there are viewers, and in one piece otherwise.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ if TYPE_CHECKING:
 
 PIECE_S = 0.01
 ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a tenth of that
-WATCHED_S = 2.0  # after a picture; the rate that viewers ask for is the camera's business
+WATCHED_S = 2.0  # after a frame; the camera handles the rate that viewers request
 _MOST_SETTLING = 50
 _NO_ACTION = -1
 _CONNECT_FOUR_AGENTS: tuple[AgentID, ...] = ("player_0", "player_1")
 
 Advance: TypeAlias = Callable[[int, int], None]
-Ints: TypeAlias = tuple[int, int, int]  # as the env's kernel lays them out
+Ints: TypeAlias = tuple[int, int, int]  # in the layout of the env's kernel
 OnTwin: TypeAlias = TwinTraining | HashedTraining
 Together: TypeAlias = ParallelTraining | SpreadTraining
 
 
 class Watched(NamedTuple):
-    advance: Advance  # to the same end as by the training's own, with pictures for those who look
-    camera: Camera | None  # for pictures of something else; None where a run shows none
+    advance: Advance  # same result as the training's own, with frames for viewers
+    camera: Camera | None  # for other frames; None if the run has none
 
 
 @contextmanager
 def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched]:
-    """How to go on with a training that may be looked at."""
+    """Yield how to advance a training that may have viewers."""
     if not context.config.telemetry.frames:
         yield Watched(training.advance, None)
     elif isinstance(training, PlayedTraining | SeatsTraining):
@@ -76,7 +76,7 @@ def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched
             training.watch(env.look_through(camera))
             yield Watched(training.advance, camera)
     elif not isinstance(training, HashedTraining) and not has_twin(context.config.environment.id):
-        yield Watched(training.advance, None)  # nothing puts a state into a user's own env
+        yield Watched(training.advance, None)  # a user's own env cannot be set to a state
     else:
         assert isinstance(training, OnTwin | Together)
         with closing(TwinScene(training, context.config.environment)) as twin, Camera(context, twin) as camera:
@@ -84,7 +84,7 @@ def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched
 
 
 class PlayedScene:
-    """The env itself, drawn between two of its steps: its state cannot be kept for later."""
+    """Scene of the env itself, drawn between two of its steps: its state cannot be kept for later."""
 
     envs, freezes = 1, False
 
@@ -114,7 +114,7 @@ class PlayedScene:
 
 
 class LastStep(NamedTuple):
-    """Of one learner in its running episode, as far as it is known."""
+    """Last step of one learner in its running episode, as far as it is known."""
 
     agent_steps: int
     action: int = _NO_ACTION
@@ -122,7 +122,7 @@ class LastStep(NamedTuple):
 
 
 class TwinScene:
-    """Each learner's place in the twin, drawn through the reference env; that one is made for the first picture."""
+    """Scene of each learner's state in the twin, drawn by the reference env, which is created for the first frame."""
 
     freezes = True
 
@@ -154,9 +154,9 @@ class TwinScene:
         )
 
     def settle(self, most_steps: int, episodes: int) -> None:
-        """Goes on, step by step, to the middle of an episode: between two there is nothing to draw."""
+        """Continue step by step into the middle of an episode: between two there is nothing to draw."""
         training = self._training
-        if not isinstance(training, OnTwin):  # several learners go on together or not at all
+        if not isinstance(training, OnTwin):  # several learners advance together or not at all
             return
         for _ in range(min(most_steps, _MOST_SETTLING)):
             self._last = _take_step(training, episodes)
@@ -180,7 +180,7 @@ class TwinScene:
 
 
 class Cut(Protocol):
-    """What pieces need of the scene."""
+    """Part of a scene that `Pieces` needs."""
 
     def is_watched(self) -> bool: ...
 
@@ -192,7 +192,7 @@ class Glances(Protocol):
 
 
 class Pieces:
-    """A compiled training that stops for pictures while somebody looks."""
+    """Compiled training that is interrupted for frames while there are viewers."""
 
     def __init__(
         self, training: OnTwin | Together, scene: Cut, camera: Glances, clock: Callable[[], float] = perf_counter
@@ -220,7 +220,7 @@ class Pieces:
 
 
 def _take_step(training: OnTwin, episodes: int) -> LastStep:
-    """One alone: the compiled loop keeps neither its action nor its reward, but what has changed tells both."""
+    """Take one step and reconstruct its action and reward from what changed: the compiled loop keeps neither."""
     counts, sums = training.progress.counts, training.progress.sums
     state, earned = int(counts[STATE]), float(sums[RETURN])
     visits = np.zeros(0, np.int32)
@@ -236,23 +236,26 @@ def _take_step(training: OnTwin, episodes: int) -> LastStep:
 
 
 def _progress(training: OnTwin | Together) -> Sequence[Progress]:
-    """Of each learner."""
+    """Return the progress of each learner."""
     return [training.progress] if isinstance(training, OnTwin) else training.progress
 
 
 def grain_of(training: TableTraining) -> int | None:
-    """`advance` may be left after each multiple of this many agent steps without a difference; None: not at all."""
+    """Return the number of agent steps at whose multiples `advance` can be split without a difference.
+
+    None: it cannot be split.
+    """
     match training:
         case ParallelTraining():
             return training.round_steps
         case SpreadTraining():
-            return None  # processes that would wait for each other more often
+            return None  # the processes would wait for each other more often
         case _:
             return 1
 
 
 def mean_return(training: TableTraining) -> float | None:
-    """Mean return of the episodes since the last report; None where none has ended or the training does not tell."""
+    """Return the mean return of episodes since the last report; None if none has ended or it is not known."""
     if isinstance(training, PlayedTraining | SeatsTraining):
         return training.mean_return
     if not isinstance(training, OnTwin | Together):
@@ -262,7 +265,7 @@ def mean_return(training: TableTraining) -> float | None:
 
 
 def _place(training: OnTwin | Together, progress: Progress, last_action: int) -> tuple[Sequence[AgentID], Ints | None]:
-    """Who plays there, and where; None where no episode runs and the next may begin anywhere."""
+    """Return the agents and the position; None if no episode runs and the next may begin anywhere."""
     state = int(progress.counts[STATE])
     if isinstance(training, HashedTraining):
         return _CONNECT_FOUR_AGENTS, (0, 0, 0) if state == NOWHERE else _connect_four(state)
@@ -277,7 +280,7 @@ def _place(training: OnTwin | Together, progress: Progress, last_action: int) ->
 
 
 def _tictactoe(position: int) -> Ints:
-    """Marks of the mover and of the other as bits, and who moves; as many marks as moves were made."""
+    """Return the mover's and the other's marks as bits, and who moves; there are as many marks as moves."""
     cells = cells_of(position).tolist()
     mine, theirs = (sum(1 << cell for cell, mark in enumerate(cells) if mark == whose) for whose in (MINE, THEIRS))
     return mine, theirs, (mine | theirs).bit_count() % 2

@@ -1,4 +1,4 @@
-"""Runs on a hashed table: which envs have one, how it is trained, and how its checkpoint plays on the reference env."""
+"""Hashed tables: the envs that use them, their training, and controllers for their checkpoints on the reference env."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mosaic.core.turn import Action, Observation
 from mosaic.envs.family import split_version
 from mosaic.policies.tabular import TabularPolicyController
 
-if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.learners.tabular.hashed.training import HashedTraining
     from mosaic.workers.tabular.options import TabularWorkerOptions
 
@@ -24,12 +24,12 @@ CONNECT_FOUR = "classic/connect_four"
 
 
 def is_hashed(config: EnvironmentConfig) -> bool:
-    """Whether the env as it is configured is learned in a hashed table; a wrapper may change its rules."""
+    """Return whether the env as configured is learned in a hashed table; a wrapper may change its rules."""
     return split_version(config.id)[0] == CONNECT_FOUR and not config.wrappers
 
 
 def check_hashed(config: RunConfig, options: TabularWorkerOptions) -> None:
-    """Raises where the compiled hashed loop cannot do what is asked."""
+    """Raise if the compiled hashed loop cannot do what is asked."""
     env_id = config.environment.id
     if options.opponent != "self":
         raise InputError(
@@ -61,10 +61,10 @@ def in_hashed_table(folder: Path) -> bool:
 def hashed_controller(
     folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, Any]
 ) -> TabularPolicyController:
-    """Plays from the saved rows.
+    """Return a controller that plays from the saved rows.
 
-    A position that training never met has the row of every new one: all moves are worth the same, so it plays any
-    legal move, by its own seed, as it does among equally good ones elsewhere.
+    A position that training never met has the row of every new one: all moves have the same value, so a legal move is
+    drawn with the controller's own seed, as among equally good moves elsewhere.
     """
     from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
     from mosaic.learners.tabular.hashed.table import find_sorted

@@ -1,4 +1,4 @@
-"""Runs in an env itself, step by step: which tables there are, and how their checkpoints play."""
+"""Tabular runs in an env itself, step by step: their tables, and controllers for their checkpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mosaic.policies.controller import Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular.mapping import TableMapping, read_table_mapping
 
-if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.learners.tabular.training.resumable import PlayedTraining
     from mosaic.learners.tabular.training.twin import SteppedEnv
@@ -45,7 +45,7 @@ def plan_tables(
     mapping: TableMapping,
     why: str,
 ) -> TablePlan:
-    """Which kind of table the env will be learned in, or an error where it cannot be."""
+    """Return which kind of table the env is learned in, or raise if it cannot be."""
     runtime = config.resources.runtime
     alone = _why_alone(spec, algorithm, options, mapping) if runtime not in (None, "single") else None
     if alone is not None:
@@ -66,7 +66,7 @@ def plan_tables(
 
 
 def _why_alone(spec: EnvSpec, algorithm: str, options: TabularWorkerOptions, mapping: TableMapping) -> str | None:
-    """Why an env that is stepped in Python is trained by one learner only; None where several can share the table."""
+    """Return why only one learner can train in an env stepped in Python; None if several can share the table."""
     if len(spec.possible_agents) != 1 or not mapping.uniform:
         return "tables of several agents are not merged"
     if algorithm == "double_q_learning" or options.table_engine != "fused":
@@ -79,14 +79,17 @@ def _why_alone(spec: EnvSpec, algorithm: str, options: TabularWorkerOptions, map
 
 
 def memory_limit(options: TabularWorkerOptions) -> int | None:
-    """In bytes."""
+    """Return the limit in bytes."""
     return None if options.table_memory_mb is None else options.table_memory_mb * 2**20
 
 
 def make_played_training(
     config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str
 ) -> PlayedTraining | SeatsTraining:
-    """The kind of table that fits; `why` is why the env is played itself. Both are said on the log."""
+    """Return a training with the kind of table that fits.
+
+    `why` is why the env itself is stepped. Both are logged.
+    """
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.runners.fixed_policies import ControllerOthers
 
@@ -132,7 +135,7 @@ def _in_bins(config: RunConfig, options: TabularWorkerOptions) -> EnvironmentCon
 
 
 def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> SteppedEnv:
-    """The env for learners in several processes, or an error where one alone can train in it."""
+    """Return the env for learners in several processes, or raise if only a single one can train in it."""
     from mosaic.learners.tabular.training.twin import SteppedEnv
 
     environment = _in_bins(config, options)
@@ -152,7 +155,11 @@ def in_seats(folder: Path, policy: str) -> bool:
 def seats_controller(
     folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
 ) -> TabularPolicyController:
-    """A state that training never met has the row of every new one: any legal action, by the controller's own seed."""
+    """Return a controller for an agent's table.
+
+    A state that training never met has the row of every new one: any legal action, drawn with the controller's own
+    seed.
+    """
     from mosaic.learners.tabular.hashed.learner import HashedLearner
     from mosaic.learners.tabular.hashed.table import keys_of
     from mosaic.learners.tabular.learner import TabularLearner
@@ -175,7 +182,7 @@ def seats_controller(
 
 
 def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
-    """Return how a table's controller draws: by the exploration of training, or by a temperature where one is given."""
+    """Return how a table's controller samples: by the exploration of training, or by a temperature if one is given."""
     if sampling is None:
         return {}
     if sampling.temperature is not None:
@@ -193,7 +200,7 @@ def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, An
 
 
 def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
-    """What turns the flags of an action's parts into a flag for each column; None where a mask is that already."""
+    """Return a function that turns flags of an action's parts into one per column; None if a mask has these already."""
     return None if len(actions.counts) == 1 else partial(flatten_mask, actions)
 
 

@@ -1,4 +1,4 @@
-"""Agent mapping of tabular runs: which agent learns in which table, and which agents fixed policies play."""
+"""Agent mapping of tabular runs: the table of each learning agent, and the agents played by fixed policies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TableMapping(NamedTuple):
 
     @property
     def uniform(self) -> bool:
-        """Whether one table learns for every agent, which is what the compiled loops do."""
+        """Whether one table learns for every agent, as the compiled loops require."""
         return not self.played and len(set(self.tables.values())) == 1
 
     def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:
@@ -42,12 +42,15 @@ class TableMapping(NamedTuple):
 
 
 def is_default(config: RunConfig) -> bool:
-    """Whether the run says nothing about single agents and policies: the env need not be asked for its agents."""
+    """Return whether the run has no settings for single agents and policies: the env's agents are not needed."""
     return not config.agents and config.policies_to_train is None and config.policy_configuration != "independent"
 
 
 def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> TableMapping:
-    """Raise InputError where rules, paradigm and options contradict each other or cannot be honoured."""
+    """Return the mapping.
+
+    Raise InputError if rules, paradigm and options contradict each other or cannot be honoured.
+    """
 
     def names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
         if options.tables == "two":
@@ -86,18 +89,18 @@ def _two_tables(spec: EnvSpec) -> Mapping[AgentID, str]:
     return dict(zip(agents, SEATS, strict=True))
 
 
-TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies where each seat has its own table
+TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies if each player has its own table
 
 
 class Roles(NamedTuple):
-    """Who acts in the run."""
+    """Policies of the run's agents."""
 
-    policies: Mapping[str, tuple[AgentID, ...]]  # the tables, with the agents (as patterns) that each plays for
+    policies: Mapping[str, tuple[AgentID, ...]]  # the tables, each with the agents (as patterns) that it plays for
     played: Mapping[AgentID, PolicyID]  # agents of fixed policies
 
 
 def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping | None:
-    """Return None where the run says nothing about single agents and policies."""
+    """Return the mapping, or None if the run has no settings for single agents and policies."""
     if is_default(config):
         return None
     with closing(make_env(config.environment)) as env:
@@ -120,7 +123,10 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTr
 
 
 def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
-    """Return the mean return of each policy; compiled loops know that of the agent that begins, in zero-sum games."""
+    """Return the mean return of each policy.
+
+    Compiled loops know that of the agent that begins, which in zero-sum games gives the other's.
+    """
     from mosaic.learners.tabular.training.multi_agent import SeatsTraining
     from mosaic.learners.tabular.training.twin import TwoTableTraining
 

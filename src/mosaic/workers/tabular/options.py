@@ -11,7 +11,7 @@ from mosaic.learners.tabular.options import TabularOptions
 
 
 class TabularWorkerOptions(TabularOptions):
-    """What `training.params` may say."""
+    """Options of `training.params`."""
 
     opponent: Literal["self", "random"] = Field(
         "self", description="In turn-based games: who plays the other seat while the table learns."
@@ -47,5 +47,5 @@ class TabularWorkerOptions(TabularOptions):
     )
 
     def of_the_table(self) -> TabularOptions:
-        """Without what concerns the worker alone."""
+        """Return the options without those of the worker itself."""
         return TabularOptions.model_validate({name: getattr(self, name) for name in TabularOptions.model_fields})

@@ -1,4 +1,4 @@
-"""Controllers of the tables in a checkpoint of the tabular worker."""
+"""Controllers for the tables in a checkpoint of the tabular worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = "facts.json"
 def make_controller(
     folder: Path, policy: str, spec: EnvSpec, agent: AgentID, trained_in: EnvID, sampling: Sampling | None = None
 ) -> PolicyController:
-    """Return a controller of what `TableTraining.save` and `TabularTraining` wrote.
+    """Return a controller for what `TableTraining.save` and `TabularTraining` wrote.
 
     Rows may be states of a compiled env: `trained_in` names it, whatever env is played now.
     """

@@ -1,4 +1,4 @@
-"""Which way to train fits a run, and what can be refused before it begins."""
+"""Choice of the training method that fits a run, and checks before it begins."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from mosaic.workers.tabular.mapping import TableMapping, is_default, read_table_
 if TYPE_CHECKING:
     from mosaic.workers.tabular.options import TabularWorkerOptions
 
-COMPILED = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # on arrays; that one has two tables
+COMPILED = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # on arrays; it has two tables
 COMPILED_IN_GAMES = ("q_learning",)  # with epsilon_greedy exploration
 
 
 class Way(NamedTuple):
-    """`compiled` and `two_tables` on the twin, `hashed` in the compiled hashed loop, `played` in the env itself."""
+    """Training method.
+
+    `compiled` and `two_tables` use the twin, `hashed` the compiled hashed loop, `played` the env itself.
+    """
 
     kind: Literal["compiled", "two_tables", "hashed", "played"]
     twin: Mdp | Game | None
-    why: str  # it is played, if it is; how the arrays of a user's own env were found, if they were
+    why: str  # reason for `played`; else how the arrays of a user's own env were found, if they were
 
 
 def algorithm_of(config: RunConfig) -> str:
@@ -39,9 +42,10 @@ def algorithm_of(config: RunConfig) -> str:
 def choose_way(
     config: RunConfig, options: TabularWorkerOptions, mapping: TableMapping | None = None, *, compile_own: bool = True
 ) -> Way:
-    """The fastest that knows what is asked. `mapping` None: every agent learns as the options say.
+    """Return the fastest method that supports what is asked.
 
-    `compile_own`: step a user's own env to find out whether it can be compiled; else it is taken as played.
+    `mapping` None: every agent learns as the options say. `compile_own`: step a user's own env to find out whether it
+    can be compiled; otherwise it is taken as played.
     """
     algorithm, twin = algorithm_of(config), find_twin(config.environment)
     if mapping is not None and not mapping.uniform:
@@ -65,7 +69,7 @@ def choose_way(
 
 
 def _is_known(algorithm: str, options: TabularWorkerOptions, *, one_agent: bool) -> bool:
-    """Whether compiled loops know what is asked."""
+    """Return whether the compiled loops support what is asked."""
     if options.table_engine != "fused":
         return False
     if one_agent:
@@ -79,7 +83,7 @@ def _unknown(algorithm: str, options: TabularWorkerOptions) -> str:
 
 
 def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -> Way:
-    """On arrays compiled from the env where that is possible and asked for."""
+    """Return the method for a user's own env: on arrays compiled from it if that is possible and enabled."""
     if not options.compile_env:
         return Way("played", None, "compile_env is off")
     if options.table == "hashed" or options.bins is not None or options.tables != "one":
@@ -95,7 +99,7 @@ def _own_way(config: RunConfig, options: TabularWorkerOptions, algorithm: str) -
 
 
 def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> None:
-    """Raises what training would raise at its beginning."""
+    """Raise what training would raise at its start."""
     check_workers(config.resources)
     check_mpi_mode(config, options.mpi_mode)
     way, mapping = _way_of(config, options, spec)
@@ -134,7 +138,10 @@ def table_kind(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) 
 
 
 def _way_of(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> tuple[Way, TableMapping]:
-    """As far as it is known before the env is stepped: what can be compiled can be stepped on every runtime too."""
+    """Return the method as far as it is known before the env is stepped.
+
+    An env that can be compiled can also be stepped on every runtime.
+    """
     mapping = read_table_mapping(config, options, spec)
     return choose_way(config, options, None if is_default(config) else mapping, compile_own=False), mapping
 

@@ -1,4 +1,4 @@
-"""Training of tables, as the training loop drives it."""
+"""Adapter of tabular trainings to the shared training loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TableTraining(Protocol):
-    """A way to train a table: compiled, stepped in Python, or distributed."""
+    """Training of a table: compiled, stepped in Python, or distributed."""
 
     @property
     def env_steps(self) -> int: ...
@@ -52,7 +52,7 @@ class TableTraining(Protocol):
 
 
 class TabularTraining:
-    """A `Trainable` over a table; it starts from the context's checkpoint, if any."""
+    """`Trainable` over a table; it starts from the context's checkpoint, if any."""
 
     def __init__(self, context: WorkerContext, training: TableTraining, seen: Watched, roles: Roles) -> None:
         options = context.options
@@ -63,7 +63,7 @@ class TabularTraining:
         if self._gauge is not None:
             self._gauge.error()  # computes the true values of all states, which takes a while
         self._iteration = 0
-        self._reward: float | None = None  # where no episode ended lately: of the last report in which one did
+        self._reward: float | None = None  # if no episode ended lately: from the last report in which one did
         self._epsilon: float | None = None  # of exploration, after the last iteration
         if context.resume_from is not None:
             training.restore(context.resume_from.path, context.resume_from.env_steps)
@@ -72,7 +72,7 @@ class TabularTraining:
             self._epsilon = facts.get("epsilon")
         self._chunks = Chunks(context, training, seen, options.report_every_steps)
         training.advance(0)  # loads the compiled code
-        context.prepare_checkpoints()  # a compiled loop needs no env; making one would cost a fifth of a short training
+        context.prepare_checkpoints()  # compiled loops need no env; creating one would cost a fifth of a short training
         self._statistics: Statistics  # of the last iteration
 
     def iterate(self) -> None:
@@ -127,7 +127,7 @@ class TabularTraining:
         )
 
     def evaluate(self) -> Iterator[dict[str, Any]]:
-        """Play from files like a checkpoint's, so that what is evaluated is what `run:` would play."""
+        """Play from files like a checkpoint's, so that the evaluated policies are those that `run:` would play."""
         owners = {agent: policy for policy, agents in self._roles.policies.items() for agent in agents}
         with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
             folder = Path(name)
@@ -161,7 +161,10 @@ def _with_custom(statistics: Statistics, metrics: dict[str, float | None]) -> di
 
 
 def _gauge(training: TableTraining, options: TabularWorkerOptions) -> ValueGauge | None:
-    """None where the true values cannot be known: only a table with a row for each state of a twin shows the rules."""
+    """Return a gauge, or None if the true values cannot be known.
+
+    Only a table with a row for each state of a twin reveals the rules.
+    """
     if not isinstance(training, Tabled) or training.values.shape != training.twin.legal.shape:
         return None
     return ValueGauge(training, options.discount_factor, options.opponent)

@@ -1,4 +1,4 @@
-"""The worker that trains tables: on a compiled twin where there is one, else in the env itself, step by step."""
+"""Worker that trains tables: on a compiled twin if there is one, else in the env itself, step by step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import make_controller
 from mosaic.workers.tabular.strategy import algorithm_of, check_way, choose_way, table_kind
 
-if TYPE_CHECKING:  # what brings numba along is imported when a run begins
+if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.workers.tabular.training import TableTraining
 
@@ -74,7 +74,7 @@ class TabularWorker:
         check_way(config, options, spec)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
-        """Decide limit, runtime, number of learners and kind of table."""
+        """Fill in limit, runtime, number of learners and kind of table."""
         assert isinstance(options, TabularWorkerOptions)
         config = with_limit(config)
         runtime = config.resources.runtime or "single"
@@ -106,7 +106,7 @@ class TabularWorker:
 
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> TableTraining:
-    """The way to train that fits the env; which one, and why, is said on the log."""
+    """Return the training that fits the env; which one it is, and why, is logged."""
     from mosaic.learners.tabular.training.mdp import open_training
     from mosaic.learners.tabular.training.twin import TwoTableTraining
     from mosaic.runtimes.parallel import ParallelTraining

@@ -1,4 +1,4 @@
-"""How policies that RLlib trained act: without starting Ray, and without torch where they are dense networks."""
+"""Controllers for policies that RLlib trained: without starting Ray, and without torch if they are dense networks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mosaic.workers.rllib.checkpoint.names import DEVIATIONS, FACTS, FORMAT, SCA
 if TYPE_CHECKING:
     from mosaic.models.weights_file import SavedNetwork
 
-Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent, "": of all
+Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent; "": for all
 
 
 def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest) -> PolicyController:
@@ -35,7 +35,7 @@ def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest)
 
 
 def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> PolicyController:
-    """What `export_policies` wrote into this folder."""
+    """Return a controller for a policy that `export_policies` wrote into this folder."""
     facts, sampling = _facts(folder, policy), request.sampling
     epsilon: float | None = facts.get("epsilon")
     if epsilon is None or sampling is None or sampling.temperature is not None:
@@ -64,9 +64,9 @@ def _facts(folder: Path, policy: PolicyID) -> dict[str, Any]:
 
 
 def finished(space: Space[Any], facts: Mapping[str, Any], *, squashed: bool = False) -> ActionCode:
-    """Numbers become actions as between RLlib's network and its env: squashed, scaled to the bounds, cut.
+    """Return a code that turns network outputs into actions as RLlib does: squashed, scaled to the bounds, clipped.
 
-    `squashed` says that a distribution of RLlib's has done the first already.
+    `squashed`: one of RLlib's distributions has already squashed them.
     """
     code = action_code(space)
     if not isinstance(space, spaces.Box):
@@ -112,7 +112,7 @@ def _dense(path: Path, request: PolicyRequest, facts: Mapping[str, Any]) -> Poli
 
 
 def deviation_limits(facts: Mapping[str, Any]) -> tuple[float, float]:
-    """Return where RLlib cuts the logarithms of deviations."""
+    """Return the bounds to which RLlib clips the logarithms of deviations."""
     if facts["algorithm"] == "sac":
         return -5.0, 2.0
     most = float(facts["model_config"].get("log_std_clip_param", 20.0))
@@ -120,7 +120,7 @@ def deviation_limits(facts: Mapping[str, Any]) -> tuple[float, float]:
 
 
 class GaussianPolicyController:
-    """Draws numbers whose deviations, like their means, the network gives for every observation."""
+    """Controller that draws numbers whose means and deviations the network computes for every observation."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ def no_filter(agent: AgentID, known: Iterable[AgentID]) -> InputError:
 
 
 class _EachFiltered:
-    """One network for several agents, each of which RLlib has given a filter of its own."""
+    """Controller of one network for several agents, each with its own observation filter from RLlib."""
 
     def __init__(self, players: Mapping[AgentID, PolicyController], request: PolicyRequest) -> None:
         self._players = players

@@ -1,4 +1,4 @@
-"""RLlib's networks of dense layers in our own layout of weights, so that they play without Ray and torch."""
+"""Conversion of RLlib's dense networks to Mosaic's layout of weights, so that they play without Ray and torch."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _ACTIVATIONS: dict[str, Activation] = {"tanh": "tanh", "relu": "relu", "silu": "
 
 
 class Layer(NamedTuple):
-    weight: Array  # [out, in], as torch has it
+    weight: Array  # [out, in], as in torch
     bias: Array
 
 
 class DenseNetwork(NamedTuple):
     architecture: Architecture
     flat: Array
-    deviations: Layer | None  # the last layer's rows for the logarithms of the deviations, where it has them
+    deviations: Layer | None  # the last layer's rows for the logarithms of the deviations, if any
 
 
 def dense_network(
     algorithm: str, state: State, config: Mapping[str, Any], observation: int, head: ActionHead
 ) -> DenseNetwork | None:
-    """None where the module is more than a chain of dense layers with one activation."""
+    """Convert a module; return None if it is more than a chain of dense layers with one activation."""
     activation = _activation(config)
     if activation is None or config["use_lstm"] or config.get("num_atoms", 1) > 1:
         return None
@@ -69,7 +69,7 @@ def _actor_critic(algorithm: str, state: State) -> tuple[list[Layer], list[Layer
 
 
 def _critic(algorithm: str, state: State) -> list[Layer]:
-    if algorithm == "sac":  # values of actions, not of observations: a critic that nobody can ask
+    if algorithm == "sac":  # values of actions, not of observations: such a critic cannot be queried
         return [Layer(np.zeros((1, 1), np.float32), np.zeros(1, np.float32))] * 2
     if any(name.startswith("critic.") for name in state):
         return _layers(state, "critic.encoder") + _layers(state, "critic.head")
@@ -77,7 +77,10 @@ def _critic(algorithm: str, state: State) -> list[Layer]:
 
 
 def _q_network(state: State, config: Mapping[str, Any]) -> tuple[list[Layer], list[Layer]] | None:
-    """Linear streams of value and advantage are one linear layer together; the value is the mean of the actions'."""
+    """Return the layers of a Q-network.
+
+    Linear streams of value and advantage are combined into one linear layer; the value is the mean over the actions.
+    """
     encoder, advantage, value = _layers(state, "encoder"), _layers(state, "af"), _layers(state, "vf")
     if not encoder or (config["dueling"] and len(advantage) > 1):
         return None
@@ -92,7 +95,7 @@ def _q_network(state: State, config: Mapping[str, Any]) -> tuple[list[Layer], li
 
 
 def _layers(state: State, prefix: str) -> list[Layer]:
-    """The dense layers of one of RLlib's MLPs; none where it is no MLP."""
+    """Return the dense layers of one of RLlib's MLPs; none if it is not an MLP."""
     start, end = f"{prefix}.net.mlp.", ".weight"
     numbers = sorted(
         int(name[len(start) : -len(end)]) for name in state if name.startswith(start) and name.endswith(end)

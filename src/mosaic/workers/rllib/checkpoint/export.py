@@ -1,4 +1,4 @@
-"""What is saved of RLlib's policies so that they play without Ray."""
+"""Export of RLlib's policies to files that play without Ray."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
 def policy_files(setup: Setup, policy: PolicyID) -> tuple[str, ...]:
-    """The files of a policy, relative to the folder that it is exported to."""
+    """Return the files of a policy, relative to the folder that it is exported to."""
     return FACTS, f"policy_{list(setup.modules).index(policy)}.safetensors"
 
 
@@ -45,7 +45,10 @@ def export_modules(
     connectors: Any,
     env_steps: int = 0,
 ) -> None:
-    """`modules` are a runner's, which have nothing that only learning needs; `states` are the learner's."""
+    """Write files from modules and states.
+
+    `modules` are a runner's, without the parts that only learning needs; `states` are the learner's.
+    """
     moments = filter_moments(connectors)
     facts: dict[PolicyID, Any] = {}
     for policy, name in setup.modules.items():
@@ -83,7 +86,7 @@ def exploration_rate(schedule: Any, env_steps: int) -> float | None:
 
 
 def learned_state(algo: Algorithm, module: str) -> Arrays:
-    """The weights as the learner has them now; those of the runners may be older."""
+    """Return the learner's current weights; those of the runners may be older."""
     assert algo.learner_group is not None
     state: Any = algo.learner_group.get_state(components=f"learner/rl_module/{module}")
     return dict(state["learner"]["rl_module"][module])
@@ -101,7 +104,7 @@ def _dense(setup: Setup, policy: PolicyID, state: Mapping[str, Any], config: Map
 def _scalers(
     moments: Mapping[AgentID | None, tuple[NDArray[np.float32], NDArray[np.float32]]], agents: tuple[AgentID, ...]
 ) -> Arrays:
-    """RLlib keeps one filter per agent, or a nameless one."""
+    """Return the scalers of these agents: RLlib has one filter per agent, or a nameless one."""
     arrays: Arrays = {}
     for agent, (shift, scale) in moments.items():
         if agent is None or agent in agents:

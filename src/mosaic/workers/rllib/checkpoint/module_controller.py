@@ -1,4 +1,4 @@
-"""An RLModule in an agent's place: pictures, memory, distributions of values. It needs torch and RLlib, but no Ray."""
+"""Controller for RLModules with pictures, memory or distributions of values. It needs torch and RLlib, but not Ray."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mosaic.workers.rllib.learner.modules import ILLEGAL, module_class
 
 
 class ModulePolicyController:
-    """Plays the action that RLlib takes where it does not explore, or draws one. Every agent has its own memory."""
+    """Controller that plays RLlib's action without exploration, or draws one. Every agent has its own memory."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any], request: PolicyRequest) -> None:
         from safetensors.numpy import load_file
@@ -45,7 +45,7 @@ class ModulePolicyController:
         self._masked = bool(facts["masked"])
         self._scalers = read_scalers(arrays)
         trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
-        first = self._seat(facts, spec, [*trained, *request.agents][0])  # whose spaces are those of training
+        first = self._seat(facts, spec, [*trained, *request.agents][0])  # its spaces are those of training
         seats = {agent: self._seat(facts, spec, agent) for agent in spec.possible_agents}
         self._seats = {agent: seat for agent, seat in seats.items() if _alike(seat, first)}
         self._actions = {agent: finished(spec.action_spaces[agent], facts, squashed=True) for agent in self._seats}
@@ -110,7 +110,7 @@ class ModulePolicyController:
         return likeliest
 
     def _drawn(self, answer: Mapping[str, Any], temperature: float) -> Tensor:
-        """Draw from this controller's own stream: RLlib's distributions know the global one only."""
+        """Draw from this controller's own random stream: RLlib's distributions use only the global one."""
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._draws)
             inputs: Tensor = answer[QF_PREDS if self._values else Columns.ACTION_DIST_INPUTS]
@@ -158,7 +158,7 @@ def _alike(seat: SeatCode, other: SeatCode) -> bool:
 
 
 def _mapped(value: Any, change: Any) -> Any:
-    """The same structure with every tensor changed."""
+    """Return the same structure with every tensor changed."""
     if isinstance(value, Mapping):
         return {key: _mapped(part, change) for key, part in value.items()}
     return change(value)

@@ -1,4 +1,4 @@
-"""What a checkpoint of an RLlib run holds, and how a run goes on from it."""
+"""State of an RLlib run in a checkpoint, to resume from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from mosaic.workers.rllib.self_play import LeagueKeeper
 
-RLLIB = "rllib"  # RLlib's own checkpoint, with pickles in it: only going on needs it
+RLLIB = "rllib"  # RLlib's own checkpoint, which contains pickles: needed only to resume
 COUNTERS = "counters.json"
 LEAGUE = "league.safetensors"
 
 
 def save_state(folder: Path, algo: Algorithm, progress: Progress, keeper: LeagueKeeper | None) -> None:
-    """RLlib takes absolute paths only."""
+    """Write the state of an algorithm and its run. RLlib takes absolute paths only."""
     from safetensors.numpy import save_file
 
     algo.save_to_path((folder / RLLIB).absolute())
@@ -32,9 +32,9 @@ def save_state(folder: Path, algo: Algorithm, progress: Progress, keeper: League
 
 
 def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Progress:
-    """Into an algorithm that was built anew, with as many runners and learners as there are now.
+    """Restore the state into a newly built algorithm, with its current number of runners and learners.
 
-    What envs did at that moment is lost: they begin new episodes.
+    The envs' states are lost: they begin new episodes.
     """
     from safetensors.numpy import load_file
 

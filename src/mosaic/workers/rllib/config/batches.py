@@ -1,21 +1,21 @@
-"""Whether a batch can be made of the pieces that env runners bring."""
+"""Check that a batch can be composed of the fragments that env runners deliver."""
 
 from __future__ import annotations
 
 from mosaic.core.errors import InputError
 from mosaic.workers.rllib.config.options import RllibOptions
 
-IN_STEP = ("ppo", "a2c")  # their learner waits for its runners, and learns from all that they bring
-_TOLERANCE = 0.1  # of a batch: what RLlib lets pass
+IN_STEP = ("ppo", "a2c")  # their learner waits for its runners, and learns from everything they deliver
+_TOLERANCE = 0.1  # of a batch: tolerated by RLlib
 
 
 def envs_per_runner(envs: int | None, options: RllibOptions, runners: int) -> int:
-    """`envs`: of all runners together, where somebody said."""
+    """Return the envs of each runner; `envs` is the total over all runners, if configured."""
     return options.num_envs_per_env_runner if envs is None else -(-envs // max(1, runners))
 
 
 def check_batch(algorithm: str, options: RllibOptions, *, runners: int, envs: int, learners: int) -> None:
-    """RLlib's own rule, before Ray is started: `envs` is of each runner."""
+    """Apply RLlib's own rule before Ray is started; `envs` is per runner."""
     fragment = options.rollout_fragment_length
     if algorithm not in IN_STEP or fragment == "auto":
         return

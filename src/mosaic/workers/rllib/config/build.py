@@ -1,4 +1,4 @@
-"""How a run's setup becomes RLlib's configuration."""
+"""Conversion of a run's setup to RLlib's configuration."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_fa
 
 Mapping: TypeAlias = Callable[..., str]  # (agent, episode, …) -> module
 
-ENV = "mosaic_seats"  # under which RLlib's registry knows our envs
+ENV = "mosaic_seats"  # name of our envs in RLlib's registry
 EPISODES_AVERAGED = 100
 _AGGREGATION = ("num_aggregator_actors_per_learner", "max_requests_in_flight_per_aggregator_actor")
 
 
 def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
-    """`mapping` says who answers for an agent in an episode, where that changes: in self-play."""
+    """Return RLlib's configuration.
+
+    `mapping` returns the module of an agent in an episode, if that varies: in self-play.
+    """
     register_env(ENV, make_seats)
     config = _fresh(setup.algorithm)
     config.algo_class = patient(_tidy(config.algo_class))
@@ -47,7 +50,7 @@ def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
         env_config=setup.env_config,
         normalize_actions=options.normalize_actions,
         clip_actions=options.clip_actions,
-        disable_env_checking=True,  # it would play actions that are illegal
+        disable_env_checking=True,  # it would play illegal actions
     )
     _gather(config, setup)
     _learn(config, setup)
@@ -61,7 +64,7 @@ def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
     config.callbacks(partial(MosaicCallback, facts=facts))  # type: ignore[arg-type]  # any callable will do
     config.debugging(seed=setup.config.seed, log_level="WARN")
     config.fault_tolerance(
-        restart_failed_env_runners=True,  # a node that is lost takes runners with it; the run goes on with the others
+        restart_failed_env_runners=True,  # a lost node takes runners with it; the run continues with the others
         delay_between_env_runner_restarts_s=1.0,
         env_runner_restore_timeout_s=30.0,
         env_runner_health_probe_timeout_s=PROBE_TIMEOUT_S,
@@ -70,7 +73,7 @@ def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
 
 
 def _fresh(algorithm: str) -> AlgorithmConfig:
-    """Each class by itself: RLlib's lookup by name imports all of them, with what they need."""
+    """Import only the algorithm's class: RLlib's lookup by name imports all of them, with their dependencies."""
     match algorithm:
         case "ppo" | "a2c":
             from ray.rllib.algorithms.ppo import PPOConfig
@@ -96,7 +99,7 @@ def _fresh(algorithm: str) -> AlgorithmConfig:
 
 
 class _Tidy(Algorithm):
-    """RLlib makes a folder in ~/ray_results for every algorithm and, without Tune, writes nothing into it."""
+    """Mixin that keeps RLlib from creating a folder in ~/ray_results, which without Tune stays empty."""
 
     def _setup_logdir(self) -> None:
         self._logdir: str = tempfile.gettempdir()  # type: ignore[assignment]

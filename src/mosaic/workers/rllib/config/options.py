@@ -1,4 +1,4 @@
-"""What can be set about RLlib's algorithms: its own names and defaults, without those that its new stack ignores."""
+"""Options of RLlib's algorithms: its own names and defaults, without those that its new stack ignores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mosaic.learners.league import Sampling
 
 Activation = Literal["tanh", "relu", "swish", "silu", "linear"]
 Schedule: TypeAlias = float | tuple[tuple[Annotated[int, Field(ge=0)], float], ...]
-"""One number, or points [[env steps, value], …] with straight lines between them."""
+"""One number, or points [[env steps, value], …] with linear interpolation between them."""
 
 
 class ModelOptions(Section):
@@ -53,7 +53,7 @@ class ModelOptions(Section):
 
 
 class RunnerOptions(Section):
-    """How experience is gathered (`AlgorithmConfig.env_runners` and `.environment`)."""
+    """Options for gathering experience (`AlgorithmConfig.env_runners` and `.environment`)."""
 
     num_env_runners: int | None = Field(
         None, ge=0, le=10_000, description="Processes that step envs, 0: in the learner's; None: resources.num_workers."
@@ -91,7 +91,7 @@ class RunnerOptions(Section):
 
 
 class LearnerOptions(Section):
-    """On what learning runs (`AlgorithmConfig.learners`); `resources.num_gpus` is shared out among the learners."""
+    """Options of learner processes (`AlgorithmConfig.learners`); `resources.num_gpus` is divided among the learners."""
 
     num_learners: int | None = Field(
         None,
@@ -105,7 +105,7 @@ class LearnerOptions(Section):
 
 
 class OwnOptions(Section):
-    """What is Mosaic's, not RLlib's."""
+    """Options of Mosaic, not of RLlib."""
 
     picture_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
         64, ge=8, le=1024, description="Pictures are scaled to this width and height."
@@ -133,7 +133,7 @@ class OwnOptions(Section):
 
 
 class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, OwnOptions):
-    """What all algorithms have."""
+    """Options of all algorithms."""
 
     gamma: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
     grad_clip: float | None = Field(None, gt=0, description="Longest gradient; None: any.")
@@ -147,7 +147,7 @@ class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, OwnOptions):
 
 
 class MinibatchOptions(RllibOptions):
-    """What going through a batch several times needs."""
+    """Options for several passes over a batch."""
 
     num_epochs: int = Field(1, ge=1, le=10_000, description="How often a batch is gone through.")
     minibatch_size: int | None = Field(None, ge=1, description="Rows of one gradient; None: the whole batch.")
@@ -180,7 +180,7 @@ class PpoOptions(MinibatchOptions):
 
 
 class A2cOptions(RllibOptions):
-    """RLlib dropped A2C; this is its PPO that looks once at everything, clips nothing and steps by RMSprop."""
+    """A2C, which RLlib dropped: its PPO with a single pass, without clipping, and with RMSprop."""
 
     lr: Schedule = Field(7e-4, description="Step size of RMSprop, or a schedule.")
     lambda_: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")
@@ -197,7 +197,7 @@ class A2cOptions(RllibOptions):
 
 
 class AsynchronousOptions(MinibatchOptions):
-    """What IMPALA and APPO have in common: runners sample while the learner learns."""
+    """Common options of IMPALA and APPO: runners sample while the learner learns."""
 
     lr: Schedule = Field(0.0005, description="Step size of Adam, or a schedule.")
     vtrace_clip_rho_threshold: float = Field(1.0, gt=0, description="Largest importance weight of a value.")
@@ -256,7 +256,7 @@ class AppoOptions(AsynchronousOptions):
 
 
 class ReplayOptions(RllibOptions):
-    """What learning from a replay buffer needs (`replay_buffer_config`)."""
+    """Options for learning from a replay buffer (`replay_buffer_config`)."""
 
     replay_buffer_type: Literal["PrioritizedEpisodeReplayBuffer", "EpisodeReplayBuffer"] = Field(
         "PrioritizedEpisodeReplayBuffer", description="Whether surprising steps are seen more often."
@@ -279,7 +279,7 @@ class ReplayOptions(RllibOptions):
 
 
 class DqnOptions(ReplayOptions):
-    """Deep Q-network: dueling, double and prioritised unless told otherwise."""
+    """Deep Q-network: dueling, double and prioritised by default."""
 
     lr: Schedule = Field(5e-4, description="Step size of Adam, or a schedule.")
     epsilon: Schedule = Field(
@@ -336,7 +336,7 @@ OPTIONS: dict[str, type[RllibOptions]] = {
     "sac": SacOptions,
     "a2c": A2cOptions,
 }
-ASYNCHRONOUS = ("appo", "impala")  # their learner is a process of its own where the machine has room
+ASYNCHRONOUS = ("appo", "impala")  # their learner has its own process if the machine has room
 
 _REPLAY = {
     "type": "replay_buffer_type",
@@ -348,7 +348,7 @@ _ITERATION = "min_sample_timesteps_per_iteration"
 
 
 def snapshot_interval(options: RllibOptions, total_timesteps: int | None) -> int | None:
-    """Return the env steps between two snapshots of self-play; None where only a win rate decides."""
+    """Return the env steps between two snapshots of self-play; None if only a win rate decides."""
     from mosaic.learners.ppo.hardware import usual_snapshot_steps
 
     asked = options.snapshot_every_steps is not None or options.snapshot_win_rate is not None
@@ -356,19 +356,19 @@ def snapshot_interval(options: RllibOptions, total_timesteps: int | None) -> int
 
 
 def model_settings(options: RllibOptions) -> dict[str, Any]:
-    """As RLlib's `DefaultModelConfig` names them."""
+    """Return the network settings under the names of RLlib's `DefaultModelConfig`."""
     return options.model_dump(mode="json", include=set(ModelOptions.model_fields))
 
 
 def training_settings(options: RllibOptions) -> dict[str, Any]:
-    """What `AlgorithmConfig.training` takes as it is."""
+    """Return the settings that `AlgorithmConfig.training` takes unchanged."""
     elsewhere = (ModelOptions, RunnerOptions, LearnerOptions, OwnOptions)
     apart = {name for part in elsewhere for name in part.model_fields} | set(_REPLAY.values()) | {_ITERATION}
     return options.model_dump(mode="json", exclude=apart)
 
 
 def replay_settings(options: ReplayOptions) -> dict[str, Any]:
-    """What `replay_buffer_config` takes, for one policy."""
+    """Return the settings of `replay_buffer_config`, for one policy."""
     settings = {key: getattr(options, name) for key, name in _REPLAY.items()}
     if settings["type"] == "EpisodeReplayBuffer":
         del settings["alpha"], settings["beta"]

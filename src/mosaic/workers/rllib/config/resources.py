@@ -1,4 +1,4 @@
-"""How many runners, learners, CPUs and GPUs a run gets: what is asked against what there is."""
+"""Placement of runners, learners, CPUs and GPUs: what is requested against what is available."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _TINY = 1e-6  # shares of a GPU are sums of rounded numbers
 
 
 class Need(NamedTuple):
-    """Of one process. Of GPUs a part of one, or whole ones: Ray gives out nothing else."""
+    """Resources of one process. GPUs are a fraction of one, or whole ones: Ray allocates nothing else."""
 
     gpus: float
     cpus: int
 
 
 class Node(NamedTuple):
-    """What is free on one machine."""
+    """Free resources of one machine."""
 
     cpus: int
     gpus: float
 
 
 def packs(needs: Iterable[Need], nodes: Iterable[Node]) -> bool:
-    """The largest first, each on the first node that takes it."""
+    """Return whether processes fit onto nodes: the largest first, each on the first node with room."""
     rooms = [_Room(node.cpus, _devices(node.gpus)) for node in nodes]
     return all(any(room.take(need) for room in rooms) for need in sorted(needs, reverse=True))
 
@@ -38,7 +38,7 @@ def packs(needs: Iterable[Need], nodes: Iterable[Node]) -> bool:
 @dataclass(slots=True)
 class _Room:
     cpus: int
-    devices: list[float]  # what is free of each GPU
+    devices: list[float]  # free share of each GPU
 
     def take(self, need: Need) -> bool:
         left = _without(need.gpus, self.devices)
@@ -49,15 +49,15 @@ class _Room:
 
 
 def _devices(gpus: float) -> list[float]:
-    """All that is not whole is taken to be of one GPU."""
+    """Return the free share of each GPU, taking any fraction to be of a single one."""
     return [1.0] * int(gpus) + [gpus % 1]
 
 
 def _without(gpus: float, devices: list[float]) -> list[float] | None:
-    """None where they do not have it."""
+    """Return the devices after an allocation, or None if they have no room."""
     if gpus > 1 and gpus % 1:
         return None
-    left = sorted(devices)  # the fullest that will do comes first
+    left = sorted(devices)  # the fullest that fits comes first
     for part in [1.0] * int(gpus) or [gpus]:
         place = next((k for k, free in enumerate(left) if free >= part - _TINY), None)
         if place is None:
@@ -71,12 +71,12 @@ class Asked:
     runners: int
     cpus_per_runner: int
     gpus_per_runner: float
-    learners: int | None  # None: what fits
+    learners: int | None  # None: as many as fit
     cpus_per_learner: int | None
     gpus: float  # for learning, all learners together
     aggregators: int  # for each learner
-    apart: bool  # the learner should have a process of its own
-    firm: bool  # somebody said how many runners; else they are cut down to what fits
+    apart: bool  # the learner should have its own process
+    firm: bool  # the number of runners was configured; otherwise it is reduced to what fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Machine:
     cpus: int
     gpus: float
     name: str = "this machine"
-    nodes: tuple[Node, ...] = ()  # of a cluster: what is free on each
+    nodes: tuple[Node, ...] = ()  # of a cluster: free resources of each
 
     @property
     def rooms(self) -> tuple[Node, ...]:
@@ -100,11 +100,11 @@ class Placement:
     cpus_per_learner: int
     gpus_per_learner: float
     aggregators: int
-    said: tuple[str, ...] = ()  # what was reduced, for people
+    said: tuple[str, ...] = ()  # what was reduced, as messages for the user
 
     @property
     def cpus(self) -> int:
-        """What Ray must have for it."""
+        """CPUs that Ray needs for it."""
         learning = _for_learning(self.learners, self.cpus_per_learner, self.aggregators)
         return self.runners * self.cpus_per_runner + learning
 
@@ -114,7 +114,7 @@ class Placement:
 
     @property
     def needs(self) -> list[Need]:
-        """Of each process that Ray must place."""
+        """Needs of each process that Ray must place."""
         return [
             *[Need(self.gpus_per_runner, self.cpus_per_runner)] * self.runners,
             *[Need(self.gpus_per_learner, self.cpus_per_learner)] * self.learners,
@@ -147,7 +147,7 @@ def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
 
 
 def place(asked: Asked, machine: Machine) -> Placement:
-    """Raises InputError where a demand cannot be met: Ray itself would wait for ever, in silence."""
+    """Return the placement, or raise InputError if a demand cannot be met: Ray would silently wait forever."""
     learners, cpus_per_learner = _learners(asked, machine)
     learning = _for_learning(learners, cpus_per_learner, asked.aggregators)
     gpus_per_learner = asked.gpus / learners if learners else 0.0
@@ -164,7 +164,7 @@ def place(asked: Asked, machine: Machine) -> Placement:
             raise InputError(_too_many(asked, machine, learning, room // asked.cpus_per_runner))
     else:
         fits = max(0, (machine.cpus - max(1, learning)) // asked.cpus_per_runner)
-        if not fits and runners and asked.cpus_per_runner > 1:  # somebody said how large a runner is
+        if not fits and runners and asked.cpus_per_runner > 1:  # the size of a runner was configured
             if asked.cpus_per_runner > room:
                 raise InputError(_too_large(asked, machine, learning))
             fits = 1
@@ -192,7 +192,7 @@ def place(asked: Asked, machine: Machine) -> Placement:
 def settled(
     resources: ResourcesConfig, options: RllibOptions, placement: Placement
 ) -> tuple[ResourcesConfig, RllibOptions]:
-    """Return settings that ask for exactly this placement."""
+    """Return settings that request exactly this placement."""
     chosen: dict[str, object] = {"num_learners": placement.learners, "num_cpus_per_learner": placement.cpus_per_learner}
     if not placement.runners:
         chosen["num_env_runners"] = 0
@@ -203,7 +203,7 @@ def settled(
 
 
 def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
-    """What nobody asked for is cut until every process is whole on one node: sums say too little about a cluster."""
+    """Reduce what was not configured until every process fits on one node: totals say too little about a cluster."""
     if packs(placement.needs, machine.rooms):
         return placement
     if placement.runners and not firm:
@@ -215,7 +215,10 @@ def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
 
 
 def this_machine(asked: Asked) -> Machine:
-    """Ray is asked about GPUs only where some are wanted: it takes seconds to import."""
+    """Return this machine's resources.
+
+    Ray is asked about GPUs only if some are requested: it takes seconds to import.
+    """
     gpus = _gpus_here() if asked.gpus or asked.gpus_per_runner else 0
     return Machine(len(os.sched_getaffinity(0)), gpus)
 

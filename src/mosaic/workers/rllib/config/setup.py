@@ -1,4 +1,4 @@
-"""What one RLlib run is made of, as plain data that every part reads."""
+"""Setup of one RLlib run, as plain data that every part reads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mosaic.workers.rllib.config.batches import envs_per_runner
 from mosaic.workers.rllib.config.options import RllibOptions
 from mosaic.workers.rllib.config.resources import Placement
 
-RUN = "run"  # where in the configuration of envs the run's folder stands
-SESSION = "session"  # and where the name of this attempt, under which its env runners publish counters
+RUN = "run"  # key of the run's folder in the configuration of envs
+SESSION = "session"  # key of this attempt's name, under which its env runners publish counters
 DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
 
 
@@ -37,12 +37,15 @@ class Setup:
 
     @property
     def single(self) -> bool:
-        """One agent learns and nothing else has a network: RLlib's much faster single-agent runner steps the env."""
+        """Whether one agent learns and nothing else has a network.
+
+        RLlib's much faster single-agent runner then steps the env.
+        """
         return len(self.casting.learners) == 1 and not self.casting.plan.self_play
 
     @property
     def modules(self) -> Mapping[PolicyID, str]:
-        """The name that RLlib knows each policy by."""
+        """RLlib's name for each policy."""
         names = self.casting.plan.names
         return {names[0]: DEFAULT_MODULE} if self.single else {name: name for name in names}
 
@@ -71,7 +74,7 @@ class Setup:
 
     @property
     def env_config(self) -> dict[str, Any]:
-        """From which `make_seats` makes an env in any process."""
+        """Configuration from which `make_seats` creates an env in any process."""
         return {
             RUN: str(self.folder),
             SESSION: self.session,

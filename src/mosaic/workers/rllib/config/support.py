@@ -1,4 +1,4 @@
-"""Which algorithm of RLlib can train which policy configuration, and why another cannot."""
+"""Policy configurations that each of RLlib's algorithms can train, and reasons for those it cannot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MISSING: Mapping[tuple[str, Feature], str] = {
     ("sac", "shared_value_function"): _OWN_CRITICS,
     ("sac", "shared_encoder"): _THREE_ENCODERS,
 }
-"""What does not exist, and why. Everything else does."""
+"""Unsupported combinations, with reasons. Everything else is supported."""
 
 
 def is_supported(algorithm: str, feature: Feature) -> bool:
@@ -37,7 +37,7 @@ def is_supported(algorithm: str, feature: Feature) -> bool:
 
 
 def check_support(algorithm: str, options: RllibOptions, casting: Casting, spec: EnvSpec, *, learners: int = 1) -> None:
-    """Raises InputError where the algorithm cannot train what the casting says; `learners` are learner processes."""
+    """Raise InputError if the algorithm cannot train what the casting says; `learners` are learner processes."""
     plan = casting.plan
     if plan.self_play:
         _check(algorithm, "self_play")
@@ -63,7 +63,7 @@ def check_support(algorithm: str, options: RllibOptions, casting: Casting, spec:
 
 
 def table() -> str:
-    """For the docs, in Markdown."""
+    """Return the table of supported combinations for the docs, in Markdown."""
     rows = [
         "| algorithm | " + " | ".join(f"`{feature}`" for feature in FEATURES) + " |",
         "|---|" + "---|" * len(FEATURES),

@@ -1,4 +1,4 @@
-"""Any of our envs as RLlib sees it: the agents that learn, and nobody else."""
+"""Adapter of Mosaic's envs to RLlib, showing only the agents that learn."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mosaic.envs.catalog import make_env
 from mosaic.workers.rllib.env.learner_view import Outcome, Seats
 from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, is_taken_as_is
 
-EVERYBODY = "__all__"  # RLlib's word for the episode as a whole
+EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
 class SeatsEnv(MultiAgentEnv):
-    """Several agents that learn, in a fixed order.
+    """Env with several agents that learn, in a fixed order.
 
     RLlib marks every agent of an episode as terminated once all of them have ended, truncated ones too, and then
-    nothing is bootstrapped. So who is truncated by the end of the episode is said by `__all__` alone.
+    nothing is bootstrapped. So agents truncated by the end of the episode are reported by `__all__` alone.
     """
 
     def __init__(self, seats: Seats) -> None:
@@ -42,7 +42,7 @@ class SeatsEnv(MultiAgentEnv):
 
     @property
     def played_returns(self) -> Mapping[AgentID, float]:
-        """What the agents that do not learn were paid in this episode."""
+        """Returns of the agents that do not learn, in this episode."""
         return self.seats.played_returns
 
     def reset(
@@ -65,7 +65,7 @@ class SeatsEnv(MultiAgentEnv):
 
 
 def ends(outcome: Outcome) -> tuple[dict[str, bool], dict[str, bool]]:
-    """Who ended how, in RLlib's words."""
+    """Return the terminated and truncated flags as RLlib expects them."""
     terminated, truncated = outcome.terminated, outcome.truncated
     if not outcome.over:
         return terminated | {EVERYBODY: False}, truncated | {EVERYBODY: False}
@@ -77,7 +77,7 @@ def ends(outcome: Outcome) -> tuple[dict[str, bool], dict[str, bool]]:
 
 
 class SeatEnv(gymnasium.Env[Any, Any]):
-    """One agent that learns, while controllers play the others: RLlib steps single agents much faster."""
+    """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
     def __init__(self, seats: Seats) -> None:
         self.metadata = {"render_modes": ["rgb_array"]}
@@ -89,7 +89,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
     @property
     def played_returns(self) -> Mapping[AgentID, float]:
-        """What the agents that do not learn were paid in this episode."""
+        """Returns of the agents that do not learn, in this episode."""
         return self.seats.played_returns
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -108,10 +108,10 @@ class SeatEnv(gymnasium.Env[Any, Any]):
 
 
 def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
-    """What RLlib calls, in any process.
+    """Create an env for RLlib, in any process.
 
     `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
-    and, where they are not as usual, `state` (agents also see what a central critic reads), `picture_size`, and `seed`,
+    and, if they are not the default, `state` (agents also see what a central critic reads), `picture_size`, and `seed`,
     which counts only until a reset brings another: RLlib gives each of a runner's envs its own.
     """
     environment = EnvironmentConfig.model_validate(config["environment"])
@@ -133,7 +133,7 @@ def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, 
 
 
 def _unguarded(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Without Gymnasium's check of the order of calls: RLlib puts the same around it once more, and each costs time."""
+    """Remove Gymnasium's check of the order of calls: RLlib adds the same again, and each costs time."""
     if isinstance(env, TimeLimit) and type(env.env) is OrderEnforcing:
         env.env = env.env.env
     return env

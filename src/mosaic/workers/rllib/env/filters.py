@@ -1,4 +1,4 @@
-"""How observations are normalised while RLlib trains."""
+"""Normalization of observations during RLlib training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ray.rllib.utils.filter import MeanStdFilter as RunningFilter
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.env.learner_view import OBSERVATION
 
-_SMALL = 1e-8  # RLlib adds it to the deviation
+_SMALL = 1e-8  # added to the deviation by RLlib
 
 
 class ObservationFilter(MeanStdFilter):
-    """RLlib's filter, which leaves masks and the state of a central critic alone."""
+    """RLlib's filter, restricted to observations: masks and the state of a central critic stay as they are."""
 
     def recompute_output_observation_space(
         self, input_observation_space: Space[Any], input_action_space: Space[Any]
@@ -52,7 +52,7 @@ class ObservationFilter(MeanStdFilter):
 
 
 def filter_moments(pipeline: Any) -> dict[AgentID | None, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """Shift and scale of each agent's observations, of None's where one agent learns; nothing where no filter is."""
+    """Return shift and scale of each agent's observations, under None if one agent learns; empty without a filter."""
     for connector in pipeline.connectors:
         if isinstance(connector, ObservationFilter) and connector._filters is not None:
             filters: dict[Any, Any] = connector._filters

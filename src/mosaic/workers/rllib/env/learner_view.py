@@ -1,4 +1,4 @@
-"""One env between the agents that learn and the controllers that play the rest."""
+"""Env as seen by the agents that learn, with controllers playing the others."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mosaic.workers.rllib.config.support import no_central_pictures
 from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, SeatCode, seat_code
 
 OBSERVATION, STATE = "observation", "state"
-_MOST_EPISODES_WITHOUT_US = 1000  # so many in a row mean that the learners never get a turn
+_MOST_EPISODES_WITHOUT_US = 1000  # this many in a row mean that the learners never get a turn
 
 
 class Outcome(NamedTuple):
-    """What the learners saw of one step, which lasts until one of them must act again."""
+    """Result of one step for the learners, which lasts until one of them must act again."""
 
-    seen: dict[AgentID, Any]  # of those who must act or have ended
+    seen: dict[AgentID, Any]  # of those that must act or have ended
     rewards: dict[AgentID, float]
     terminated: dict[AgentID, bool]
     truncated: dict[AgentID, bool]
@@ -35,9 +35,11 @@ class Outcome(NamedTuple):
 
 
 class Seats:
-    """Takes the env over. `state` adds what a central critic reads: all learners' observations, and who looks.
+    """Owner of an env that steps it for its learners.
 
-    An agent that has ended sees no restriction, and others see zeros of it: RLlib computes with last observations too.
+    `state` adds what a central critic reads: all learners' observations, and which of them is the observer. An agent
+    that has ended has no restriction in its mask, and others see zeros for it: RLlib computes with last observations
+    too.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Seats:
         self._turn: Turn
 
     def begin(self, seed: int | None = None) -> Outcome:
-        """The first Turn in which a learner must act. Without a seed: the next episode of the stream."""
+        """Return the first Turn in which a learner must act. Without a seed: of the next episode of the stream."""
         for _ in range(_MOST_EPISODES_WITHOUT_US):
             turn = self._first(seed)
             while not turn.over and self._codes.keys().isdisjoint(turn.observations):
@@ -109,7 +111,7 @@ class Seats:
         self.env.close()
 
     def _first(self, seed: int | None) -> Turn:
-        """RLlib's seeds of neighbouring runners overlap, so the runner's number is mixed in."""
+        """Reset the env. RLlib's seeds of neighbouring runners overlap, so the runner's index is mixed in."""
         if seed is not None:
             self._seed, self._episode = child_seed(seed, "runner", self._runner), 0
         self._episode += 1
@@ -164,7 +166,7 @@ def _mask(turn: Turn, agent: AgentID, choices: int) -> NDArray[np.int8]:
 
 
 class _StateRow:
-    """What a central critic reads: the learners' observations in their order, then a 1 for who looks."""
+    """Input of a central critic: the learners' observations in their order, then a one-hot code of the observer."""
 
     def __init__(self, codes: Mapping[AgentID, SeatCode]) -> None:
         if any(code.is_picture for code in codes.values()):

@@ -1,4 +1,4 @@
-"""Which env runner samples a run: RLlib's own, or ours for compiled envs."""
+"""Choice of the env runner: RLlib's own, or Mosaic's for compiled envs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mosaic.workers.rllib.config.setup import Setup
 
 
 def runner_class(setup: Setup) -> type[Any] | None:
-    """None: RLlib's own."""
+    """Return the env runner class; None: RLlib's own."""
     if not has_twin(setup):
         return None
     from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
@@ -18,7 +18,7 @@ def runner_class(setup: Setup) -> type[Any] | None:
 
 
 def has_twin(setup: Setup) -> bool:
-    """Whether all agents learn, act and end together in an env that is compiled, with nothing to remember."""
+    """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
     options, casting, spec = setup.options, setup.casting, setup.spec
     other = setup.single or setup.masked or casting.plan.self_play or casting.played or spec.facts.turn_based
     if other or options.use_lstm or options.observation_filter != "NoFilter":

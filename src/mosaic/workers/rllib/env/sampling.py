@@ -1,6 +1,6 @@
-"""Env runners while they sample: counters that the driver can read, and the end of a rollout when a stop is requested.
+"""Env runners while they sample: counters for the driver, and rollouts that end when a stop is requested.
 
-RLlib tells nothing about an iteration before its end, which may be minutes away in a slow env. Both ways go through
+RLlib tells nothing about an iteration before its end, which may be minutes away in a slow env. Both directions use
 Ray's key-value store, which all nodes of a cluster share.
 """
 
@@ -69,7 +69,7 @@ class StepLimit(int):
 
 
 class IterationLimit(StepLimit):
-    """Steps of an iteration, which also ends early where `end_iteration` was called; RLlib takes 0 for no limit."""
+    """Steps of an iteration, which also ends early after a call of `end_iteration`; RLlib takes 0 for no limit."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return IterationLimit, (int(self), self.session, self.least)
@@ -79,7 +79,7 @@ class IterationLimit(StepLimit):
 
 
 class _Session:
-    """What this process knows about a requested stop, and about the iteration that runs."""
+    """State of a session in this process: whether a stop is requested, and whether the iteration should end."""
 
     def __init__(self) -> None:
         self.stop_requested = False
@@ -104,7 +104,7 @@ def end_iteration(session: str) -> None:
 
 
 def stop_requested(session: str) -> bool:
-    """Whether the driver requested a stop; cheap enough to be called at every step."""
+    """Return whether the driver requested a stop; cheap enough to be called at every step."""
     state, now_s = _state(session), monotonic()
     if not state.stop_requested and now_s - state.asked_at_s >= _EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
         state.asked_at_s = now_s
@@ -113,7 +113,7 @@ def stop_requested(session: str) -> bool:
 
 
 def request_stop(session: str) -> None:
-    """Let every rollout of the session end after its next step."""
+    """Make every rollout of the session end after its next step."""
     _state(session).stop_requested = True
     if _internal_kv_initialized():  # type: ignore[no-untyped-call]
         _internal_kv_put(_stop_key(session), b"1", namespace=_NAMESPACE)
@@ -134,7 +134,7 @@ class RunnerCounters:
     """Counters of one env runner, published while it samples."""
 
     def __init__(self, session: str, clock: Callable[[], float] = monotonic) -> None:
-        self._key = f"{session}/runner/{uuid4().hex}".encode()  # a runner that is started again begins at 0
+        self._key = f"{session}/runner/{uuid4().hex}".encode()  # a restarted runner begins at 0
         self._clock, self._published_at_s = clock, clock()
         self.env_steps = self.episodes = 0
         self._records: deque[EpisodeRecord] = deque(maxlen=_KEPT)
@@ -157,22 +157,22 @@ class RunnerCounters:
 
 
 class SamplingView:
-    """The driver's view of the counters of all runners."""
+    """Driver's view of the counters of all runners."""
 
     def __init__(self, session: str, read: Callable[[str], Mapping[str, Any]] | None = None) -> None:
         self._session, self._read = session, read or _read
-        self._env_steps = self._episodes = 0  # of iterations that are complete
+        self._env_steps = self._episodes = 0  # of completed iterations
         self._seen: dict[str, int] = {}  # episodes of each runner
 
     def complete(self, env_steps: int, episodes: int) -> None:
-        """Note what an iteration brought. Steps of a runner that was lost in it never come."""
+        """Record the result of an iteration. Steps of a runner that was lost in it never arrive."""
         told = self._read(self._session)
         self._seen = {key: each["episodes"] for key, each in told.items()}
         self._env_steps = max(self._env_steps + env_steps, sum(each["env_steps"] for each in told.values()))
         self._episodes = max(self._episodes + episodes, sum(self._seen.values()))
 
     def current(self) -> Sampled:
-        """Return what the running iteration has brought so far."""
+        """Return what the running iteration has sampled so far."""
         told = self._read(self._session)
         env_steps = sum(each["env_steps"] for each in told.values()) - self._env_steps
         episodes = max(0, sum(each["episodes"] for each in told.values()) - self._episodes)
@@ -185,7 +185,7 @@ class SamplingView:
 
 
 def _read(session: str) -> dict[str, Any]:
-    """Return what each runner published last: two requests, however many there are."""
+    """Return what each runner published last: two requests, regardless of the number of runners."""
     if not _internal_kv_initialized():  # type: ignore[no-untyped-call]
         return {}
     keys = _internal_kv_list(f"{session}/runner/".encode(), namespace=_NAMESPACE)
@@ -195,7 +195,7 @@ def _read(session: str) -> dict[str, Any]:
 
 
 class Stoppable(_AnyRunner):
-    """Mixin of env runners that end their rollout where a stop is requested."""
+    """Mixin that makes env runners end their rollout when a stop is requested."""
 
     def _sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **how: Any) -> Any:
         session = str(self.config.env_config[SESSION])
@@ -204,5 +204,5 @@ class Stoppable(_AnyRunner):
 
 
 def stoppable(own: type[Any]) -> type[Any]:
-    """Return the same env runner, under the same name, which ends its rollout when a stop is requested."""
+    """Return a subclass of an env runner, with the same name, that ends its rollout when a stop is requested."""
     return type(own.__name__, (Stoppable, own), {"__module__": __name__})

@@ -1,4 +1,4 @@
-"""How an agent's observations and actions look to RLlib."""
+"""Conversion of an agent's observations and actions for RLlib."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ PICTURE_SIZE = 64  # pixels; RLlib has default convolutions for 42, 64, 84 and 9
 
 @dataclass(frozen=True, slots=True)
 class SeatCode:
-    """RLlib reads float32 rows or square pictures of 0..1, and acts in Discrete, MultiDiscrete and flat Box spaces."""
+    """Conversion of one agent's spaces.
+
+    RLlib reads float32 rows or square pictures of 0..1, and acts in Discrete, MultiDiscrete and flat Box spaces.
+    """
 
     observation_space: spaces.Box
     action_space: Space[Any]
-    read: Callable[[Observation], NDArray[np.float32]]  # a fresh array
-    act: Callable[[Any], Action]  # RLlib's action as the env wants it
-    choices: int  # entries of an action mask, of all parts of an action; 0 where actions are numbers
+    read: Callable[[Observation], NDArray[np.float32]]  # a new array
+    act: Callable[[Any], Action]  # converts RLlib's action to the env's
+    choices: int  # entries of an action mask, over all parts of an action; 0 if actions are numbers
 
     @property
     def width(self) -> int:
@@ -47,7 +50,7 @@ def seat_code(observation: Space[Any], action: Space[Any], picture_size: int = P
 
 
 def is_taken_as_is(observation: Space[Any], action: Space[Any]) -> bool:
-    """Whether RLlib reads and acts in these very spaces as `seat_code` would have it."""
+    """Return whether RLlib can use these spaces unchanged, with the same result as `seat_code`."""
     rows = isinstance(observation, spaces.Box) and len(observation.shape) == 1 and observation.dtype == np.float32
     if isinstance(action, spaces.Discrete):
         return rows and action.start == 0

@@ -1,4 +1,4 @@
-"""How steps of many envs are cut into RLlib's episodes."""
+"""Conversion of steps of many envs to RLlib's episodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mosaic.workers.rllib.env.twin_view import TwinView
 
 
 class Step(NamedTuple):
-    """One step of all envs: [envs, agents, …]."""
+    """Step of all envs: [envs, agents, …]."""
 
-    shown: NDArray[np.float32]  # before it
+    shown: NDArray[np.float32]  # before the step
     actions: NDArray[np.int64]
     rewards: NDArray[np.float32]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
-    final: NDArray[np.float32]  # what truncated agents saw last
+    final: NDArray[np.float32]  # last observations of truncated agents
     extras: Mapping[str, Mapping[str, NDArray[Any]]]  # by module: [envs, its agents, …]
 
     @property
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Steps of one env that belong to one episode: [steps, agents, …], of what is shown one more."""
+    """Steps of one env that belong to one episode: [steps, agents, …], with one more observation than steps."""
 
     env: int
     over: bool
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(steps: Sequence[Step], shown: NDArray[np.float32]) -> Iterator[Piece]:
-    """Env by env, in the order of time. `shown` is what follows the last step."""
+    """Yield pieces env by env, in the order of time. `shown` is the observation after the last step."""
     if not steps:
         return
     looks = _by_env([*(step.shown for step in steps), shown])
@@ -84,7 +84,10 @@ def pieces_of(steps: Sequence[Step], shown: NDArray[np.float32]) -> Iterator[Pie
 
 
 def _last(step: Step, env: int) -> NDArray[np.float32]:
-    """Nothing is ever computed from what terminated agents see last: what they saw before stands in."""
+    """Return the last observations.
+
+    Nothing is ever computed from the last observations of terminated agents, so the previous ones are used for them.
+    """
     kept: NDArray[np.float32] = np.where(step.truncated[env][:, np.newaxis], step.final[env], step.shown[env])
     return kept
 
@@ -96,7 +99,7 @@ def _by_env(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def episode_of(
     piece: Piece, id_: str, started: int, view: TwinView, groups: Mapping[str, Sequence[int]]
 ) -> MultiAgentEpisode:
-    """The episode as RLlib's own runner would have made it, finished and in arrays."""
+    """Return the episode as RLlib's own runner would have built it, finished and in arrays."""
     spaces: tuple[Any, Any] = view.shown_spaces, view.chosen_spaces
     episode = MultiAgentEpisode(
         id_=id_,

@@ -1,6 +1,6 @@
-"""How compiled envs with several agents are sampled: all of them in one step, episodes cut out afterwards.
+"""Env runner for compiled envs with several agents: all envs are stepped at once, and cut into episodes afterwards.
 
-RLlib's own runner takes most of its time for dictionaries of single numbers, one for each agent and step.
+RLlib's own runner spends most of its time on dictionaries of single numbers, one for each agent and step.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from mosaic.workers.rllib.env.twin_view import RunningEpisode, TwinView, make_vi
 
 
 class TwinEnvRunner(MultiAgentEnvRunner):
-    """For modules without memory and envs whose agents act and end together, as `runner_class` finds out."""
+    """Env runner for modules without memory and envs whose agents act and end together, as `runner_class` checks."""
 
     env: SyncVectorMultiAgentEnv
-    _ongoing_episodes: list[Any]  # RunningEpisode: RLlib's own are made when they are cut out
+    _ongoing_episodes: list[Any]  # RunningEpisode: RLlib's own are created when they are cut out
 
     def make_env(self) -> None:
         environment = EnvironmentConfig.model_validate(self.config.env_config["environment"])
@@ -122,7 +122,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         return step
 
     def _decide(self, module: str, agents: Sequence[int], explore: bool) -> dict[str, NDArray[Any]]:
-        """[envs, agents, …] of actions and of whatever else the module says."""
+        """Return actions and all other outputs of the module, each [envs, agents, …]."""
         network: Any = self.module[module]  # type: ignore[index]
         rows = self._view.rows(self._shown, agents)
         batch = {Columns.OBS: _mapped(rows, self._tensor)}
@@ -152,12 +152,12 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         return vector.obs.reshape(self.num_envs, len(self._view.names), -1).copy()
 
     def _lifetime(self) -> int:
-        """Env steps of all runners, about: schedules of exploration ask for it."""
+        """Return the approximate env steps of all runners, for exploration schedules."""
         runners = self.config.num_env_runners or 1
         return (self.num_env_steps_sampled_lifetime // runners + len(self._steps) * self.num_envs) * runners
 
     def _cut(self, *, keep: bool) -> list[MultiAgentEpisode]:
-        """All that was sampled as RLlib's episodes, those that ended first; the rest goes on where `keep` is set."""
+        """Return everything sampled as RLlib's episodes, ended ones first; the others continue if `keep` is set."""
         now = time.perf_counter()
         found: list[Any] = []
         for piece in pieces_of(self._steps, self._shown):

@@ -1,4 +1,4 @@
-"""What RLlib is shown of the envs of a compiled vector, which are never stepped one by one."""
+"""RLlib's view of the envs of a compiled vector, which are never stepped one by one."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class TwinView(MultiAgentEnv):
         self.render_mode = "rgb_array"
 
     def groups(self, module_of: Callable[[AgentID], str]) -> dict[str, list[int]]:
-        """The agents of each module, by number."""
+        """Return the agents of each module, by index."""
         found: dict[str, list[int]] = {}
         for number, agent in enumerate(self._vector.shape.agents):
             found.setdefault(module_of(agent), []).append(number)
         return found
 
     def rows(self, shown: NDArray[np.float32], agents: Sequence[int]) -> Any:
-        """What these agents see, [times or envs, agents, width], with the state where there is one."""
+        """Return the observations of these agents, [times or envs, agents, width], with the state if there is one."""
         own = np.ascontiguousarray(shown[:, agents, : self.widths[agents[0]]])
         if not self._state:
             return own
@@ -66,7 +66,7 @@ class TwinView(MultiAgentEnv):
 
 
 def make_views(config: Mapping[str, Any], vector: CompiledVector) -> list[TwinView]:
-    """The spaces are those that the env itself would show."""
+    """Return a view of each env, with the spaces that the env itself would have."""
     state = bool(config.get("state", False))
     env = make_env(EnvironmentConfig.model_validate(config["environment"]))
     seats = Seats(env, vector.shape.agents, {}, state=state)
@@ -78,7 +78,7 @@ def make_views(config: Mapping[str, Any], vector: CompiledVector) -> list[TwinVi
 
 
 class _Part:
-    """What one agent was paid since the episode, or this piece of it, began."""
+    """Rewards of one agent since the episode, or this piece of it, began."""
 
     def __init__(self, rewards: Sequence[float]) -> None:
         self.rewards = rewards
@@ -91,7 +91,7 @@ class _Part:
 
 
 class RunningEpisode:
-    """An episode that goes on, for callbacks: RLlib's own is made when it is cut out."""
+    """Running episode, for callbacks: RLlib's own is created when it is cut out."""
 
     def __init__(self, name: str, env: int, started: int, agents: Sequence[AgentID], steps: Sequence[Any]) -> None:
         self.name, self.started = name, started
@@ -99,7 +99,7 @@ class RunningEpisode:
 
     @property
     def id_(self) -> str:
-        """Another once the episode has ended and the next one goes on in its place."""
+        """ID of the episode, which changes when it has ended and the next one follows in the same env."""
         ends = sum(bool(step.over[self._env]) for step in self._steps[:-1])
         return f"{self.name}+{ends}" if ends else self.name
 

@@ -1,6 +1,6 @@
-"""What broke inside an env runner, told to the driver.
+"""Reporting of env runners' exceptions to the driver.
 
-RLlib writes it into a log, starts the runner anew and tells the driver only that it was lost, as with a lost machine.
+RLlib writes them into a log, restarts the runner and tells the driver only that it was lost, as with a lost machine.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 else:
     _AnyRunner = object
 
-_PLACE = b"mosaic-failures"  # in Ray's own table of names, which all nodes share
+_PLACE = b"mosaic-failures"  # namespace in Ray's key-value store, which all nodes share
 
 
 class Telling(_AnyRunner):
-    """Before an env runner of RLlib's."""
+    """Mixin that reports exceptions from env runners to the driver."""
 
     def make_env(self) -> None:
         with _told(self.config):
@@ -41,12 +41,12 @@ class Telling(_AnyRunner):
 
 
 def telling(own: type[Any]) -> type[Any]:
-    """The same env runner, by the same name, which says why it fails."""
+    """Return a subclass of an env runner, with the same name, that reports why it fails."""
     return type(own.__name__, (Telling, own), {"__module__": __name__})
 
 
 def take_failure(config: Any) -> str | None:
-    """The last one that was told and not taken yet."""
+    """Return the last reported failure and remove it."""
     key = _key(config)
     if key is None:
         return None
@@ -68,13 +68,13 @@ def _told(config: Any) -> Iterator[None]:
 
 
 def _words(error: BaseException) -> str:
-    """RLlib raises errors without any of their own because of those that say something."""
+    """Describe an error by the first one in its chain of causes with a message: RLlib raises some without."""
     while not str(error) and (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return f"{type(error).__name__}: {error}"
 
 
 def _key(config: Any) -> bytes | None:
-    """None where there is nobody to tell."""
+    """Return the key of the run's failures; None if there is no driver to report to."""
     run = config.env_config.get(RUN)
     return str(run).encode() if run is not None and _internal_kv_initialized() else None  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What happens when env runners are lost: the run goes on with the others, and ends where none is left."""
+"""Handling of lost env runners: the run continues with the others, and ends if none is left."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
 _LOG = logging.getLogger(__name__)
-PROBE_TIMEOUT_S = 2.0  # how long a lost runner may take to say that it is back; sampling waits meanwhile
+PROBE_TIMEOUT_S = 2.0  # for a lost runner to report that it is back; sampling waits meanwhile
 PROBE_EVERY_S = 30.0  # RLlib itself asks before every step
 PATIENCE_S = 60.0  # without any runner; a node that restarts is back by then
 
 
 class Patience:
-    """Before RLlib's algorithms, which ask lost runners again and again and wait for ever where all are lost."""
+    """Mixin for RLlib's algorithms, which probe lost runners at every step and wait forever if all are lost."""
 
     _ask_at_s = 0.0
     _alone_since_s: float | None = None
@@ -53,7 +53,10 @@ class Patience:
         return restored
 
     def _hear_of_failures(self) -> None:
-        """A runner that is started anew may do better, unless nothing was sampled since the last one failed."""
+        """Log a runner's failure, or raise it if nothing was sampled since the last one.
+
+        Otherwise the restarted runner may succeed.
+        """
         algorithm: Any = self
         failure = take_failure(algorithm.config)
         if failure is None:
@@ -67,5 +70,5 @@ class Patience:
 
 
 def patient(algorithm: type[Algorithm]) -> type[Algorithm]:
-    """The same algorithm, which says it when all its runners are lost."""
+    """Return a subclass of an algorithm that raises when all its runners are lost."""
     return type(algorithm.__name__, (Patience, algorithm), {"__module__": algorithm.__module__})

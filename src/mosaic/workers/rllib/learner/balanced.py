@@ -1,4 +1,4 @@
-"""Which Learner trains a run, so that every sample counts equally often, however many agents a policy has."""
+"""Learners that use every sample equally often, regardless of how many agents a policy has."""
 
 from __future__ import annotations
 
@@ -61,15 +61,21 @@ class A2CTorchLearner(PPOTorchLearner):
 
 
 def _mean_over(mask: Tensor | None) -> Callable[[Tensor], Tensor]:
-    """RLlib adds a step to each piece of an episode, for its last value; that one is no experience."""
+    """Return a mean over experience only.
+
+    RLlib adds a step to each piece of an episode, for its last value; that step is not experience.
+    """
     if mask is None:
         return torch.mean
     return lambda data: data[mask].sum() / mask.sum()
 
 
 class TrainedOnly(TorchLearner):
-    """RLlib leaves out what is not trained after it made batches of it, and cannot make any where the learner does not
-    hold the network at all: snapshots of a league live in env runners only."""
+    """Learner that drops untrained modules before it builds batches.
+
+    RLlib does so only afterwards, and cannot build batches if the learner does not have the network at all: snapshots
+    of a league live in env runners only.
+    """
 
     def _make_batch_if_necessary(self, training_data: TrainingData) -> Any:
         if training_data.episodes is not None:
@@ -84,7 +90,10 @@ class TrainedOnly(TorchLearner):
 
 
 def _part(episode: Any, learns: Callable[[str | None], bool]) -> Any:
-    """None where nothing is left. The episode itself stays whole: env runners count what was earned in it."""
+    """Return the trained part of an episode, or None if nothing is left.
+
+    The episode itself stays whole: env runners count its returns.
+    """
     if not isinstance(episode, MultiAgentEpisode):
         return episode if learns(episode.module_id) else None
     kept = {agent: own for agent, own in episode.agent_episodes.items() if learns(own.module_id)}
@@ -101,7 +110,10 @@ _IN_FRAGMENTS = ("appo", "impala")  # V-trace cuts a batch into pieces of the ro
 
 
 class BalancedMinibatches:
-    """Each policy's samples `epochs` times. RLlib goes on with all policies until the largest is through."""
+    """Minibatches with each policy's samples `epochs` times.
+
+    RLlib would cycle through all until the largest is done.
+    """
 
     def __init__(
         self, batch: MultiAgentBatch, parts: Mapping[str, int], epochs: int, *, shuffle: bool, grain: int = 1
@@ -127,7 +139,7 @@ class Balanced(TorchLearner):
     def _create_iterator_if_necessary(self, **asked: Any) -> Any:
         chosen = super()._create_iterator_if_necessary(**asked)
         if not isinstance(chosen, MiniBatchCyclicIterator):
-            return chosen  # one update with everything: nobody is trained twice
+            return chosen  # one update with everything: no sample is used twice
         batch, epochs = chosen._batch, chosen._num_epochs
         grain = self.config.get_rollout_fragment_length() if self._in_fragments else 1
         parts = self._parts(batch, asked.get("minibatch_size"), grain)
@@ -138,7 +150,11 @@ class Balanced(TorchLearner):
         return self.config.algo_class is not None and self.config.algo_class.__name__.lower() in _IN_FRAGMENTS
 
     def _parts(self, batch: MultiAgentBatch, minibatch: int | None, grain: int) -> dict[str, int]:
-        """The same in all learner processes, since they step together; what one of them has none of has to wait."""
+        """Return the minibatches of each policy.
+
+        They are the same in all learner processes, since these step together; a policy of which one process has no
+        samples is skipped.
+        """
         names = sorted(self.module.keys()) if self.distributed else list(batch.policy_batches)
         own = {name: batch.policy_batches.get(name) for name in names}
         rows = torch.tensor([float(len(part)) if part is not None else 0.0 for part in own.values()])
@@ -155,12 +171,12 @@ class Balanced(TorchLearner):
 
 
 def units_of(rows: SampleBatch) -> int:
-    """What can be cut: steps, or whole sequences where a network remembers."""
+    """Return the number of units that can be cut: steps, or whole sequences if a network has memory."""
     return len(rows[SampleBatch.SEQ_LENS]) if rows._slice_seq_lens_in_B else len(rows)
 
 
 def learner_class(setup: Setup) -> type[Learner]:
-    """RLlib's own for the algorithm, with what the run needs in front of it."""
+    """Return RLlib's learner for the algorithm, with the mixins that the run needs."""
     parts: list[type[Any]] = []
     if not setup.single:
         parts.append(TrainedOnly)
@@ -173,7 +189,7 @@ def learner_class(setup: Setup) -> type[Learner]:
 
 @cache
 def composed(parts: tuple[type[Any], ...]) -> type[Learner]:
-    """One class, by the same name in every process."""
+    """Return one class, with the same name in every process."""
     if len(parts) == 1:
         return cast("type[Learner]", parts[0])
     return cast("type[Learner]", type("".join(part.__name__ for part in parts), parts, {"__module__": __name__}))

@@ -1,4 +1,4 @@
-"""Which networks RLlib trains: its own defaults, which here obey action masks and may have a central critic."""
+"""Networks that RLlib trains: its own defaults, extended by action masks and an optional central critic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mosaic.workers.rllib.config.setup import Setup
 from mosaic.workers.rllib.config.support import no_masks
 from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE
 
-if TYPE_CHECKING:  # what the classes below are mixed with
+if TYPE_CHECKING:  # bases of the classes below
     _AnyModule = TorchRLModule
     _PpoModule = DefaultPPOTorchRLModule
 else:
@@ -37,15 +37,15 @@ else:
     _PpoModule = object
 
 _ALSO = {"dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"), "sac": ("twin_q",)}
-_NEVER = -1e9  # as a logit: no chance, and still a number to compute with
-ILLEGAL = 0.9 * _NEVER  # logits at or below it are those of illegal actions
+_NEVER = -1e9  # as a logit: zero probability, and still a finite number
+ILLEGAL = 0.9 * _NEVER  # logits at or below it belong to illegal actions
 
 
 def module_spec(setup: Setup, policy: PolicyID) -> RLModuleSpec:
-    """Spaces are left to RLlib, which takes those of the agents that are mapped to the policy."""
+    """Return a module's spec without spaces: RLlib takes those of the agents that are mapped to the policy."""
     settings = model_settings(setup.options)
     if setup.casting.plan.central:
-        settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has one of its own
+        settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has its own
     if setup.masked and setup.algorithm == "sac":
         raise no_masks(setup.spec.env_id)
     config = asdict(DefaultModelConfig(**settings))
@@ -58,12 +58,12 @@ def module_class(algorithm: str) -> type[Any]:
 
 
 def own_part(space: Space[Any]) -> Space[Any]:
-    """What an agent itself sees, without mask and state."""
+    """Return an agent's own observation, without mask and state."""
     return space[OBSERVATION] if isinstance(space, spaces.Dict) else space
 
 
 class CentralCritic(nn.Module):
-    """The value of what all agents see. It has no memory, though the actor may."""
+    """Value of all agents' observations. It has no memory, though the actor may."""
 
     def __init__(self, state: Space[Any], action: Space[Any], model_config: dict[str, Any]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class CentralCritic(nn.Module):
 
 
 class _Seated(_AnyModule):
-    """Shows the network of an RLModule its own part of {"observation", "action_mask", "state"}."""
+    """Mixin that passes an RLModule's network its own part of {"observation", "action_mask", "state"}."""
 
     def __init__(self, *, observation_space: Space[Any], **also: Any) -> None:
         self._shown = observation_space
@@ -85,7 +85,7 @@ class _Seated(_AnyModule):
 
     def setup(self) -> None:
         super().setup()  # type: ignore[no-untyped-call]
-        self.observation_space = self._shown  # copies of the module are made from it
+        self.observation_space = self._shown  # copies of the module are created from it
 
     @property
     def _in_parts(self) -> bool:
@@ -95,7 +95,7 @@ class _Seated(_AnyModule):
         return {**batch, Columns.OBS: batch[Columns.OBS][OBSERVATION]} if self._in_parts else batch
 
     def _legal(self, batch: dict[str, Any]) -> Tensor | None:
-        """None where everything is."""
+        """Return the mask of legal actions; None if all are legal."""
         if not self._in_parts or MASK not in batch[Columns.OBS]:
             return None
         mask: Tensor = batch[Columns.OBS][MASK]
@@ -103,7 +103,7 @@ class _Seated(_AnyModule):
 
 
 class _SeatedActorCritic(_Seated, _PpoModule):
-    """PPO's networks, and those that are made of them. `critic` is there where agents are shown a state."""
+    """Mixin for PPO's networks and those derived from them. `critic` exists if agents are given a state."""
 
     critic: CentralCritic
 
@@ -145,7 +145,7 @@ class _SeatedActorCritic(_Seated, _PpoModule):
 
 
 class SeatedPpoModule(_SeatedActorCritic, DefaultPPOTorchRLModule):
-    """For PPO, A2C and IMPALA."""
+    """Module for PPO, A2C and IMPALA."""
 
 
 class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
@@ -157,7 +157,10 @@ class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
 
 
 class SeatedDqnModule(_Seated, DefaultDQNTorchRLModule):
-    """Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them."""
+    """Module for DQN.
+
+    Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them.
+    """
 
     def _qf_forward_helper(self, batch: dict[str, Any], encoder: Any, head: Any) -> dict[str, Any]:
         answer: dict[str, Any] = super()._qf_forward_helper(self._own(batch), encoder, head)
@@ -168,7 +171,7 @@ class SeatedDqnModule(_Seated, DefaultDQNTorchRLModule):
 
 
 class _Squashed(TorchSquashedGaussian):
-    """RLlib's own leaves the likeliest action unsquashed, which is another action than the one that was trained."""
+    """Squashed Gaussian with a squashed mode: RLlib's own is unsquashed, which is not the action that was trained."""
 
     def to_deterministic(self) -> TorchDeterministic:
         return TorchDeterministic(loc=torch.tanh(torch.as_tensor(self.loc)))

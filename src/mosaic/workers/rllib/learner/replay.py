@@ -1,4 +1,4 @@
-"""What policies with unequal amounts of experience learn from replay: each in proportion to what it added."""
+"""Replay for policies with unequal amounts of experience: each is sampled in proportion to what it added."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from mosaic.workers.rllib.learner.minibatches import rows_by_share
 
 
 class _InShares(MultiAgentEpisodeReplayBuffer):
-    """RLlib draws equally many steps for every policy, so that one with few steps sees each of them more often.
+    """Replay buffer that draws each policy's steps in proportion.
 
-    `trained`: the others' steps are not drawn, where RLlib would draw them and throw them away.
+    RLlib draws equally many steps for every policy, so that one with few steps sees each of them more often. `trained`:
+    the others' steps are not drawn, while RLlib would draw them and throw them away.
     """
 
     def __init__(self, *given: Any, trained: Sequence[str], **also: Any) -> None:
@@ -41,5 +42,8 @@ class BalancedPrioritizedEpisodeReplayBuffer(_InShares, MultiAgentPrioritizedEpi
 
 
 def balanced_buffer(kind: str) -> str:
-    """Ours for several policies, by RLlib's for one; as a name, since RLlib looks at the name to see what it is."""
+    """Return the name of Mosaic's multi-policy buffer for one of RLlib's.
+
+    It is a name because RLlib looks at the name to detect the type.
+    """
     return f"{__name__}.Balanced{kind}"

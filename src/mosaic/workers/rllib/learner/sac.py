@@ -1,4 +1,4 @@
-"""SAC with a replay buffer of our own."""
+"""SAC configuration that accepts Mosaic's replay buffers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ray.rllib.algorithms.sac import SACConfig
 
 
 class AnyBufferSACConfig(SACConfig):
-    """RLlib's, which knows buffers by a list of names and refuses every other one."""
+    """RLlib's configuration, which knows buffers by a list of names, without its refusal of all others."""
 
     def validate(self) -> None:
         asked = self.replay_buffer_config
-        if "." in str(asked["type"]):  # the path of a class
+        if "." in str(asked["type"]):  # path of a class
             self.replay_buffer_config = {**asked, "type": "MultiAgentEpisodeReplayBuffer"}
         try:
             super().validate()

@@ -1,4 +1,4 @@
-"""Networks of several policies that have a part in common, a critic or an encoder: one object, stepped once."""
+"""Networks of several policies that share a part, a critic or an encoder: one object, stepped once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import nn
 from mosaic.core.errors import MosaicError
 from mosaic.workers.rllib.config.setup import Setup
 
-CRITIC = "critic"  # as modules call a central critic
-ENCODER = "encoder"  # as RLlib's default modules call it; where policy and value have one each, it holds both
+CRITIC = "critic"  # attribute of a central critic in modules
+ENCODER = "encoder"  # its attribute in RLlib's default modules; contains both if policy and value have one each
 _PARTS = "shared_parts"  # in the settings of the modules together
 
 
 def parts_in_common(setup: Setup) -> tuple[str, ...]:
-    """By the names of the modules' attributes. A policy that is alone shares nothing."""
+    """Return the names of the shared attributes. A single policy shares nothing."""
     if len(setup.modules) == 1:
         return ()
     asked = {CRITIC: setup.casting.plan.central, ENCODER: setup.options.shared_encoder}
@@ -35,7 +35,7 @@ def modules_together(setup: Setup, specs: dict[str, RLModuleSpec]) -> MultiRLMod
 
 
 class SharingModules(MultiRLModule):
-    """The first module's part is everybody's."""
+    """Modules that all use the first one's shared parts."""
 
     def setup(self) -> None:
         super().setup()  # type: ignore[no-untyped-call]
@@ -55,17 +55,20 @@ class SharingModules(MultiRLModule):
 
 
 class SharingLearner(TorchLearner):
-    """RLlib gives each module an optimizer for all it has: a shared part would be stepped by each of them."""
+    """Learner that steps a shared part once: RLlib gives each module an optimizer for everything it has."""
 
     def get_parameters(self, module: Any) -> list[Any]:
-        """The shared parts belong to the first module."""
+        """Return a module's parameters; the shared parts belong to the first module."""
         if module is self._first:
             return list(module.parameters())
         shared = {id(parameter) for parameter in self._shared()}
         return [parameter for parameter in module.parameters() if id(parameter) not in shared]
 
     def compute_gradients(self, loss_per_module: dict[str, Any], **also: Any) -> dict[Any, Any]:
-        """A shared part gets the mean over the policies in the minibatch, as if their samples were one policy's."""
+        """Compute gradients, averaging those of shared parts.
+
+        A shared part gets the mean over the policies in the minibatch, as if their samples were one policy's.
+        """
         gradients = super().compute_gradients(loss_per_module, **also)
         for parameter in self._shared():
             if gradients.get(parameter) is not None:

@@ -1,4 +1,4 @@
-"""What Mosaic learns from inside env runners, through RLlib's own callbacks."""
+"""RLlib callbacks that collect episodes, counters and frames in env runners."""
 
 from __future__ import annotations
 
@@ -27,35 +27,42 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_host() -> str:
-    """The same in all processes that share memory with this one: a folder that both see does not prove it."""
+    """Return a name shared by all processes that share memory with this one: a common folder is not proof of that."""
     return f"{socket.gethostname()} {_BOOT.read_text().strip() if _BOOT.exists() else ''}"
 
 
 def shows_frames(env_runner: EnvRunner, host: str, folder: Path) -> bool:
-    """Exactly one runner of a run: a ring has one writer. That of the driver where it has no others."""
+    """Return whether this runner publishes frames: exactly one does, as a ring has one writer.
+
+    It is the driver's own if there are no others.
+    """
     config = env_runner.config
     chosen = env_runner.worker_index == min(1, config.num_env_runners or 0)
     return chosen and not config.in_evaluation and host == this_host() and folder.is_dir()
 
 
 class RunnerCamera:
-    """`glance` is called after every step: without viewers it costs a microsecond.
+    """Renderer of an env runner's envs.
 
-    It draws at once, since RLlib steps on as soon as its callback returns.
+    `glance` is called after every step: without viewers it costs a microsecond. It draws at once, since RLlib takes the
+    next step as soon as its callback returns.
     """
 
     def __init__(self, folder: Path, env_runner: EnvRunner, agents: Iterable[AgentID]) -> None:
-        self._runner: Any = env_runner  # the two kinds share more than their common class says
+        self._runner: Any = env_runner  # the two kinds share more than their base class declares
         self._agents = tuple(agents)
-        self._lane = FrameWriter(folder)  # takes the ring over from whoever wrote it before
-        self.steps = 0  # since the driver last told how many there are in all
+        self._lane = FrameWriter(folder)  # takes the ring over from its previous writer
+        self.steps = 0  # since the driver last sent the total
         self.episodes = 0
         self._told = env_runner.num_env_steps_sampled_lifetime
         self._shown = 0
         self._broken = False
 
     def glance(self) -> str | None:
-        """What the run shall say: an env that cannot be drawn ends the pictures, not the training."""
+        """Draw a frame if a viewer requests one, and return an alert if that fails.
+
+        An env that cannot be drawn ends the frames, not the training.
+        """
         if self._broken or not self._lane.wanted():
             return None
         wish = self._lane.wish() or Wish()
@@ -63,7 +70,7 @@ class RunnerCamera:
         count = max(1, min(wish.grid, self._runner.num_envs - first))
         try:
             developed = develop([self._shoot(index) for index in range(first, first + count)])
-        except Exception as error:  # noqa: BLE001 — whatever a stranger's render() raises
+        except Exception as error:  # noqa: BLE001 — whatever a user's render() raises
             self._broken = True
             return f"No more pictures: drawing env {first} raised {type(error).__name__}: {error}"
         if developed is not None:
@@ -85,7 +92,7 @@ class RunnerCamera:
         )
 
     def _step(self) -> int:
-        """Of the whole run, as far as this runner knows; always more than in the picture before."""
+        """Return the step of the whole run, as far as this runner knows; always greater than in the previous frame."""
         told = self._runner.num_env_steps_sampled_lifetime
         if told != self._told:
             self._told, self.steps = told, 0
@@ -93,7 +100,7 @@ class RunnerCamera:
         return self._shown
 
     def _so_far(self, index: int) -> tuple[Mapping[AgentID, float], float]:
-        """Returns of the episode, whose earlier pieces RLlib has cut off, and the first agent's last reward."""
+        """Return the episode's returns, including pieces that RLlib has cut off, and the first agent's last reward."""
         episode = self._runner._ongoing_episodes[index]
         earlier = self._runner._ongoing_episodes_for_metrics.get(episode.id_, ())
         pieces = [returns_of(each, self._agents) for each in (*earlier, episode)]
@@ -102,7 +109,7 @@ class RunnerCamera:
 
 
 def returns_of(episode: Any, agents: tuple[AgentID, ...]) -> dict[AgentID, float]:
-    """Of one piece of an episode, with one agent or with several."""
+    """Return the returns of one piece of an episode, with one agent or several."""
     if not hasattr(episode, "agent_episodes"):
         return {agents[0]: float(episode.get_return())}
     return {str(agent): float(each.get_return()) for agent, each in episode.agent_episodes.items()}
@@ -117,10 +124,10 @@ _CLOSE_TIMEOUT_S = 5.0
 
 
 class CallbackFacts(TypedDict):
-    """Plain data: it travels to the env runners inside RLlib's configuration."""
+    """Settings of the callback, as plain data: they are sent to the env runners in RLlib's configuration."""
 
     folder: str  # the run's
-    host: str  # where the driver is, and with it whoever looks
+    host: str  # of the driver, and of the viewers
     policies: dict[AgentID, str]  # of the agents that learn, in their order
     frames: bool
     session: str  # under which counters are published
@@ -128,21 +135,24 @@ class CallbackFacts(TypedDict):
 
 @runtime_checkable
 class PlaysOthers(Protocol):
-    """An env whose other agents are played inside it."""
+    """Env that plays other agents itself."""
 
     @property
     def played_returns(self) -> Mapping[AgentID, float]: ...
 
 
 def callback_facts(folder: Path, policies: Mapping[AgentID, str], *, frames: bool, session: str = "") -> CallbackFacts:
-    """As the driver knows them."""
+    """Return the settings as the driver knows them."""
     return CallbackFacts(
         folder=str(folder), host=this_host(), policies=dict(policies), frames=frames, session=session or str(folder)
     )
 
 
 class MosaicCallback(RLlibCallback):
-    """Give it to RLlib as `partial(MosaicCallback, facts=callback_facts(…))`; each env runner makes one of its own."""
+    """Callback for RLlib, passed as `partial(MosaicCallback, facts=callback_facts(…))`.
+
+    Each env runner creates its own.
+    """
 
     def __init__(self, *, facts: CallbackFacts) -> None:
         super().__init__()
@@ -158,7 +168,7 @@ class MosaicCallback(RLlibCallback):
             self._camera = RunnerCamera(folder, env_runner, self._agents)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: Any = None, **also: Any) -> None:
-        """Once for each env, after all of them were stepped: the first one speaks for all."""
+        """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""
         self._counters.step()
         camera = self._camera
         if camera is None:
@@ -198,14 +208,14 @@ class MosaicCallback(RLlibCallback):
         self._camera = None
 
     def _policies(self, pieces: Sequence[Any]) -> dict[AgentID, str]:
-        """Who really answered: with one agent RLlib calls the policy by a name of its own."""
+        """Return the policies that acted: with one agent RLlib uses its own name for the policy."""
         if not hasattr(pieces[0], "agent_episodes"):
             return dict(self._facts["policies"])
         return {str(agent): str(piece.module_for(agent)) for piece in pieces for agent in piece.agent_episodes}
 
 
 def close_frames(algorithm: Algorithm, *, finished: bool) -> None:
-    """Those who look learn that no more pictures will come. Before `algorithm.stop()`, which ends the runners."""
+    """Tell viewers that no more frames will come. Call it before `algorithm.stop()`, which ends the runners."""
     group = algorithm.env_runner_group
     if group is not None:
         group.foreach_env_runner(partial(_close, finished=finished), timeout_seconds=_CLOSE_TIMEOUT_S)

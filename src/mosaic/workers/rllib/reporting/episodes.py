@@ -1,4 +1,4 @@
-"""What the episodes of env runners say, per agent and per policy."""
+"""Episode records of env runners, and their returns per agent and per policy."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple, TypedDict
 from mosaic.core.episode import outcomes
 from mosaic.core.ids import AgentID
 
-EPISODES = "mosaic_episodes"  # where in a result of RLlib, below "env_runners", the records of ended episodes are
-ALERTS = "mosaic_alerts"  # and there what the run shall say
+EPISODES = "mosaic_episodes"  # key of the records of ended episodes below "env_runners" in RLlib's results
+ALERTS = "mosaic_alerts"  # key of the alerts of the run, in the same place
 
 
 class EpisodeRecord(TypedDict):
-    """One episode that ended. Plain data: it travels from an env runner to the driver as a metric."""
+    """Record of an ended episode, as plain data: it is sent from an env runner to the driver as a metric."""
 
     length: int  # env steps
     returns: dict[AgentID, float]  # of agents that learn
-    played: dict[AgentID, float]  # returns of those that fixed policies play inside the env
-    policies: dict[AgentID, str]  # who answered for the agents that learn; in self-play also frozen snapshots
+    played: dict[AgentID, float]  # returns of agents played by fixed policies inside the env
+    policies: dict[AgentID, str]  # policies of the agents that learn; in self-play also frozen snapshots
 
 
 class Tally(TypedDict):
-    """How often somebody won. What is not played to the end by others' loss is a draw."""
+    """Counts of wins, draws and losses, as `outcomes` decides them."""
 
     won: int
     drawn: int
@@ -30,7 +30,7 @@ class Tally(TypedDict):
 
 
 class Sampled(NamedTuple):
-    """What env runners did since the end of the last iteration."""
+    """Sampling of env runners since the end of the last iteration."""
 
     env_steps: int
     episodes: int
@@ -41,7 +41,7 @@ NOTHING_SAMPLED = Sampled(0, 0, [])
 
 
 def records_of(result: Mapping[str, Any]) -> list[EpisodeRecord]:
-    """Of the episodes that ended in this iteration; none where none did, which RLlib says by NaN or by leaving out."""
+    """Return the records of this iteration's ended episodes; RLlib reports none as NaN or leaves them out."""
     found = result.get("env_runners", {}).get(EPISODES)
     return list(found) if isinstance(found, list) else []
 
@@ -60,7 +60,7 @@ def returns_by_agent(records: Iterable[EpisodeRecord]) -> dict[AgentID, list[flo
 
 
 def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]]:
-    """One return per agent and episode: its mean is an agent's, however many agents share the policy."""
+    """Return one return per agent and episode, so that a policy's mean is an agent's, however many agents share it."""
     found: dict[str, list[float]] = {}
     for record in records:
         for agent, value in record["returns"].items():
@@ -69,7 +69,7 @@ def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]
 
 
 def tallies_by_policy(records: Iterable[EpisodeRecord], win_above: float) -> dict[str, Tally]:
-    """For competitive envs. A policy that plays itself wins and loses in the same episode."""
+    """Return the tallies of competitive envs. A policy that plays itself wins and loses in the same episode."""
     found: dict[str, Tally] = {}
     for record in records:
         ends = outcomes({**record["played"], **record["returns"]}, win_above)
@@ -91,7 +91,7 @@ def joined(
     policies: Mapping[AgentID, str],
     played: Mapping[AgentID, float],
 ) -> EpisodeRecord:
-    """The record of an episode that RLlib cut into pieces."""
+    """Return the record of an episode that RLlib cut into pieces."""
     total: dict[AgentID, float] = {}
     for piece in returns:
         for agent, value in piece.items():

@@ -1,4 +1,4 @@
-"""Which remarks of RLlib are kept out of a run's log: those about interfaces that Mosaic does not use."""
+"""Log filter for RLlib's warnings about interfaces that Mosaic does not use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _Without:
-    """A filter: everything else that the logger says is kept."""
+    """Filter that drops records with a text."""
 
     text: str
 
@@ -18,12 +18,12 @@ class _Without:
 
 REMARKS = {
     "ray.rllib.algorithms.algorithm_config": _Without("on the new API stack!"),
-    "ray._common.deprecation": _Without("`RLModule(config=[RLModuleConfig object])`"),  # RLlib calls itself so
+    "ray._common.deprecation": _Without("`RLModule(config=[RLModuleConfig object])`"),  # RLlib's own call
     "ray.tune.utils.util": _Without("Install gputil"),
 }
 
 
 def keep_quiet() -> None:
-    """In this process; as often as one likes."""
+    """Install the filters in this process; safe to call repeatedly."""
     for name, remark in REMARKS.items():
         logging.getLogger(name).addFilter(remark)

@@ -1,4 +1,4 @@
-"""What a result of RLlib says, in the words of our metric events: never NaN, what is unknown is left out."""
+"""Conversion of RLlib's results to Mosaic's metric events: never NaN, unknown values are left out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, Sampled, retu
 
 NO_EPISODE = "no episode yet"
 _RECENT = 100
-_ALL = "__all_modules__"  # RLlib's name for what concerns every module
+_ALL = "__all_modules__"  # RLlib's key for what concerns every module
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a run has done so far, all attempts together."""
+    """Progress of a run, over all attempts."""
 
     iteration: int = 0
     env_steps: int = 0
@@ -28,7 +28,10 @@ class Progress:
     recent: deque[EpisodeRecord] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     def add(self, result: Mapping[str, Any], ended: Sequence[EpisodeRecord]) -> None:
-        """RLlib's own counters of a lifetime begin anew when runners are lost; what an iteration adds is certain."""
+        """Add an iteration.
+
+        RLlib's lifetime counters are reset when runners are lost; an iteration's counts are reliable.
+        """
         runners = result.get("env_runners", {})
         self.iteration += 1
         self.env_steps += int(_number(runners.get("num_env_steps_sampled")) or 0)
@@ -37,7 +40,7 @@ class Progress:
         self.recent.extend(ended)
 
     def reward(self, policies: Iterable[PolicyID]) -> float | None:
-        """Mean return of the agents whose policies learn, over the last hundred episodes."""
+        """Return the mean return of agents whose policies learn, over the last hundred episodes."""
         found = returns_by_policy(self.recent)
         values = [value for policy in policies for value in found.get(policy, ())]
         return fmean(values) if values else None
@@ -54,9 +57,10 @@ class Progress:
 def fields(
     result: Mapping[str, Any], progress: Progress, modules: Mapping[PolicyID, str], spent: Mapping[str, float]
 ) -> dict[str, Any]:
-    """For `context.report`; `modules` are the policies that learn, with RLlib's names for them.
+    """Return the fields for `context.report`.
 
-    `spent` is the time split since the last event, which may be several iterations ago.
+    `modules` are the policies that learn, with RLlib's names for them. `spent` is the time split since the last event,
+    which may be several iterations ago.
     """
     recent = progress.recent
     by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
@@ -87,7 +91,7 @@ def fields(
 
 
 def sampled_fields(progress: Progress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
-    """For a report within an iteration: counters and returns, with what env runners did since its begin."""
+    """Return the fields of a report within an iteration: counters and returns, including the iteration so far."""
     recent = [*progress.recent, *sampled.records][-_RECENT:]
     by_policy = returns_by_policy(recent)
     seen = [value for policy in modules for value in by_policy.get(policy, ())]
@@ -102,12 +106,15 @@ _NAMES = {"mean_kl_loss": "approx_kl", "vf_loss": "value_loss"}  # RLlib's name 
 
 
 def learner_statistics(stats: Mapping[str, Any]) -> dict[str, float]:
-    """Return every finite number that RLlib's learner tells of a module, under the names that all workers use."""
+    """Return every finite number that RLlib's learner reports for a module, under the names that all workers use."""
     return {_NAMES.get(name, name): value for name, value in _numbers(stats).items()}
 
 
 def split(result: Mapping[str, Any], envs_per_runner: int) -> dict[str, float]:
-    """Seconds in envs, inference and learning in this iteration, of all runners together, by RLlib's running means."""
+    """Return the seconds that this iteration spent in envs, inference and learning.
+
+    They are totals over all runners, from RLlib's running means.
+    """
     runners, timers = _tree(result, "env_runners"), _tree(result, "timers")
     rounds = (_number(runners.get("num_env_steps_sampled")) or 0.0) / envs_per_runner
     inference = [
@@ -152,7 +159,7 @@ def _told(agent: AgentID, by_agent: Mapping[AgentID, Sequence[float]]) -> bool:
 
 
 def _health(result: Mapping[str, Any]) -> dict[str, float]:
-    """Where runners work elsewhere: how many do, and how many were started again."""
+    """Return how many remote runners are healthy, and how many were restarted."""
     found = _numbers(_tree(result, "fault_tolerance"))
     wanted = ("num_healthy_workers", "num_remote_worker_restarts")
     return {name: found[name] for name in wanted if found.get(name)}
