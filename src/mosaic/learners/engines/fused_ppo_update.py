@@ -209,7 +209,7 @@ def _value_delta(
     hyper: Hyper,
     stats: NDArray[np.float64],
 ) -> None:
-    """Add the gradient of the squared error; with clipping, of the larger of the free and the clipped error."""
+    """Write d(loss) / d(value) of the squared error; with clipping, of the larger of the free and the clipped error."""
     rows = idx.shape[0]
     column = values.shape[1] - 1
     ret, val, limit = batch.ret, batch.val, hyper.clip_range_vf

@@ -113,7 +113,7 @@ class PpoOptions(Section):
 
 
 class A2cOptions(PpoOptions):
-    """A2C is PPO that looks once at everything it saw and clips nothing."""
+    """A2C: PPO with one epoch over each rollout and no clipping."""
 
     learning_rate: float = Field(7e-4, gt=0, le=1, description="Step size of Adam at the start.")
     n_steps: int = Field(5, ge=1, le=100_000, description="Steps of each env in one rollout.")
