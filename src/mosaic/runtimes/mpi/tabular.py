@@ -108,7 +108,7 @@ class MpiTraining(SpreadTraining):
     def _run_ranks(self, address: str, ranks: int) -> None:
         try:
             run_ranks("mosaic.runtimes.mpi.rank_training", [address], ranks)
-        except BaseException as error:  # noqa: BLE001 - raised where somebody waits for an answer
+        except BaseException as error:  # noqa: BLE001 - raised by the call that waits for a reply
             self._error = error
         finally:
             with suppress(OSError):  # ranks that ended before they connected leave the driver waiting for a connection
