@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mosaic.core.errors import InputError
 from mosaic.workers.rllib.reporting.metrics import Progress
 
 if TYPE_CHECKING:
@@ -38,7 +39,15 @@ def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Pr
     """
     from safetensors.numpy import load_file
 
-    algo.restore_from_path((folder / RLLIB).absolute())  # type: ignore[no-untyped-call]
+    try:
+        algo.restore_from_path((folder / RLLIB).absolute())  # type: ignore[no-untyped-call]
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mosaic":
+            raise
+        raise InputError(
+            f"{folder.name} was saved by an older version of Mosaic, whose module {error.name} has moved. Its policies "
+            "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
+        ) from error
     counters: dict[str, Any] = json.loads((folder / COUNTERS).read_text())
     progress = Progress(**counters)
     if keeper is not None:
