@@ -18,7 +18,7 @@ class Broken:
 
 def test_a_checkpoint_that_names_a_moved_module_is_refused(tmp_path):
     with pytest.raises(
-        InputError, match=r"older version of Mosaic, whose module mosaic\.workers\.rllib\.a2c has moved"
+        InputError, match=r"whose module mosaic\.workers\.rllib\.a2c has moved"
     ):
         load_state(tmp_path, Broken("mosaic.workers.rllib.a2c"), None)
 
