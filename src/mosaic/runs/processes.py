@@ -1,27 +1,18 @@
-"""Processes of a run: finding them and ending all of them.
-
-Reads /proc directly: a supervisor does this while its run starts, and a start should cost nothing.
-"""
+"""Processes of a run: finding them and ending all of them."""
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeVar
 
 from mosaic.core.machine import is_current
+from mosaic.core.proc import environment, pids, read_stat, wait_gone
 from mosaic.store.run_ids import MARK as MARK
-
-_PROC = Path("/proc")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
-_GONE = (FileNotFoundError, ProcessLookupError)
 
 
 class Identified(Protocol):
@@ -57,18 +48,8 @@ def look(pid: int) -> Row | None:
 
 def _look(pid: int) -> tuple[Row, bool] | None:
     """Return a process and whether it is alive; None if its PID is free."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except _GONE:
-        return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may contain anything, even brackets
-    row = Row(
-        pid,
-        start_time=int(fields[19]) / _TICKS_PER_S,
-        parent=int(fields[1]),
-        memory_mb=int(fields[21]) * _PAGE_MB,
-    )
-    return row, fields[0] not in "ZX"
+    stat = read_stat(pid)
+    return None if stat is None else (Row(pid, stat.start_time, stat.parent, stat.memory_mb), stat.alive)
 
 
 def is_alive(process: Identified) -> bool:
@@ -81,7 +62,7 @@ def list_processes() -> dict[int, Row]:
 
 
 def _list() -> Iterator[tuple[Row, bool]]:
-    looked = (_look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    looked = map(_look, pids())
     return (found for found in looked if found is not None)
 
 
@@ -106,14 +87,7 @@ def _descend(children: dict[int, list[tuple[Row, bool]]], pid: int) -> Iterator[
 def marked(run_id: str) -> set[Row]:
     """Return all processes started with the run's mark, also those that left its process group, session and parents."""
     mark = f"{MARK}={run_id}".encode()
-    return {row for row in list_processes().values() if mark in _environment(row.pid)}
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except (*_GONE, PermissionError):
-        return []  # gone, or owned by another user: not started by us
+    return {row for row in list_processes().values() if mark in environment(row.pid)}
 
 
 def end_all(find: Callable[[], Iterable[P]], deadline_s: float) -> list[P]:
@@ -151,10 +125,3 @@ def _open(process: Identified, stack: ExitStack) -> int | None:
         return None
     stack.callback(os.close, handle)
     return handle if is_alive(process) else None
-
-
-def wait_gone(handle: int, timeout_s: float) -> bool:
-    """Return whether the process behind a pidfd ended within the time."""
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from time import monotonic
 
 from mosaic.core.errors import MosaicError
-from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked, wait_gone
+from mosaic.core.proc import wait_gone
+from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Process, RunState
 from mosaic.telemetry.frames.paths import remove_lane

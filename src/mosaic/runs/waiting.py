@@ -8,7 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 
 from mosaic.core.interrupts import raise_if_pressed
-from mosaic.runs.processes import is_alive, wait_gone
+from mosaic.core.proc import wait_gone
+from mosaic.runs.processes import is_alive
 from mosaic.store.lock import held
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, RunState, read_state

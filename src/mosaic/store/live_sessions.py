@@ -17,11 +17,12 @@ from pathlib import Path
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.machine import boot_id, is_current
+from mosaic.core.proc import started_at
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
-from mosaic.telemetry.frames.paths import remove_lane, ring_bell, started_at
+from mosaic.telemetry.frames.paths import remove_lane, ring_bell
 from mosaic.telemetry.frames.reader import Frame, LaneState
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures

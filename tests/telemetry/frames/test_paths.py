@@ -66,7 +66,7 @@ def test_rings_of_dead_writers_are_removed_and_others_stay(folder: Path, shared_
     other = tmp_path / "other"
     other.mkdir()
     program = (
-        "import sys; from pathlib import Path; from mosaic.telemetry import fastlane_place as place; "
+        "import sys; from pathlib import Path; from mosaic.telemetry.frames import paths as place; "
         "place.SHARED_MEMORY = Path(sys.argv[1]); place.make_place(Path(sys.argv[2]))[0].write_bytes(b'ring')"
     )
     subprocess.run([sys.executable, "-c", program, str(shared_memory), str(other)], check=True)

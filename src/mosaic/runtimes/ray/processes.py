@@ -8,7 +8,6 @@ behind has neither, but carries the session's mark in its environment.
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -16,11 +15,11 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from mosaic.core.proc import GONE, PROC, environment, pids, read_stat, wait_gone
+
 MARK = "MOSAIC_RAY_SESSION"  # environment variable of everything that a session starts: its directory
 
-_PROC = Path("/proc")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_NOT_TO_BE_READ = (FileNotFoundError, ProcessLookupError, PermissionError)  # gone meanwhile, or another user's
+_NOT_TO_BE_READ = (*GONE, PermissionError)  # gone meanwhile, or another user's
 
 
 class Process(NamedTuple):
@@ -55,9 +54,7 @@ def kill(processes: Iterable[Process], timeout_s: float) -> None:
         for handle in handles:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         for handle in handles:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            poll.poll(max(0.0, deadline_s - monotonic()) * 1000)
+            wait_gone(handle, deadline_s - monotonic())
 
 
 def _open(process: Process, stack: ExitStack) -> int | None:
@@ -73,19 +70,16 @@ def _open(process: Process, stack: ExitStack) -> int | None:
 
 def _parents() -> dict[Process, int]:
     """Return every living process and its parent's PID."""
-    looked = (_look(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    looked = map(_look, pids())
     return dict(row for row in looked if row is not None)
 
 
 def _look(pid: int) -> tuple[Process, int] | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except _NOT_TO_BE_READ:
+        stat = read_stat(pid)
+    except PermissionError:
         return None
-    fields = text.rpartition(")")[2].split()  # the name in parentheses may contain anything, including parentheses
-    if fields[0] in "ZX":
-        return None  # a zombie holds nothing but its PID
-    return Process(pid, int(fields[19]) / _TICKS_PER_S), int(fields[1])
+    return (Process(pid, stat.start_time), stat.parent) if stat is not None and stat.alive else None
 
 
 def _below(pid: int, children: dict[int, list[Process]]) -> Iterator[Process]:
@@ -99,10 +93,7 @@ def _works_in(pid: int, directory: Path) -> bool:
 
 
 def _is_marked(pid: int, directory: Path) -> bool:
-    try:
-        return f"{MARK}={directory}".encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except _NOT_TO_BE_READ:
-        return False
+    return f"{MARK}={directory}".encode() in environment(pid)
 
 
 def _is_rays_own(pid: int, directory: Path) -> bool:
@@ -117,13 +108,13 @@ def _is_rays_own(pid: int, directory: Path) -> bool:
 
 def _command_line(pid: int) -> str:
     try:
-        return (_PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ")
+        return (PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ")
     except _NOT_TO_BE_READ:
         return ""
 
 
 def _open_files(pid: int) -> Iterator[str]:
-    folder = _PROC / str(pid) / "fd"
+    folder = PROC / str(pid) / "fd"
     try:
         names = os.listdir(folder)
     except _NOT_TO_BE_READ:

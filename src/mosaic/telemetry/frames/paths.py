@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 
+from mosaic.core.proc import started_at
+
 _BELL = "bell"
 
 
@@ -26,16 +28,6 @@ def ring_bell(folder: Path) -> None:
 
 def bell_rang(folder: Path) -> bool:
     return (folder / _BELL).exists()
-
-
-def started_at(pid: int) -> int | None:
-    """Return the start time of a process in ticks since boot; None where it is not alive (a zombie is not)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()  # the name in brackets may contain anything
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError
+from mosaic.core.proc import started_at
 from mosaic.telemetry.frames.fences import holds, newest
 from mosaic.telemetry.frames.layout import (
     AGENT_AT,
@@ -32,7 +33,6 @@ from mosaic.telemetry.frames.layout import (
     Label,
     Phase,
 )
-from mosaic.telemetry.frames.paths import started_at
 from mosaic.telemetry.frames.requests import Place, Wish, checked
 from mosaic.telemetry.frames.ring_file import Ring, open_ring
 

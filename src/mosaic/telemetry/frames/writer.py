@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.proc import started_at
 from mosaic.telemetry.frames.fences import make_public, shortest_interval
 from mosaic.telemetry.frames.layout import (
     AGENT_AT,
@@ -35,7 +36,7 @@ from mosaic.telemetry.frames.layout import (
     SLOTS,
     Phase,
 )
-from mosaic.telemetry.frames.paths import remove_lane, started_at
+from mosaic.telemetry.frames.paths import remove_lane
 from mosaic.telemetry.frames.requests import MEMORY_NS, Wish, last_wish
 from mosaic.telemetry.frames.ring_file import Ring, create_ring
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from mosaic.core.ids import AgentID
+from mosaic.core.machine import boot_id
 from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.frames.writer import FrameWriter
@@ -23,12 +24,9 @@ if TYPE_CHECKING:
     from ray.rllib.env.env_runner import EnvRunner
 
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
 def this_host() -> str:
     """Return a name shared by all processes that share memory with this one: a common folder is not proof of that."""
-    return f"{socket.gethostname()} {_BOOT.read_text().strip() if _BOOT.exists() else ''}"
+    return f"{socket.gethostname()} {boot_id()}"
 
 
 def shows_frames(env_runner: EnvRunner, host: str, folder: Path) -> bool:
