@@ -17,9 +17,7 @@ class Broken:
 
 
 def test_a_checkpoint_that_names_a_moved_module_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"whose module mosaic\.workers\.rllib\.a2c has moved"
-    ):
+    with pytest.raises(InputError, match=r"whose module mosaic\.workers\.rllib\.a2c has moved"):
         load_state(tmp_path, Broken("mosaic.workers.rllib.a2c"), None)
 
 
