@@ -64,12 +64,12 @@ def test_worker_of_the_plugin_honours_every_setting(installed, tmp_path):
 
     from mosaic.config.run import RunConfig
     from mosaic.testing.worker.settings import check_settings
-    from mosaic.testing.worker.stage import Stage
+    from mosaic.testing.worker.stage import ContractSetup
     from mosaic.workers.registry import load_worker
 
     training = {"worker": "climb", "total_timesteps": 300}
     config = RunConfig.model_validate({"environment": {"env_id": "example/corridor"}, "training": training})
-    stage = Stage(load_worker("climb"), config, tmp_path / "home", 120.0, 0.5, Random(0))
+    stage = ContractSetup(load_worker("climb"), config, tmp_path / "home", 120.0, 0.5, Random(0))
     with stage.at_home():
         seen = {proof.capability for proof in check_settings(stage, config)}
     assert {"setting environment.options", "setting environment.wrappers", "setting checkpoint.at_end"} <= seen

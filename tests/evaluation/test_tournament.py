@@ -11,7 +11,7 @@ import mosaic
 from mosaic.core.errors import FormatError, InputError, UnknownNameError
 from mosaic.evaluation import tournament as module
 from mosaic.evaluation.schedule import MatchResult, schedule
-from mosaic.evaluation.standings import Tally, Tournament
+from mosaic.evaluation.standings import MatchTally, Tournament
 from mosaic.evaluation.tournament import tournament
 
 TICTACTOE = "classic/tictactoe_v3"
@@ -50,7 +50,7 @@ def test_scores_are_counted_from_both_sides() -> None:
     for policy in POLICIES:
         others = [other for other in POLICIES if other != policy]
         own, reply = [found.pair(policy, other) for other in others], [found.pair(other, policy) for other in others]
-        assert found.policy(policy) == Tally(
+        assert found.policy(policy) == MatchTally(
             wins=sum(tally.wins for tally in own) + sum(tally.losses for tally in reply),
             draws=sum(tally.draws for tally in own + reply),
             losses=sum(tally.losses for tally in own) + sum(tally.wins for tally in reply),

@@ -19,7 +19,7 @@ from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.lock import held
-from mosaic.store.state import ENDED, Process, State
+from mosaic.store.state import ENDED, ProcessRecord, State
 from tests.runs.run_cases import assert_no_gap, curve, eventually, toy
 
 MOMENTS = 50
@@ -47,7 +47,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(curve(run), monotonic() - start_s)
 
 
-def kill(process: Process | None) -> None:
+def kill(process: ProcessRecord | None) -> None:
     assert process is not None
     try:
         os.kill(process.pid, signal.SIGKILL)

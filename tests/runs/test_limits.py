@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mosaic.runs.lifecycle import Life, LimitExceeded, StartAsked, WorkerStarted, advance
-from mosaic.runs.monitoring import Limits
+from mosaic.runs.monitoring import RunLimits
 from mosaic.runs.state_file import Logbook
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_written_state, write_state
@@ -17,14 +17,14 @@ from mosaic.store.state import RunState, State, read_written_state, write_state
 @pytest.mark.parametrize(
     ("limits", "elapsed_s", "exceeded"),
     [
-        (Limits(), 1e9, None),
-        (Limits(max_wall_s=10), 9.99, None),
-        (Limits(max_wall_s=10), 10.0, "its 10 s (resources.max_wall_s) are over"),
-        (Limits(max_memory_mb=300), 1e9, None),
-        (Limits(max_memory_mb=299), 0.0, "its processes took 300 MB, 299 MB are allowed (resources.max_memory_mb)"),
+        (RunLimits(), 1e9, None),
+        (RunLimits(max_wall_s=10), 9.99, None),
+        (RunLimits(max_wall_s=10), 10.0, "its 10 s (resources.max_wall_s) are over"),
+        (RunLimits(max_memory_mb=300), 1e9, None),
+        (RunLimits(max_memory_mb=299), 0.0, "its processes took 300 MB, 299 MB are allowed (resources.max_memory_mb)"),
     ],
 )
-def test_limits(limits: Limits, elapsed_s: float, exceeded: str | None) -> None:
+def test_limits(limits: RunLimits, elapsed_s: float, exceeded: str | None) -> None:
     found = limits.exceeded(elapsed_s, lambda: 300.0, now_s=5.0)
     assert (found.detail if found else None) == exceeded
 
@@ -33,7 +33,7 @@ def test_memory_is_not_measured_where_it_is_not_limited() -> None:
     def measure() -> float:
         raise AssertionError("measured for nothing")
 
-    assert Limits(max_wall_s=10).exceeded(1.0, measure, now_s=0.0) is None
+    assert RunLimits(max_wall_s=10).exceeded(1.0, measure, now_s=0.0) is None
 
 
 def test_a_jump_of_the_clock_changes_what_is_written_not_what_is_done(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.machine import boot_id
 from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_processes, look, marked
 from mosaic.runs.resume import end_leftovers
-from mosaic.store.state import Attempt, Process, read_state
+from mosaic.store.state import Attempt, ProcessRecord, read_state
 from mosaic.store.store import Store
 from tests.runs.run_cases import eventually
 
@@ -78,7 +78,7 @@ def test_a_process_of_an_earlier_boot_is_never_taken_for_one_of_this(tmp_path: P
     try:
         row = look(other.pid)
         assert row is not None
-        today = Process(pid=row.pid, start_time=row.start_time, boot=boot_id())
+        today = ProcessRecord(pid=row.pid, start_time=row.start_time, boot=boot_id())
         assert is_alive(today)
         assert is_alive(today.model_copy(update={"boot": ""})), "as older versions recorded it"
         before = today.model_copy(update={"boot": "00000000-0000-0000-0000-000000000000"})

@@ -23,20 +23,20 @@ from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.client.client import Client
-from mosaic.server.queue.policy import Limits
+from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.settings import ServerSettings
 
-LIMITS = Limits(runs=8, cores=64, memory_mb=100_000, gpus=1)
-NOTHING_STARTS = Limits(runs=0, cores=1, memory_mb=1024, gpus=1)
+LIMITS = QueueLimits(runs=8, cores=64, memory_mb=100_000, gpus=1)
+NOTHING_STARTS = QueueLimits(runs=0, cores=1, memory_mb=1024, gpus=1)
 PATIENCE_S = 60.0
 
 SERVE = """
 import json, sys
 from pathlib import Path
-from mosaic.server.queue.policy import Limits
+from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.serve import serve
 options = json.loads(sys.argv[1])
-serve(home=Path(options.pop("home")), limits=Limits(**options.pop("limits")), **options)
+serve(home=Path(options.pop("home")), limits=QueueLimits(**options.pop("limits")), **options)
 """
 
 
@@ -75,7 +75,7 @@ def app_client(home: Path, **settings: Any) -> Iterator[TestClient]:
 class ServerProcess:
     """`serve()` in a process of its own, on a free port unless one is given."""
 
-    def __init__(self, home: Path, port: int = 0, limits: Limits = LIMITS, **options: Any) -> None:
+    def __init__(self, home: Path, port: int = 0, limits: QueueLimits = LIMITS, **options: Any) -> None:
         asked = {"home": str(home), "port": port, "limits": _fields(limits), **options}
         self.home = home
         self.process = subprocess.Popen(
@@ -124,7 +124,7 @@ class ServerProcess:
             self.kill()
 
 
-def _fields(limits: Limits) -> dict[str, int]:
+def _fields(limits: QueueLimits) -> dict[str, int]:
     return {name: getattr(limits, name) for name in ("runs", "cores", "memory_mb", "gpus")}
 
 

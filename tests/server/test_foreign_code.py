@@ -15,7 +15,7 @@ import pytest
 import mosaic
 from mosaic.core.errors import TrustError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store
@@ -251,7 +251,7 @@ def test_the_owners_word_for_requests_is_not_trust_in_imported_runs(
 def test_pages_look_at_no_foreign_env(gift: RunFolder, here: Path) -> None:
     """/play?env=…, /play?run=… and /evaluate?run=… look at the env that they name."""
     with app_client(here / "home") as client:
-        desk: Desk = client.app.state.desk  # type: ignore[attr-defined]
+        desk: ServerContext = client.app.state.desk  # type: ignore[attr-defined]
         facts = Facts(desk)
         with pytest.raises(mosaic.core.errors.MosaicError, match="--allow-programs"):
             facts.look(gift.read_config().environment.id)

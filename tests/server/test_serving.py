@@ -21,7 +21,7 @@ from mosaic.server.auth.token import ensure_token, token_file
 from mosaic.server.client.client import Client
 from mosaic.server.client.tunnel import SshAddress, Tunnel
 from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
-from mosaic.server.queue.policy import Limits
+from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.serve import serve
 from mosaic.store.state import LIVE, State
 from tests.server.server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventually, toy
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     end_runs(tmp_path / "home")
 
 
-ONE_AT_A_TIME = Limits(runs=1, cores=64, memory_mb=100_000, gpus=0)
+ONE_AT_A_TIME = QueueLimits(runs=1, cores=64, memory_mb=100_000, gpus=0)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
@@ -135,7 +135,7 @@ def test_twenty_runs_on_two_cores(home: Path) -> None:
     """All of them finish, and never do more than two live."""
     trainer = Trainer(home)
     with (
-        ServerProcess(home, limits=Limits(runs=20, cores=2, memory_mb=100_000, gpus=0)) as server,
+        ServerProcess(home, limits=QueueLimits(runs=20, cores=2, memory_mb=100_000, gpus=0)) as server,
         server.client() as client,
     ):
         runs = [client.submit(toy(iterations=20, iteration_s=0.01), group=f"group {n % 3}") for n in range(20)]

@@ -29,7 +29,7 @@ from tests.simulation.syscalls import ROOT, Calls
 from tests.simulation.world import World
 
 PATIENCE_S = 3000.0  # of virtual time, for everything to end once nothing strikes any more
-HERE = origin.Machine(host="simulated", system="", cpu="", cores=4, gpus=())  # the same on every machine
+HERE = origin.MachineRecord(host="simulated", system="", cpu="", cores=4, gpus=())  # the same on every machine
 LONGEST = 200_000  # switches of one history
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from mosaic.config.loading import parse_run_config
 from mosaic.runs import supervisor
 from mosaic.runs.daemonize import ORPHANS_END_WITHIN_S
-from mosaic.server.queue.policy import Demand, Limits, fits
+from mosaic.server.queue.policy import Demand, QueueLimits, fits
 from mosaic.store import state
 from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.index import index
@@ -69,7 +69,7 @@ class World:
         self.kernel = kernel = Kernel(seed)
         self.rng = kernel.rng
         kernel.switch_rate = self.rng.choice([0.01, 0.03, 0.1, 0.3])
-        self.limits = Limits(runs=self.rng.randint(1, 3), cores=self.rng.randint(1, 4), memory_mb=10_000, gpus=0)
+        self.limits = QueueLimits(runs=self.rng.randint(1, 3), cores=self.rng.randint(1, 4), memory_mb=10_000, gpus=0)
         self.faults = self._draw_faults()
         self.ledgers: dict[str, Ledger] = {}
         self.rows: dict[str, Any] | None = None  # of the index; None: there is no file

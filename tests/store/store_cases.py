@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mosaic.config.loading import parse_run_config
 from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
-from mosaic.store.state import Attempt, Process, State, read_written_state, write_state
+from mosaic.store.state import Attempt, ProcessRecord, State, read_written_state, write_state
 
 TICTACTOE = "classic/tictactoe_v3"
 
@@ -21,7 +21,7 @@ def set_state(folder, state, **fields):
     """As a supervisor would write it, with an attempt where one is due."""
     written = read_written_state(folder)
     if state is not State.QUEUED and not written.attempts:
-        me = Process(pid=4242, start_time=17.5)
+        me = ProcessRecord(pid=4242, start_time=17.5)
         fields.setdefault("attempts", (Attempt(number=1, supervisor=me, worker=me, started=100.0),))
     write_state(folder, written.model_copy(update={"state": state, "updated": written.updated + 1, **fields}))
 

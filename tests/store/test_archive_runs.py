@@ -10,12 +10,12 @@ import pytest
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.store.archives.archive import archive_run, delete_run
-from mosaic.store.archives.import_run import Limits, import_run
+from mosaic.store.archives.import_run import ArchiveLimits, import_run
 from mosaic.store.checkpoints import find_checkpoint, list_checkpoints
 from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.lock import RunLock
 from mosaic.store.run_manifest import read_run_manifest, write_run_manifest
-from mosaic.store.state import Attempt, Process, State, read_state, read_written_state
+from mosaic.store.state import Attempt, ProcessRecord, State, read_state, read_written_state
 from tests.store.store_cases import append_events, config, set_state, steps_of, write
 
 
@@ -61,7 +61,7 @@ def test_a_taken_id_gets_a_number(store, run, packed):
 
 @pytest.mark.parametrize(("state", "becomes"), [(State.QUEUED, State.STOPPED), (State.RUNNING, State.LOST)])
 def test_an_imported_run_starts_nothing_and_ends_nobody(store, run, tmp_path, state, becomes):
-    me = Process(pid=1, start_time=0.0)
+    me = ProcessRecord(pid=1, start_time=0.0)
     set_state(run, state, attempts=(Attempt(number=1, supervisor=me, worker=me),))
     back = import_run(store, archive_run(run, tmp_path / "a.tar.gz"))
     written = read_written_state(back)
@@ -130,9 +130,9 @@ def test_a_link_is_not_followed_by_a_later_member(store, tmp_path):
 
 def test_limits_hold(store, packed):
     with pytest.raises(FormatError, match=r"holds more than 3 files\.$"):
-        import_run(store, packed, limits=Limits(files=3))
+        import_run(store, packed, limits=ArchiveLimits(files=3))
     with pytest.raises(FormatError, match=r"holds more than 10 bytes\.$"):
-        import_run(store, packed, limits=Limits(total_bytes=10))
+        import_run(store, packed, limits=ArchiveLimits(total_bytes=10))
 
 
 def test_a_header_that_claims_gigabytes_is_refused_before_it_is_read(store, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.check import check_resources
 from mosaic.testing.worker.mapping import check_mapping
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.registry import load_worker
 from mosaic.workers.tabular.worker import TabularWorker
 from tests.workers import liars
@@ -32,7 +32,9 @@ def stage(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **setting
         settings["checkpoint"] = SAVES
     if known.info.evaluates:
         settings["evaluation"] = {"episodes": 1}
-    return Stage(known, run_config(worker, params, training=training, **settings), tmp_path, patience_s, 0.5, Random(0))
+    return ContractSetup(
+        known, run_config(worker, params, training=training, **settings), tmp_path, patience_s, 0.5, Random(0)
+    )
 
 
 def proofs(made):

@@ -21,7 +21,7 @@ from mosaic.envs.objects import Environment, is_described, stored_environment
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, check_counts, distinct_seeds, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
-from mosaic.evaluation.worker import Game, Plan
+from mosaic.evaluation.worker import EvaluationPlan, GameTask
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ReturnSummary:
     """Results of one agent (its policies joined by " | ") or of one policy."""
 
     policy: str
@@ -56,7 +56,7 @@ class Summary:
         }
 
 
-def by_agent(results: Sequence[EpisodeResult], first: Iterable[AgentID] = ()) -> dict[AgentID, Summary]:
+def by_agent(results: Sequence[EpisodeResult], first: Iterable[AgentID] = ()) -> dict[AgentID, ReturnSummary]:
     """Summarise results per agent.
 
     `first` gives the order of the agents; agents that are not known ahead follow.
@@ -65,7 +65,7 @@ def by_agent(results: Sequence[EpisodeResult], first: Iterable[AgentID] = ()) ->
     return {agent: _summary(results, [{agent} & result.returns.keys() for result in results]) for agent in agents}
 
 
-def by_policy(results: Sequence[EpisodeResult]) -> dict[PolicyID, Summary]:
+def by_policy(results: Sequence[EpisodeResult]) -> dict[PolicyID, ReturnSummary]:
     """Summarise results per policy.
 
     A policy's agents within one episode are not independent: their mean is one value of its return.
@@ -78,13 +78,13 @@ def _agents_of(policy: PolicyID, result: EpisodeResult) -> set[AgentID]:
     return {agent for agent, its in result.policies.items() if its == policy}
 
 
-def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -> Summary:
+def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -> ReturnSummary:
     """Summarise the chosen agents of each episode."""
     lived = [(result, agents) for result, agents in zip(results, chosen, strict=True) if agents]
     pairs = [(result, agent) for result, agents in lived for agent in result.returns if agent in agents]
     counts = Counter(result.outcomes[agent] for result, agent in pairs if result.outcomes is not None)
     competitive = any(result.outcomes is not None for result in results)
-    return Summary(
+    return ReturnSummary(
         policy=" | ".join(dict.fromkeys(result.policies[agent] for result, agent in pairs)),
         agents=tuple(dict.fromkeys(agent for _, agent in pairs)),
         episodes=len(lived),
@@ -112,8 +112,8 @@ class Evaluation:
     max_steps: int
     num_workers: int
     reproducible: bool  # the same seed gives the same results, except for the times
-    agents: Mapping[AgentID, Summary]
-    policies: Mapping[PolicyID, Summary]
+    agents: Mapping[AgentID, ReturnSummary]
+    policies: Mapping[PolicyID, ReturnSummary]
     episode_results: tuple[EpisodeResult, ...]
     notes: tuple[str, ...]  # for readers of the results, such as a policy playing in an env it was not trained in
     wall_time_s: float  # including making envs and starting processes
@@ -209,8 +209,8 @@ def evaluate(
             stack.callback(made.close)
         spec = made.spec
         notes = _check(mapping, spec)
-        plan = Plan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
-        games = [Game(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
+        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
+        games = [GameTask(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
         with closing(play_games(plan, games, num_workers, made, camera, screen)) as arriving:
             for result in arriving:

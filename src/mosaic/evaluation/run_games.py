@@ -20,7 +20,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.worker import Game, Plan, Table
+from mosaic.evaluation.worker import EvaluationPlan, GameRunner, GameTask
 
 if TYPE_CHECKING:
     from mosaic.runners.film import FilmCamera
@@ -55,14 +55,14 @@ def _survives(error: Exception) -> bool:
     return type(copy) is type(error) and str(copy) == str(error)
 
 
-Share: TypeAlias = Sequence[Game]
+Share: TypeAlias = Sequence[GameTask]
 _SHARES_PER_PROCESS = 8  # several per process, because games differ in length
 _LARGEST_SHARE = 64
 _END_WITHIN_S = 5.0
 
 
 def play_in_processes(
-    plan: Plan, games: Sequence[Game], num_workers: int, screen: Screen | None = None
+    plan: EvaluationPlan, games: Sequence[GameTask], num_workers: int, screen: Screen | None = None
 ) -> Generator[EpisodeResult, None, None]:
     """Yield results as they arrive, in any order; the first error in any process stops all of them."""
     shares = _shares(games, num_workers)
@@ -79,7 +79,7 @@ def play_in_processes(
             _see_off(connection)
 
 
-def _shares(games: Sequence[Game], num_workers: int) -> deque[Share]:
+def _shares(games: Sequence[GameTask], num_workers: int) -> deque[Share]:
     size = min(_LARGEST_SHARE, -(-len(games) // (num_workers * _SHARES_PER_PROCESS)))
     return deque(games[start : start + size] for start in range(0, len(games), max(size, 1)))
 
@@ -116,7 +116,7 @@ def _see_off(connection: Connection) -> None:
 
 
 @contextmanager
-def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
+def _started(plan: EvaluationPlan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
     """Start processes and stop them on exit: they finish normally if all work is done, and are killed otherwise."""
     crew: dict[Connection, ChildProcess] = {}
     try:
@@ -142,11 +142,11 @@ def _started(plan: Plan, count: int, screen: Screen | None) -> Iterator[dict[Con
             process.close()
 
 
-def _work(plan: Plan, connection: Connection, screen: Screen | None) -> None:
+def _work(plan: EvaluationPlan, connection: Connection, screen: Screen | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     try:
-        with nullcontext() if screen is None else closing(screen), Table(plan, screen=screen) as table:
+        with nullcontext() if screen is None else closing(screen), GameRunner(plan, screen=screen) as table:
             while share := _next_share(connection):
                 for game in share:
                     _send(connection, table.play(game))
@@ -185,8 +185,8 @@ DEFAULT_MAX_STEPS = 10_000  # some envs never end on their own, such as random p
 
 
 def play_games(
-    plan: Plan,
-    games: Sequence[Game],
+    plan: EvaluationPlan,
+    games: Sequence[GameTask],
     num_workers: int,
     env: Env,
     camera: FilmCamera | None = None,
@@ -203,7 +203,9 @@ def play_games(
         _check_can_travel(plan, screen)
     filmed = {game.index for game in games if camera is not None and camera.wants(game.index)}
     here = [game for game in games if game.index in filmed or not several]
-    with Table(plan, env, screen) as table:  # closed before others start: some envs exist only once (a port, a window)
+    with GameRunner(
+        plan, env, screen
+    ) as table:  # closed before others start: some envs exist only once (a port, a window)
         for game in here:
             yield table.play(game, camera if game.index in filmed else None)
     if several:
@@ -230,7 +232,7 @@ def check_counts(**counts: int) -> None:
             raise InputError(f"{name} is {count}; it must be at least 1.")
 
 
-def _check_can_travel(plan: Plan, screen: Screen | None) -> None:
+def _check_can_travel(plan: EvaluationPlan, screen: Screen | None) -> None:
     try:
         pickle.dumps((plan, screen))
     except (pickle.PicklingError, AttributeError, TypeError) as error:

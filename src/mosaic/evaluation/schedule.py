@@ -15,7 +15,7 @@ from mosaic.evaluation.run_games import distinct_seeds
 SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
 
-class Match(NamedTuple):
+class ScheduledMatch(NamedTuple):
     """One of a pair's games, counted from 0; `first` plays as the env's first agent."""
 
     first: PolicyID
@@ -25,7 +25,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MatchResult:
-    match: Match
+    match: ScheduledMatch
     seed: int
     score: float  # of the first policy: 1, ½ or 0
     length: int  # in env steps
@@ -48,18 +48,18 @@ class MatchResult:
         score = float(data["score"])
         if score not in SCORES.values():
             raise ValueError(f"a score is 1, 0.5 or 0, not {score}")
-        match = Match(str(data["first"]), str(data["second"]), int(data["number"]))
+        match = ScheduledMatch(str(data["first"]), str(data["second"]), int(data["number"]))
         game = GameDigest(*map(int, data["game"]))
         return cls(match, int(data["seed"]), score, int(data["length"]), bool(data["cut"]), game)
 
 
-def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[Match, int]:
+def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[ScheduledMatch, int]:
     """Return the seed of every game, with `games` games per ordered pair.
 
     A game's seed depends on its pair, not on the other participants.
     """
     return {
-        Match(first, second, number): child
+        ScheduledMatch(first, second, number): child
         for first, second in permutations(policies, 2)
         for number, child in enumerate(distinct_seeds(games, seed, "game", first, second))
     }

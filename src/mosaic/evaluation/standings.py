@@ -67,7 +67,7 @@ def rate(scores: Iterable[Score]) -> dict[PolicyID, Rating]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MatchTally:
     """Wins, draws and losses from one side."""
 
     wins: int
@@ -76,7 +76,7 @@ class Tally:
     distinct_games: int  # a repeated game adds no information
 
     @classmethod
-    def of(cls, scores: Collection[float], distinct_games: int) -> Tally:
+    def of(cls, scores: Collection[float], distinct_games: int) -> MatchTally:
         wins, draws, losses = (sum(score == value for score in scores) for value in SCORES.values())
         return cls(wins, draws, losses, distinct_games)
 
@@ -123,17 +123,17 @@ class Tournament:
         )
         return dict(sorted(found.items(), key=lambda item: (-item[1].value, item[0])))
 
-    def pair(self, first: PolicyID, second: PolicyID) -> Tally:
+    def pair(self, first: PolicyID, second: PolicyID) -> MatchTally:
         """Return the tally of games in which `first` was the env's first agent, from its side."""
         chosen = [result for result in self.results if result.match[:2] == (first, second)]
-        return Tally.of([result.score for result in chosen], _distinct(chosen))
+        return MatchTally.of([result.score for result in chosen], _distinct(chosen))
 
-    def policy(self, policy: PolicyID) -> Tally:
+    def policy(self, policy: PolicyID) -> MatchTally:
         """Return the tally of one policy over all its games."""
         firsts = [result.score for result in self.results if result.match.first == policy]
         seconds = [1 - result.score for result in self.results if result.match.second == policy]
         pairs = [results for pair, results in self._pairs() if policy in pair]
-        return Tally.of([*firsts, *seconds], sum(map(_distinct, pairs)))
+        return MatchTally.of([*firsts, *seconds], sum(map(_distinct, pairs)))
 
     def _pairs(self) -> list[tuple[tuple[PolicyID, PolicyID], list[MatchResult]]]:
         found: dict[tuple[PolicyID, PolicyID], list[MatchResult]] = {}

@@ -17,9 +17,9 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, check_counts, play_games
-from mosaic.evaluation.schedule import SCORES, Match, MatchResult, schedule
+from mosaic.evaluation.schedule import SCORES, MatchResult, ScheduledMatch, schedule
 from mosaic.evaluation.standings import Tournament
-from mosaic.evaluation.worker import Game, Plan
+from mosaic.evaluation.worker import EvaluationPlan, GameTask
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes
@@ -34,7 +34,7 @@ FORMAT, VERSION = "mosaic.tournament", 1
 class MatchStore:
     """File of JSON lines: the conditions, then one line per finished game; only the last line may be incomplete."""
 
-    def __init__(self, file: IO[bytes], finished: Mapping[Match, MatchResult]) -> None:
+    def __init__(self, file: IO[bytes], finished: Mapping[ScheduledMatch, MatchResult]) -> None:
         self.finished = finished
         self._file = file
 
@@ -43,7 +43,7 @@ class MatchStore:
 
 
 @contextmanager
-def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[Match, int]) -> Iterator[MatchStore]:
+def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[ScheduledMatch, int]) -> Iterator[MatchStore]:
     """Open or create the store of the tournament with exactly these conditions and games."""
     with _file(path) as file:
         try:
@@ -91,9 +91,11 @@ def _check_header(path: Path, line: bytes, ours: Mapping[str, Any]) -> None:
             )
 
 
-def _read(path: Path, data: bytes, seeds: Mapping[Match, int]) -> tuple[dict[Match, MatchResult], int]:
+def _read(
+    path: Path, data: bytes, seeds: Mapping[ScheduledMatch, int]
+) -> tuple[dict[ScheduledMatch, MatchResult], int]:
     """Return the finished games and the number of bytes that form complete lines."""
-    finished: dict[Match, MatchResult] = {}
+    finished: dict[ScheduledMatch, MatchResult] = {}
     lines = data.splitlines(keepends=True)
     whole = len(lines[0])
     for number, line in enumerate(lines[1:], start=2):
@@ -152,7 +154,7 @@ def tournament(
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         notes = [note for policy in policies for note in policy_notes(policy, spec)]
         seats = {pair: _seats(spec, *pair) for pair in permutations(policies, 2)}
-        plan = Plan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s, record_dir)
+        plan = EvaluationPlan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions = {
             "environment": environment,
@@ -162,7 +164,7 @@ def tournament(
             "max_steps": max_steps,
         }
         seeds = schedule(policies, games, seed)
-        results: dict[Match, MatchResult] = {}
+        results: dict[ScheduledMatch, MatchResult] = {}
         with nullcontext() if store is None else opened(store, conditions, seeds) as kept:
             for result in kept.finished.values() if kept else ():
                 results[result.match] = result
@@ -170,7 +172,7 @@ def tournament(
             matches = list(seeds)
             places = {pair: place for place, pair in enumerate(seats)}
             left = [
-                Game(index, seeds[match], places[match[:2]])
+                GameTask(index, seeds[match], places[match[:2]])
                 for index, match in enumerate(matches)
                 if match not in results
             ]
@@ -197,7 +199,7 @@ def _seats(spec: EnvSpec, first: PolicyID, second: PolicyID) -> PolicyMapping:
     return PolicyMapping(tuple(zip(spec.possible_agents, (first, second), strict=True)))
 
 
-def _match_result(match: Match, episode: EpisodeResult, spec: EnvSpec) -> MatchResult:
+def _match_result(match: ScheduledMatch, episode: EpisodeResult, spec: EnvSpec) -> MatchResult:
     assert episode.outcomes is not None  # the env is competitive
     score = SCORES[episode.outcomes[spec.possible_agents[0]]]
     return MatchResult(match, episode.seed, score, episode.length, episode.cut, episode.game)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvaluationPlan:
     """Settings shared by all games of an evaluation; sent to every process that plays some of them."""
 
     environment: EnvironmentConfig
@@ -35,7 +35,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Game:
+class GameTask:
     """One episode to be played."""
 
     index: int
@@ -43,16 +43,16 @@ class Game:
     mapping: int = 0  # index into the plan's mappings
 
 
-class Table:
+class GameRunner:
     """One env with the controllers of the current mapping."""
 
-    def __init__(self, plan: Plan, env: Env | None = None, screen: Screen | None = None) -> None:
+    def __init__(self, plan: EvaluationPlan, env: Env | None = None, screen: Screen | None = None) -> None:
         self._plan, self._screen = plan, screen
         self._env = make_env(plan.environment) if env is None else env
         self._mapping = -1
         self._runner: LocalEnvRunner | None = None
 
-    def play(self, game: Game, camera: FilmCamera | None = None) -> EpisodeResult:
+    def play(self, game: GameTask, camera: FilmCamera | None = None) -> EpisodeResult:
         plan, runner = self._plan, self._seated(game.mapping)
         began = monotonic()
         with exits_refused(self._env.spec.env_id):
@@ -64,7 +64,7 @@ class Table:
         policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
-    def _episode(self, game: Game, runner: LocalEnvRunner, camera: FilmCamera | None) -> Episode:
+    def _episode(self, game: GameTask, runner: LocalEnvRunner, camera: FilmCamera | None) -> Episode:
         max_steps, digests = self._plan.max_steps, self._plan.record_dir is not None
         if camera is None:
             return runner.run(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
@@ -80,7 +80,7 @@ class Table:
             self._runner.cast.close()
         self._env.close()
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> GameRunner:
         return self
 
     def __exit__(self, *_: object) -> None:

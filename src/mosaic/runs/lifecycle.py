@@ -46,7 +46,7 @@ Outcome: TypeAlias = Literal["finished", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class PendingStop:
     """A stop in progress."""
 
     reason: str
@@ -59,7 +59,7 @@ class Stop:
 class Life:
     state: State = State.QUEUED
     attempt: int = 0
-    stop: Stop | None = None
+    stop: PendingStop | None = None
     trouble: str = ""  # the worker's reason for its failure
     outcome: Outcome | None = None  # what the worker reported about its end; its exit code alone proves nothing
     patience_s: float = DEFAULT_PATIENCE_S  # for a stop that gives none
@@ -303,7 +303,7 @@ def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: f
         case State.QUEUED:
             return _end(life, verdict, reason)
         case State.STARTING | State.RUNNING | State.PAUSED:
-            stop = Stop(reason, verdict, ladder(now_s, patience_s), patience_s)
+            stop = PendingStop(reason, verdict, ladder(now_s, patience_s), patience_s)
             return replace(life, state=State.STOPPING, stop=stop), (Tell("stop", reason), Arm(stop.rungs[0].at_s))
         case State.STOPPING:
             assert life.stop is not None
@@ -344,7 +344,7 @@ def _judge(life: Life, code: int | None, signal: int | None) -> Step:
     return _end(life, State.FAILED, life.trouble or f"the worker ended with {how}{unasked if signal is None else ''}")
 
 
-def _force(life: Life, stop: Stop, how: str) -> str:
+def _force(life: Life, stop: PendingStop, how: str) -> str:
     if stop.rungs or life.trouble:  # not killed by us
         return f"the worker did not end in order: {life.trouble or how}"
     return f"it did not stop within {stop.patience_s:g} s and was killed"

@@ -19,7 +19,7 @@ from mosaic.store.run_folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """Limits of a run; None means unlimited."""
 
     max_wall_s: float | None = None
@@ -116,7 +116,7 @@ class FolderGoneError(MosaicError):
 class Chores:
     def __init__(self, folder: RunFolder, logbook: Logbook, started_s: float) -> None:
         resources = folder.read_config().resources
-        self._limits = Limits(resources.max_wall_s, resources.max_memory_mb)
+        self._limits = RunLimits(resources.max_wall_s, resources.max_memory_mb)
         self._folder, self._logbook, self._started_s = folder, logbook, started_s
         self._publisher = Publisher(folder)
         self._logs = [WorkerLog(folder, stream) for stream in STREAMS]

@@ -10,7 +10,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.proc import wait_gone
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked
 from mosaic.store.run_folder import RunFolder
-from mosaic.store.state import Process, RunState
+from mosaic.store.state import ProcessRecord, RunState
 from mosaic.telemetry.frames.paths import remove_lane
 
 GRACE_S = 2.0  # for a worker that just noticed the death of its supervisor, and saves
@@ -47,7 +47,7 @@ def clear_cluster(folder: RunFolder) -> None:
     clear_session(folder)
 
 
-def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:
+def _leftovers(run_id: str, known: Iterable[ProcessRecord]) -> set[Row]:
     found = marked(run_id)
     for process in known:
         row = look(process.pid)
@@ -56,7 +56,7 @@ def _leftovers(run_id: str, known: Iterable[Process]) -> set[Row]:
     return found
 
 
-def _await(process: Process, grace_s: float) -> None:
+def _await(process: ProcessRecord, grace_s: float) -> None:
     """Give the process time to end by itself."""
     try:
         handle = os.pidfd_open(process.pid)

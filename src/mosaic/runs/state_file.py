@@ -13,7 +13,7 @@ from mosaic.runs.disk_reserve import Reserve
 from mosaic.runs.lifecycle import Life
 from mosaic.store.errors import StorageError
 from mosaic.store.run_folder import RunFolder
-from mosaic.store.state import Attempt, Process, RunState, State, read_written_state, write_state
+from mosaic.store.state import Attempt, ProcessRecord, RunState, State, read_written_state, write_state
 
 _TRY_AGAIN_AFTER_S = 0.5
 
@@ -31,7 +31,7 @@ class Logbook:
     def life(self) -> Life:
         return Life(self.record.state, len(self.record.attempts))
 
-    def begin(self, attempt: int, supervisor: Process | None) -> None:
+    def begin(self, attempt: int, supervisor: ProcessRecord | None) -> None:
         """Record a new attempt; raise StorageError, because what cannot be recorded is not started."""
         self._reserve.take()
         before = self.record
@@ -48,7 +48,7 @@ class Logbook:
         """Return whether the attempt is recorded; before that, the record is about the previous attempt."""
         return len(self.record.attempts) == attempt
 
-    def note_worker(self, worker: Process | None) -> None:
+    def note_worker(self, worker: ProcessRecord | None) -> None:
         self._change_attempt(worker=worker)
         self.write()
 

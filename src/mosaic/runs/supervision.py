@@ -46,7 +46,7 @@ from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read
 from mosaic.store.atomic import sync_file
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
-from mosaic.store.state import LIVE, Process, RunState, State
+from mosaic.store.state import LIVE, ProcessRecord, RunState, State
 from mosaic.telemetry.frames.paths import remove_lane
 
 _END_WITHIN_S = 10.0
@@ -281,6 +281,6 @@ class Supervision:
             log(f"manifest.json was not written: {error}")
 
 
-def _identity(pid: int) -> Process | None:
+def _identity(pid: int) -> ProcessRecord | None:
     row = look(pid)
-    return Process(pid=row.pid, start_time=row.start_time, boot=boot_id()) if row else None
+    return ProcessRecord(pid=row.pid, start_time=row.start_time, boot=boot_id()) if row else None

@@ -17,7 +17,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.context import Desk, Finding
+from mosaic.server.context import DoctorFinding, ServerContext
 from mosaic.server.errors import REFUSALS, answer_errors
 from mosaic.server.evaluations.jobs import Examinations
 from mosaic.server.play.registry import Matches
@@ -29,7 +29,7 @@ from mosaic.server.settings import ServerSettings
 
 
 def create_app(
-    store_home: Path, settings: ServerSettings | None = None, doctor: Callable[[], Iterable[Finding]] = tuple
+    store_home: Path, settings: ServerSettings | None = None, doctor: Callable[[], Iterable[DoctorFinding]] = tuple
 ) -> FastAPI:
     """Create the API over one store; `doctor` reports what is installed on this machine and what is missing."""
     settings = settings or ServerSettings()
@@ -39,7 +39,7 @@ def create_app(
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
     programs = ProgramRule(store.home, settings.allow_programs)
     examined = Examinations(store.home, programs)
-    desk = Desk(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
+    desk = ServerContext(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
 
     matches = Matches(store.home, programs=programs)
 

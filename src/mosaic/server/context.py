@@ -17,7 +17,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 
 
-class Finding(Protocol):
+class DoctorFinding(Protocol):
     """One finding of the doctor."""
 
     @property
@@ -31,13 +31,13 @@ class Finding(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ServerContext:
     store: Store
     trainer: Trainer
     settings: ServerSettings
     submissions: Submissions
     dispatcher: Dispatcher
-    doctor: Callable[[], Iterable[Finding]]
+    doctor: Callable[[], Iterable[DoctorFinding]]
     examinations: Examinations
     programs: ProgramRule
 

@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from mosaic.store.state import State
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Complaint(Answer):
+class Complaint(ResponseModel):
     error: str = Field(description="What is wrong and what to do, for people.")
 
 
-class Health(Answer):
+class Health(ResponseModel):
     """Sent with HTTP status 200 when `status` is ok, with 503 when it is degraded."""
 
     status: Literal["ok", "degraded"]
@@ -28,7 +28,7 @@ class Health(Answer):
     stuck: dict[str, str] = Field(description="Queued runs that this server could not start, and why.")
 
 
-class LiveRow(Answer):
+class LiveRow(ResponseModel):
     """An activity that is played now and is not a run."""
 
     id: str
@@ -38,7 +38,7 @@ class LiveRow(Answer):
     began: float = Field(description="In seconds since 1970.")
 
 
-class RunRow(Answer):
+class RunRow(ResponseModel):
     """One row of the list of runs."""
 
     run_id: str
@@ -56,7 +56,7 @@ class RunRow(Answer):
     seed: int | None = None
 
 
-class CheckpointRow(Answer):
+class CheckpointRow(ResponseModel):
     env_steps: int
     path: str
     best: bool = False
@@ -65,7 +65,7 @@ class CheckpointRow(Answer):
     rating: float | None = None
 
 
-class AttemptRow(Answer):
+class AttemptRow(ResponseModel):
     number: int
     started: float | None = None
     ended: float | None = None
@@ -74,7 +74,7 @@ class AttemptRow(Answer):
     forced: bool = Field(False, description="It did not stop by itself and was killed: nothing new was saved.")
 
 
-class RunDetails(Answer):
+class RunDetails(ResponseModel):
     run_id: str
     state: State
     queued_at: float
@@ -88,12 +88,12 @@ class RunDetails(Answer):
     reason: str = Field("", description="Why the last attempt ended.")
 
 
-class Events(Answer):
+class Events(ResponseModel):
     events: list[dict[str, Any]]
     last_seq: int = Field(description="Ask with after_seq = this for what comes next.")
 
 
-class CurvePoints(Answer):
+class CurvePoints(ResponseModel):
     """Buckets of a curve: position, and the least, greatest and mean value of each."""
 
     metric: str
@@ -104,26 +104,26 @@ class CurvePoints(Answer):
     mean: list[float | None]
 
 
-class LogPart(Answer):
+class LogPart(ResponseModel):
     text: str
     start: int = Field(description="Byte of the log at which the text begins.")
     end: int = Field(description="Byte after its last one; ask with after = this for what comes next.")
 
 
-class EnvRow(Answer):
+class EnvRow(ResponseModel):
     id: str
     installed: bool
     install: str | None = Field(description="The exact line to type where something is missing.")
 
 
-class WorkerRow(Answer):
+class WorkerRow(ResponseModel):
     id: str
     installed: bool
     install: str | None
     capabilities: dict[str, Any] | None
 
 
-class PolicyRow(Answer):
+class PolicyRow(ResponseModel):
     id: str
     usage: str
     help: str
@@ -132,7 +132,7 @@ class PolicyRow(Answer):
     install: str | None
 
 
-class FindingRow(Answer):
+class FindingRow(ResponseModel):
     id: str
     ok: bool
     detail: str

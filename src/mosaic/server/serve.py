@@ -20,8 +20,8 @@ from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts, is_loopback
 from mosaic.server.auth.token import read_token, token_file
 from mosaic.server.client.address import DEFAULT_HOST, DEFAULT_PORT
-from mosaic.server.context import Finding
-from mosaic.server.queue.policy import Limits
+from mosaic.server.context import DoctorFinding
+from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.settings import ServerSettings, machine_limits
 from mosaic.store.archives.trust import VARIABLE as TRUST
 from mosaic.store.store import Store
@@ -101,10 +101,10 @@ def serve(
     *,
     allow_public: bool = False,
     allow_programs: bool = False,
-    limits: Limits | None = None,
+    limits: QueueLimits | None = None,
     retries: int = 0,
     further_hosts: Iterable[str] = (),
-    doctor: Callable[[], Iterable[Finding]] = tuple,
+    doctor: Callable[[], Iterable[DoctorFinding]] = tuple,
     add_pages: Callable[[FastAPI], None] | None = None,
     greet: Callable[[Listening], None] | None = None,
     say: Callable[[str], None] = _say,

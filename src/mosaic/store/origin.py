@@ -36,7 +36,7 @@ class GitState(_Record):
     dirty: bool | None  # None: git did not return in time
 
 
-class Machine(_Record):
+class MachineRecord(_Record):
     host: str
     system: str
     cpu: str
@@ -48,7 +48,7 @@ class Origin(_Record):
     asked: dict[str, Any]  # the configuration before Mosaic filled it in
     command: tuple[str, ...]  # of the process that created the run, without secrets
     git: GitState | None  # of the folder it was created from; None: not a repository
-    machine: Machine
+    machine: MachineRecord
     versions: dict[str, str]
 
 
@@ -78,8 +78,8 @@ def read_origin(folder: RunFolder) -> Origin | None:
         raise DamagedError(f"'{path}' is damaged: {explain(error, Origin)}") from error
 
 
-def machine_here() -> Machine:
-    return Machine(
+def machine_here() -> MachineRecord:
+    return MachineRecord(
         host=platform.node(),
         system=platform.platform(),
         cpu=_cpu(),

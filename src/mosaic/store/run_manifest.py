@@ -15,7 +15,7 @@ from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import file_entry
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.last_metrics import last_metrics
-from mosaic.store.origin import Machine, Origin, all_versions, machine_here, read_origin
+from mosaic.store.origin import MachineRecord, Origin, all_versions, machine_here, read_origin
 from mosaic.store.run_folder import STATE, RunFolder
 from mosaic.store.state import Attempt, RunState, State
 
@@ -51,7 +51,7 @@ class RunManifest(_Record):
     versions: dict[str, str]
     attempts: tuple[Attempt, ...]
     origin: Origin | None = None  # the request and its source; None in runs of older versions
-    machine: Machine | None = None  # that executed the last attempt
+    machine: MachineRecord | None = None  # that executed the last attempt
 
 
 def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str, str] | None = None) -> RunManifest:

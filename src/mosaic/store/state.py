@@ -34,7 +34,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Process(_Record):
+class ProcessRecord(_Record):
     """Process identified by pid, start time and boot: a pid alone may belong to another process by now."""
 
     pid: int
@@ -46,8 +46,8 @@ class Attempt(_Record):
     """One start of the worker, from the beginning or from a checkpoint. Times are seconds since 1970."""
 
     number: int = Field(ge=1)
-    supervisor: Process | None = None
-    worker: Process | None = None
+    supervisor: ProcessRecord | None = None
+    worker: ProcessRecord | None = None
     started: float | None = None
     ended: float | None = None
     exit: int | None = None  # of the worker; negative: the signal that ended it

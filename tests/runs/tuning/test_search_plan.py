@@ -8,7 +8,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.folder import create_search, find_search
 from mosaic.runs.tuning.plan import TuneSettings, make_plan
-from mosaic.runs.tuning.search import Standing, best_of, is_over
+from mosaic.runs.tuning.search import TrialStanding, best_of, is_over
 from mosaic.runs.tuning.trial import numbers_in, value_at
 from tests.runs.run_cases import toy
 
@@ -133,11 +133,11 @@ def test_a_damaged_plan_names_its_file(trainer):
 
 def test_the_best_is_by_its_score_and_no_failure():
     rows = [
-        Standing(1, "done", {}, 1.0),
-        Standing(2, "failed", {}, 9.0),
-        Standing(3, "stopped", {}, 3.0),
-        Standing(4, "done", {}, 3.0),
-        Standing(5, "running", {}),
+        TrialStanding(1, "done", {}, 1.0),
+        TrialStanding(2, "failed", {}, 9.0),
+        TrialStanding(3, "stopped", {}, 3.0),
+        TrialStanding(4, "done", {}, 3.0),
+        TrialStanding(5, "running", {}),
     ]
     assert best_of(rows, "max") == rows[2]
     assert best_of(rows, "min") == rows[0]

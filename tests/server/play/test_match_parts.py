@@ -17,9 +17,9 @@ from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.play.clicks import Choice, Spot, next_spots, press
 from mosaic.server.play.human import plays_in_real_time, rate_of, read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
-from mosaic.server.play.messages import Key, Seating, read_message
+from mosaic.server.play.messages import AssignPolicy, Key, read_message
 from mosaic.server.play.pictures import encode_picture, pack, unpack
-from mosaic.server.play.seats import Seats, Viewer, acts_for, who_acts
+from mosaic.server.play.seats import PolicyAssignments, Viewer, acts_for, who_acts
 from mosaic.server.play.timing import Moment, wait_s
 
 
@@ -151,7 +151,7 @@ def test_when_the_next_step_is_taken(parts: dict[str, Any], expected: float) -> 
 
 
 def test_seats_go_back_to_who_had_them() -> None:
-    seats = Seats(PolicyMapping.of({"a": "human", "b": "minimax"}))
+    seats = PolicyAssignments(PolicyMapping.of({"a": "human", "b": "minimax"}))
     assert seats.back_of("a") == "minimax"
     seats.put("b", "human")
     assert seats.is_human("b")
@@ -159,8 +159,12 @@ def test_seats_go_back_to_who_had_them() -> None:
     seats.put("b", "random")
     seats.put("b", "human")
     assert seats.back_of("b") == "random"
-    assert Seats(PolicyMapping.of({"*": "human"})).back_of("a") == "random"
-    assert Seats(PolicyMapping.of({"a": "x", "b": "y", "c": "z"})).rotated("abc") == {"a": "z", "b": "x", "c": "y"}
+    assert PolicyAssignments(PolicyMapping.of({"*": "human"})).back_of("a") == "random"
+    assert PolicyAssignments(PolicyMapping.of({"a": "x", "b": "y", "c": "z"})).rotated("abc") == {
+        "a": "z",
+        "b": "x",
+        "c": "y",
+    }
 
 
 def test_who_acts_for_whom() -> None:
@@ -211,7 +215,7 @@ def test_a_packed_picture_is_unpacked(header: dict[str, Any], data: bytes) -> No
 
 def test_messages_are_read_strictly() -> None:
     assert read_message('{"type": "key", "code": "KeyA", "down": true}') == Key(type="key", code="KeyA", down=True)
-    assert read_message('{"type": "seat", "agent": "a"}') == Seating(type="seat", agent="a")
+    assert read_message('{"type": "seat", "agent": "a"}') == AssignPolicy(type="seat", agent="a")
     for wrong in ("", "[]", '{"type": "key", "code": "KeyA", "down": 1}', '{"type": "rate", "hz": 1e9}', '{"type": 3}'):
         with pytest.raises(InputError, match="does not understand this message"):
             read_message(wrong)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.config.loading import parse_run_config
-from mosaic.server.queue.policy import Demand, Limits, choose, demand_of, fits, too_much
+from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of, fits, too_much
 
 LIMITS = st.builds(
-    Limits,
+    QueueLimits,
     runs=st.integers(1, 6),
     cores=st.integers(1, 8),
     memory_mb=st.integers(512, 4096),
@@ -30,11 +30,11 @@ DEMANDS = st.lists(
     max_size=12,
     unique_by=lambda demand: demand.run_id,
 )
-WIDE = Limits(runs=10, cores=100, memory_mb=100_000, gpus=10)
+WIDE = QueueLimits(runs=10, cores=100, memory_mb=100_000, gpus=10)
 
 
 @given(DEMANDS, DEMANDS, LIMITS)
-def test_limits_are_never_exceeded(queued: list[Demand], running: list[Demand], limits: Limits) -> None:
+def test_limits_are_never_exceeded(queued: list[Demand], running: list[Demand], limits: QueueLimits) -> None:
     chosen = choose(queued, running, limits)
     assert len(set(chosen)) == len(chosen)
     by_id = {demand.run_id: demand for demand in queued}
@@ -43,7 +43,7 @@ def test_limits_are_never_exceeded(queued: list[Demand], running: list[Demand], 
 
 
 @given(DEMANDS, LIMITS)
-def test_everybody_gets_a_turn(queued: list[Demand], limits: Limits) -> None:
+def test_everybody_gets_a_turn(queued: list[Demand], limits: QueueLimits) -> None:
     """One run at a time ends, and whenever something is possible at all, something starts: all are served."""
     waiting = {demand.run_id: demand for demand in queued if too_much(demand, limits) is None}
     running: list[Demand] = []
@@ -56,7 +56,7 @@ def test_everybody_gets_a_turn(queued: list[Demand], limits: Limits) -> None:
 
 
 @given(DEMANDS, LIMITS, st.sampled_from(["", "ann", "bob", "eve"]))
-def test_a_stream_of_later_runs_keeps_nobody_waiting(queued: list[Demand], limits: Limits, pest: str) -> None:
+def test_a_stream_of_later_runs_keeps_nobody_waiting(queued: list[Demand], limits: QueueLimits, pest: str) -> None:
     """While somebody submits a small run in every round, those that came before are served within bounded rounds."""
     waiting = {demand.run_id: demand for demand in queued if too_much(demand, limits) is None}
     mine = set(waiting)

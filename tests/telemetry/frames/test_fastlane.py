@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.telemetry.frames import paths as fastlane_place
 from mosaic.telemetry.frames.fences import put_word
-from mosaic.telemetry.frames.layout import PHASE_AT, READERS, VERSION, Phase, head_for
+from mosaic.telemetry.frames.layout import PHASE_AT, READERS, VERSION, RingPhase, head_for
 from mosaic.telemetry.frames.paths import lane_paths, remove_lane, unfinished
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.frames.requests import Wish
@@ -484,4 +484,4 @@ def test_a_forged_phase_is_damage(folder: Path) -> None:
         put_word(ring.address + PHASE_AT, 77)
         with pytest.raises(FormatError, match=r"is damaged: it has no phase 77\.$"):
             reader.state()
-        ring.enter(Phase.WRITING)
+        ring.enter(RingPhase.WRITING)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mosaic.runs.tuning import search
-from mosaic.runs.tuning.search import Standing
+from mosaic.runs.tuning.search import TrialStanding
 from mosaic.ui.cli.tuning_view import SearchView
 
 TOY = ("tune", "gym/CartPole-v1", "--worker", "toy", "--steps", "900")
@@ -21,7 +21,7 @@ def plans(monkeypatch):
         plan = folder.read_plan()
         seen.append(plan)
         options = {"noise": 0.25}
-        row = Standing(1, "done", options, 7.5, 900, "run-1").document(plan.settings.metric)
+        row = TrialStanding(1, "done", options, 7.5, 900, "run-1").document(plan.settings.metric)
         facts = {"search_id": folder.search_id, "metric": plan.settings.metric}
         return {**facts, "trials": [row], "best": {**row, "config": str(folder.best)}}
 
@@ -78,8 +78,8 @@ def test_the_screen_shows_those_that_move_first_and_the_best(mosaic, plans):
     view = SearchView(plans[0])
     view.show(
         [
-            *(Standing(number, "done", {"noise": 0.5}, float(number), 900, "r") for number in range(1, 30)),
-            Standing(30, "running", {"noise": 0.125}, 3.5, 450, "r"),
+            *(TrialStanding(number, "done", {"noise": 0.5}, float(number), 900, "r") for number in range(1, 30)),
+            TrialStanding(30, "running", {"noise": 0.125}, 3.5, 450, "r"),
         ]
     )
     console = Console(width=100, record=True, file=StringIO())

@@ -32,12 +32,12 @@ FLAGS = [
 SERVE = """
 import json, sys
 from pathlib import Path
-from mosaic.server.queue.policy import Limits
+from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.serve import serve
 from mosaic.ui.health import examine
 from mosaic.ui.web.app import add_pages
 options = json.loads(sys.argv[1])
-limits = Limits(runs=8, cores=64, memory_mb=100_000, gpus=1)
+limits = QueueLimits(runs=8, cores=64, memory_mb=100_000, gpus=1)
 serve(home=Path(options.pop("home")), limits=limits, doctor=examine, add_pages=add_pages, **options)
 """
 

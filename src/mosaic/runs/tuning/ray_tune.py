@@ -24,7 +24,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.runs.tuning.ray_env import return_to
-from mosaic.runs.tuning.search import Standing, TrialState
+from mosaic.runs.tuning.search import TrialStanding, TrialState
 from mosaic.runs.tuning.search_space import Between, Domain, OneOf, Space, clamp
 from mosaic.runs.tuning.trial import TrialRuns
 
@@ -69,7 +69,7 @@ class TrialFollower(Trainable):
         self._trial = TrialRuns(self._trainer, self._plan, number_of(self.trial_id), config[OPTIONS])
 
 
-Watch = Callable[[Sequence[Standing]], None]
+Watch = Callable[[Sequence[TrialStanding]], None]
 
 _KEPT_CHECKPOINTS = 4  # per trial: another one may be about to copy an older one
 _REDUCTION = 3  # asha: one trial in this many continues
@@ -88,7 +88,7 @@ _STATES: dict[str, TrialState] = {
 }
 
 
-def drive(folder: SearchFolder, plan: SearchPlan, watch: Watch) -> list[Standing]:
+def drive(folder: SearchFolder, plan: SearchPlan, watch: Watch) -> list[TrialStanding]:
     """Drive the search until every trial has ended or Ctrl-C was pressed; return the trials' standings."""
     board = _Board(watch)
     with _settings(), _own_signals(), _quiet():
@@ -209,7 +209,7 @@ class _Board(tune.Callback):
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self.standings: list[Standing] = []
+        self.standings: list[TrialStanding] = []
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._look(trials)
@@ -232,9 +232,9 @@ class _Board(tune.Callback):
         return {"_watch": None, "standings": []}
 
 
-def _standing(trial: Trial) -> Standing:
+def _standing(trial: Trial) -> TrialStanding:
     result: Mapping[str, Any] = trial.last_result or {}
-    return Standing(
+    return TrialStanding(
         number_of(trial.trial_id),
         "stopped" if trial.status == Trial.TERMINATED and not result.get(ENDED) else _STATES[trial.status],
         trial.config.get(OPTIONS, {}),

@@ -23,7 +23,7 @@ TrialState: TypeAlias = Literal["waiting", "running", "paused", "done", "stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TrialStanding:
     trial: int
     state: TrialState
     options: Mapping[str, Any]
@@ -38,14 +38,14 @@ class Standing:
         return {**row, metric: score}
 
 
-def best_of(standings: Iterable[Standing], mode: Mode) -> Standing | None:
+def best_of(standings: Iterable[TrialStanding], mode: Mode) -> TrialStanding | None:
     """Return the trial with the best last score; of equals the first."""
     sign = 1 if mode == "max" else -1
     rated = [each for each in standings if each.score is not None and each.state != "failed"]
     return max(rated, key=lambda each: (sign * (each.score or 0.0), -each.trial), default=None)
 
 
-def is_over(standings: Iterable[Standing], trials: int) -> bool:
+def is_over(standings: Iterable[TrialStanding], trials: int) -> bool:
     """Return whether every planned trial has ended."""
     return sum(each.state in ("done", "stopped", "failed") for each in standings) >= trials
 
@@ -53,7 +53,7 @@ def is_over(standings: Iterable[Standing], trials: int) -> bool:
 _OF_THE_RUN = ("run_id", "name", "tags")
 
 
-def write_outcome(folder: SearchFolder, plan: SearchPlan, standings: Sequence[Standing]) -> dict[str, Any]:
+def write_outcome(folder: SearchFolder, plan: SearchPlan, standings: Sequence[TrialStanding]) -> dict[str, Any]:
     """Write the outcome and return the document that `mosaic tune --json` prints."""
     metric, mode = plan.settings.metric, plan.settings.mode
     best = best_of(standings, mode)
@@ -85,7 +85,7 @@ class InterruptedSearchError(MosaicError):
     """Error for a search interrupted by Ctrl-C; completed work is kept."""
 
 
-def run_search(folder: SearchFolder, watch: Callable[[Sequence[Standing]], None]) -> dict[str, Any]:
+def run_search(folder: SearchFolder, watch: Callable[[Sequence[TrialStanding]], None]) -> dict[str, Any]:
     """Run the search and return the document of its outcome.
 
     Finished trials of an earlier session are kept, unfinished ones are resumed. No process is left when this returns,

@@ -70,7 +70,7 @@ class TrialError(MosaicError):
     """Error for a trial that has no result."""
 
 
-class Report(NamedTuple):
+class TrialReport(NamedTuple):
     score: float
     env_steps: int
     run_id: str
@@ -90,7 +90,7 @@ class TrialRuns:
         self._last: tuple[float, int] | None = None
         self._names: set[str] = set()  # of what the run reported instead of the metric
 
-    def next(self) -> Report:
+    def next(self) -> TrialReport:
         """Wait for the next report; the first call starts or resumes the run."""
         run = self._run or self._follow(self._adopt(self._run_id(1)) or self._new(None))
         for event in self._events:
@@ -102,7 +102,7 @@ class TrialRuns:
             score, env_steps = self._last or (math.nan, 0)
             if self._due <= env_steps < self._plan.steps:  # the last report is the run's end, which may take a while
                 self._due = env_steps + self._plan.report_every_steps
-                return Report(score, env_steps, run.id, done=False)
+                return TrialReport(score, env_steps, run.id, done=False)
         return self._final(run)
 
     def save(self, folder: Path) -> None:
@@ -161,7 +161,7 @@ class TrialRuns:
                 score = score if value is None else value
         return score
 
-    def _final(self, run: Run) -> Report:
+    def _final(self, run: Run) -> TrialReport:
         state = run.wait()
         if state in (State.FAILED, State.LOST):
             raise TrialError(f"The run {run.id} {state}: {run.reason or 'see its log'}")
@@ -173,7 +173,7 @@ class TrialRuns:
             raise TrialError(
                 f"The run {run.id} ended without a value. {unknown('metric', self._plan.settings.metric, self._names)}"
             )
-        return Report(*self._last, run.id, done=True)
+        return TrialReport(*self._last, run.id, done=True)
 
     def _follow(self, run: Run) -> Run:
         self._run, self._events = run, run.events(follow=True)

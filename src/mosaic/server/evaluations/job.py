@@ -17,7 +17,7 @@ from pydantic import Field
 from mosaic.core.child_process import module_command
 from mosaic.server.evaluations.process import ORDER
 from mosaic.server.evaluations.request import Kind, Request
-from mosaic.server.schemas import Answer
+from mosaic.server.schemas import ResponseModel
 from mosaic.store.atomic import write_atomic
 from mosaic.store.live_sessions import end_show
 
@@ -25,7 +25,7 @@ ExaminationState = Literal["running", "finished", "failed", "stopped"]
 RESULT, LOG = "result.json", "log.txt"
 
 
-class ExaminationRow(Answer):
+class ExaminationRow(ResponseModel):
     examination_id: str
     kind: Kind
     state: ExaminationState

@@ -34,7 +34,7 @@ from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.rendering import MatchScreen
 from mosaic.server.play.result import result_of
 from mosaic.server.play.seats import HUMAN, Viewer, require_owner
-from mosaic.server.play.state import MatchEndedError, Move, Phase, Table
+from mosaic.server.play.state import MatchEndedError, MatchPhase, MatchState, Move
 from mosaic.server.play.timing import Moment, wait_s
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Match:
         outside the web page.
         """
         self.id, self.started = match_id, time()
-        self.table = Table(match_id, request, clock)
+        self.table = MatchState(match_id, request, clock)
         self._idle_s, self._keep, self._on_end = idle_s, keep, ended
         self._opened: Future[None] = Future()
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
@@ -180,7 +180,7 @@ class Match:
     def _close(self) -> None:
         table = self.table
         with table.changed:
-            table.phase = Phase.ENDED
+            table.phase = MatchPhase.ENDED
             table.error = table.error or table.ending
             for _, answer in self._orders:
                 answer.set_exception(MatchEndedError(f"This match has ended: {table.ending}"))
@@ -235,7 +235,7 @@ class Match:
         finally:
             turns.close()  # type: ignore[attr-defined]
         with table.changed:
-            table.phase, table.result = Phase.OVER, result_of(runner.record, runner.env.spec.facts)
+            table.phase, table.result = MatchPhase.OVER, result_of(runner.record, runner.env.spec.facts)
             table.tell()
         self._store(runner)
         return self._wait(runner)
@@ -243,7 +243,7 @@ class Match:
     def _fail(self, runner: LocalEnvRunner, why: str) -> _Next:
         table = self.table
         with table.changed:
-            table.phase, table.error = Phase.FAILED, why
+            table.phase, table.error = MatchPhase.FAILED, why
             table.tell()
         return self._wait(runner)
 
@@ -259,10 +259,10 @@ class Match:
         with table.changed:
             if first:
                 table.agents, table.key_maps = (), {}
-                if table.phase is Phase.OPENING:
+                if table.phase is MatchPhase.OPENING:
                     table.real_time = plays_in_real_time(env, table.request.pace, agents)
                     table.rate_hz = table.request.rate_hz or rate_of(env, table.real_time)
-                table.phase, table.due_s = Phase.PLAYING, table.clock()
+                table.phase, table.due_s = MatchPhase.PLAYING, table.clock()
                 table.returns = dict.fromkeys(agents, 0.0)
             else:
                 self._note_moves(runner)
@@ -309,7 +309,7 @@ class Match:
         for agent, policy in policies.items():
             if policy != HUMAN:
                 parse_policy(policy)
-            if table.phase is Phase.PLAYING:
+            if table.phase is MatchPhase.PLAYING:
                 runner.set_policy_for_agent(agent, policy)
             with table.changed:
                 table.seats.put(agent, policy)
@@ -383,7 +383,7 @@ class Match:
         acting = table.acting
         people = [agent for agent in acting if table.seats.is_human(agent)]
         return Moment(
-            over=table.phase is not Phase.PLAYING or not acting,
+            over=table.phase is not MatchPhase.PLAYING or not acting,
             watched=bool(table.viewers) or self._screen.is_watched_live,
             paused=table.paused,
             steps_asked=table.steps_asked,

@@ -92,7 +92,7 @@ class Pause(Said):
     on: bool
 
 
-class Step(Said):
+class StepOnce(Said):
     type: Literal["step"]
 
 
@@ -107,7 +107,7 @@ class Swap(Said):
     type: Literal["swap"]
 
 
-class Seating(Said):
+class AssignPolicy(Said):
     """Another policy for an agent: `human` takes it over, null hands it back."""
 
     type: Literal["seat"]
@@ -115,7 +115,7 @@ class Seating(Said):
     policy: Policy | None = None
 
 
-class Pace(Said):
+class SetRate(Said):
     type: Literal["rate"]
     hz: Rate
 
@@ -144,11 +144,11 @@ Message = Annotated[
     | Axes
     | Keys
     | Pause
-    | Step
+    | StepOnce
     | Restart
     | Swap
-    | Seating
-    | Pace
+    | AssignPolicy
+    | SetRate
     | Thoughts
     | Recording
     | Seen,

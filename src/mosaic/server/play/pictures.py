@@ -15,14 +15,14 @@ _FLAT_COLOURS = 600  # boards and drawings have fewer; photographs and textures 
 _JPEG_QUALITY = 88
 
 
-class Picture(NamedTuple):
+class MatchPicture(NamedTuple):
     kind: str  # webp or jpeg
     width: int
     height: int
     data: bytes
 
 
-def encode_picture(pixels: NDArray[np.uint8]) -> Picture:
+def encode_picture(pixels: NDArray[np.uint8]) -> MatchPicture:
     from PIL import Image
 
     image = Image.fromarray(pixels).convert("RGB")
@@ -32,7 +32,7 @@ def encode_picture(pixels: NDArray[np.uint8]) -> Picture:
         image.save(room, "webp", lossless=True, method=0, quality=20)
     else:
         image.save(room, "jpeg", quality=_JPEG_QUALITY)
-    return Picture(kind, image.width, image.height, room.getvalue())
+    return MatchPicture(kind, image.width, image.height, room.getvalue())
 
 
 def is_flat(pixels: NDArray[np.uint8]) -> bool:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.server.play.pictures import Picture, encode_picture
-from mosaic.server.play.state import Frame, Table
+from mosaic.server.play.pictures import MatchPicture, encode_picture
+from mosaic.server.play.state import MatchFrame, MatchState
 
 _SIZE_PX, _MARGIN_PX = 20, 24
 _PAPER, _INK = (19, 22, 26), (233, 235, 238)
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 class MatchScreen:
     """Screen used by the match's own thread, as drawing touches the env; `live` is for viewers outside the page."""
 
-    def __init__(self, table: Table, live: LiveScreen | None) -> None:
+    def __init__(self, table: MatchState, live: LiveScreen | None) -> None:
         self._table, self._live = table, live
         self._shown = self._shown_live = (-1, -1)  # episode and step of the newest picture
 
@@ -116,7 +116,7 @@ class MatchScreen:
                 for viewer in table.viewers:
                     viewer.notify()
 
-    def _framed(self, picture: Picture) -> Frame:
+    def _framed(self, picture: MatchPicture) -> MatchFrame:
         table = self._table
         header = {
             "type": "frame",
@@ -128,4 +128,4 @@ class MatchScreen:
             "returns": table.returns,
             "time": time(),
         }
-        return Frame(table.frame.number + 1 if table.frame else 1, header, picture.data)
+        return MatchFrame(table.frame.number + 1 if table.frame else 1, header, picture.data)

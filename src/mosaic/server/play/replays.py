@@ -14,7 +14,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.runners.record import Difference, replay
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.pictures import Picture, encode_picture
+from mosaic.server.play.pictures import MatchPicture, encode_picture
 from mosaic.server.play.rendering import picture_of
 
 MOST_PICTURES = 2000  # of longer episodes every second, third … step is drawn
@@ -33,7 +33,7 @@ class Replay:
         self.error = ""
         self.difference: Difference | None = None
         self.done = False
-        self._pictures: list[Picture | None] = []
+        self._pictures: list[MatchPicture | None] = []
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._main, name=f"replay-{replay_id}", daemon=True)
@@ -55,7 +55,7 @@ class Replay:
         """Return the steps whose pictures are available at once; 0 is the one after reset."""
         return min(max(0, len(self._pictures) * self.every - 1), self.episode.env_steps)
 
-    def picture(self, step: int, patience_s: float = 60.0) -> Picture:
+    def picture(self, step: int, patience_s: float = 60.0) -> MatchPicture:
         """Wait until the replay has reached the step, and return its picture."""
         if not 0 <= step <= self.episode.env_steps:
             raise InputError(f"There is no step {step}; the episode has steps 0 to {self.episode.env_steps}.")

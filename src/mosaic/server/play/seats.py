@@ -27,7 +27,7 @@ class Viewer:
     bindings: tuple[Binding, ...] | None = None  # its own key map
 
 
-class Seats:
+class PolicyAssignments:
     """AgentMapping that can change while it is used. Agents with the same policy share its controller."""
 
     def __init__(self, mapping: PolicyMapping) -> None:

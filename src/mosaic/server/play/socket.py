@@ -21,26 +21,26 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.server.play.match import Match
 from mosaic.server.play.messages import (
     Act,
+    AssignPolicy,
     Axes,
     Click,
     Key,
     Keys,
     Message,
-    Pace,
     Pause,
     Press,
     Recording,
     Restart,
-    Seating,
     Seen,
-    Step,
+    SetRate,
+    StepOnce,
     Swap,
     Thoughts,
     read_message,
 )
 from mosaic.server.play.pictures import pack
 from mosaic.server.play.seats import HUMAN, Viewer
-from mosaic.server.play.state import Phase
+from mosaic.server.play.state import MatchPhase
 from mosaic.server.play.view import view_of
 
 ENDED_CODE = 4410
@@ -94,7 +94,7 @@ class _Screen:
                 number, self._ready = frame.number, False
                 await self._socket.send_bytes(pack(dict(frame.header), frame.data))
                 continue
-            if self._table.phase is Phase.ENDED:
+            if self._table.phase is MatchPhase.ENDED:
                 await self._socket.close(ENDED_CODE, _short(f"This match has ended: {self._table.error}"))
                 return
             await self.wake.wait()
@@ -126,17 +126,17 @@ class _Screen:
                 table.bind(viewer, message.bindings)
             case Pause():
                 table.pause(message.on)
-            case Step():
+            case StepOnce():
                 table.step_once()
             case Restart():
                 table.restart(message.seed)
             case Swap():
                 self._follow(match.swap(viewer))
-            case Seating():
+            case AssignPolicy():
                 if message.policy not in (None, HUMAN):
                     self._allow(str(message.policy))
                 self._follow(match.sit(message.agent, message.policy, viewer))
-            case Pace():
+            case SetRate():
                 table.set_rate(message.hz)
             case Thoughts():
                 match.think(message.on)

@@ -24,7 +24,7 @@ from mosaic.server.play.clicks import Choice, next_spots, press, spot_at
 from mosaic.server.play.human import read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action
 from mosaic.server.play.messages import MatchRequest
-from mosaic.server.play.seats import Seats, Viewer, acts_for, require_owner, who_acts
+from mosaic.server.play.seats import PolicyAssignments, Viewer, acts_for, require_owner, who_acts
 from mosaic.server.play.timing import DEFAULT_TURNS_HZ
 
 STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
@@ -32,7 +32,7 @@ STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 MOST_KEYS = 64  # of one viewer, down at once or since the last step
 
 
-class Phase(StrEnum):
+class MatchPhase(StrEnum):
     OPENING = auto()
     PLAYING = auto()
     OVER = auto()
@@ -45,7 +45,7 @@ class MatchEndedError(MosaicError):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class MatchFrame:
     """The newest picture; `number` grows with every one."""
 
     number: int
@@ -61,7 +61,7 @@ class Move:
     text: str
 
 
-class Table:
+class MatchState:
     """Shared state of a match. Methods take the lock themselves, except those that say otherwise."""
 
     def __init__(self, match_id: str, request: MatchRequest, clock: Callable[[], float]) -> None:
@@ -70,7 +70,7 @@ class Table:
         self.version = 0  # grows with every change that viewers are notified of
         self.told_at_s = -math.inf
         # participants
-        self.seats = Seats(PolicyMapping.of(request.agents))
+        self.seats = PolicyAssignments(PolicyMapping.of(request.agents))
         self.viewers: list[Viewer] = []
         self.unwatched_since = clock()
         # requests
@@ -85,7 +85,7 @@ class Table:
         self.agents: tuple[AgentID, ...] = ()
         self.key_maps: dict[AgentID, KeyMap] = {}
         self.real_time, self.rate_hz, self.due_s = False, request.rate_hz or DEFAULT_TURNS_HZ, 0.0
-        self.phase, self.error, self.note, self.result = Phase.OPENING, "", "", ""
+        self.phase, self.error, self.note, self.result = MatchPhase.OPENING, "", "", ""
         self.episode, self.seed, self.step = 0, request.seed, 0
         self.turn: Turn | None = None
         self.choices: dict[AgentID, tuple[Choice, ...]] = {}
@@ -93,7 +93,7 @@ class Table:
         self.moves: list[Move] = []
         self.returns: dict[AgentID, float] = {}
         self.advice: Advice | None = None
-        self.frame: Frame | None = None
+        self.frame: MatchFrame | None = None
         self.kept: list[str] = []
 
     def join(self, viewer: Viewer) -> None:
@@ -136,7 +136,7 @@ class Table:
                 raise InputError(f"More than {MOST_KEYS} keys are down at once.")
             viewer.held[code] = viewer.tapped[code] = None
             acting = [a for a in self.mine(viewer) if self.turn is not None and a in self.turn.observations]
-            if self.real_time or not acting or self.phase is not Phase.PLAYING:
+            if self.real_time or not acting or self.phase is not MatchPhase.PLAYING:
                 return
             typed = [s.id for s in next_spots(self.choices.get(acting[0], ()), viewer.path) if s.key and s.key == key]
             if typed:
@@ -186,7 +186,7 @@ class Table:
 
     @property
     def acting(self) -> tuple[AgentID, ...]:
-        live = self.phase is Phase.PLAYING
+        live = self.phase is MatchPhase.PLAYING
         return tuple(self.turn.observations) if self.turn is not None and live else ()
 
     def axes_of(self, agent: AgentID) -> int:
@@ -201,7 +201,7 @@ class Table:
         return self.spec
 
     def check_alive(self) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is MatchPhase.ENDED:
             raise MatchEndedError(f"This match has ended: {self.ending or self.error}")
 
     def tell(self) -> None:
@@ -216,9 +216,9 @@ class Table:
 
     def _who(self, viewer: Viewer, wanted: AgentID | None) -> AgentID:
         self.check_alive()
-        if self.phase is Phase.OVER:
+        if self.phase is MatchPhase.OVER:
             raise InputError("The episode is over. Restart to play again.")
-        if self.phase is Phase.FAILED:
+        if self.phase is MatchPhase.FAILED:
             raise InputError(f"The episode cannot go on: {self.error} Restart to play again.")
         known = wanted is not None and wanted in self.agents
         if wanted is not None and not known:

@@ -9,19 +9,19 @@ from typing import Any
 from mosaic.core.ids import AgentID
 from mosaic.server.play.clicks import as_json, next_spots
 from mosaic.server.play.seats import Viewer
-from mosaic.server.play.state import Table
+from mosaic.server.play.state import MatchState
 
 SHOWN_MOVES = 300
 SHOWN_BINDINGS = 80
 
 
-def view_of(table: Table, viewer: Viewer | None = None) -> dict[str, Any]:
+def view_of(table: MatchState, viewer: Viewer | None = None) -> dict[str, Any]:
     """Return the state for a viewer; without one, as for a spectator."""
     with table.changed:
         return _view(table, viewer)
 
 
-def _view(table: Table, viewer: Viewer | None) -> dict[str, Any]:
+def _view(table: MatchState, viewer: Viewer | None) -> dict[str, Any]:
     mine = [] if viewer is None else table.mine(viewer)
     acting = table.acting
     chooser = next((agent for agent in acting if agent in mine and agent not in table.answers), None)
@@ -61,7 +61,7 @@ def _view(table: Table, viewer: Viewer | None) -> dict[str, Any]:
     }
 
 
-def _agent(table: Table, agent: AgentID, mine: list[AgentID]) -> dict[str, Any]:
+def _agent(table: MatchState, agent: AgentID, mine: list[AgentID]) -> dict[str, Any]:
     return {
         "agent": agent,
         "policy": table.seats.policy_of(agent),
@@ -73,7 +73,7 @@ def _agent(table: Table, agent: AgentID, mine: list[AgentID]) -> dict[str, Any]:
     }
 
 
-def _pressed(table: Table, chooser: AgentID | None, path: tuple[str, ...]) -> list[Any]:
+def _pressed(table: MatchState, chooser: AgentID | None, path: tuple[str, ...]) -> list[Any]:
     if chooser is None or not path:
         return []
     for choice in table.choices.get(chooser, ()):
@@ -82,7 +82,7 @@ def _pressed(table: Table, chooser: AgentID | None, path: tuple[str, ...]) -> li
     return []
 
 
-def _keys(table: Table, viewer: Viewer, mine: list[AgentID]) -> list[dict[str, Any]]:
+def _keys(table: MatchState, viewer: Viewer, mine: list[AgentID]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for agent in mine[:2]:
         for binding in table.bindings_of(viewer, agent):

@@ -20,7 +20,7 @@ from typing import TypeVar
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.queue.policy import Demand, Limits, choose, demand_of
+from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of
 from mosaic.store.atomic import private_folder
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.lock import held
@@ -54,7 +54,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, trainer: Trainer, limits: Limits, retries: int = 0, clock: Callable[[], float] = monotonic
+        self, trainer: Trainer, limits: QueueLimits, retries: int = 0, clock: Callable[[], float] = monotonic
     ) -> None:
         self._trainer, self._store, self._limits, self._retries = trainer, trainer.store, limits, retries
         self._clock = clock

@@ -12,7 +12,7 @@ UNSAID_MEMORY_MB = 512  # assumed for a run without a memory limit
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueueLimits:
     """Limits for all runs of the store together."""
 
     runs: int
@@ -45,7 +45,7 @@ def demand_of(config: RunConfig, run_id: str, queued_at: float = 0.0, group: str
     )
 
 
-def too_much(demand: Demand, limits: Limits) -> str | None:
+def too_much(demand: Demand, limits: QueueLimits) -> str | None:
     """Return why this run could not start even alone. Cores are shared: one that asks for too many just runs alone."""
     if demand.gpus > limits.gpus:
         return f"it asks for {demand.gpus:g} GPUs, and this server may use {limits.gpus}"
@@ -54,7 +54,7 @@ def too_much(demand: Demand, limits: Limits) -> str | None:
     return None
 
 
-def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: Limits) -> list[str]:
+def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: QueueLimits) -> list[str]:
     """Return the runs to start, in order.
 
     Of the owners with the fewest running runs, the one whose run has waited longest is next. If that run does not fit,
@@ -76,7 +76,7 @@ def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: Limits) 
     return chosen
 
 
-def fits(runs: list[Demand], limits: Limits) -> bool:
+def fits(runs: list[Demand], limits: QueueLimits) -> bool:
     return (
         len(runs) <= limits.runs
         and sum(min(run.cores, limits.cores) for run in runs) <= limits.cores

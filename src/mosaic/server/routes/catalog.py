@@ -12,13 +12,13 @@ from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.version import VERSION
 from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker, options_model
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ServerContext) -> APIRouter:
     router = APIRouter(tags=["catalog"])
 
     @router.get("/health", responses={503: {"model": Health, "description": "Degraded: `problems` says why."}})

@@ -15,8 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
-from mosaic.server.context import Desk
-from mosaic.server.streams.events import EventFeed, Line, read_lines
+from mosaic.server.context import ServerContext
+from mosaic.server.streams.events import EventFeed, EventLine, read_lines
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.reader import EventTail
@@ -25,7 +25,7 @@ _MOST_EVENTS = 500
 _MOST_BYTES = 256 << 10
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ServerContext) -> APIRouter:
     router = APIRouter()
     feeds: Shared[RunFolder, EventFeed] = Shared(EventFeed)
 
@@ -77,14 +77,14 @@ class _Listener:
         self._feed.silence(self._bell)
         self._leaving.cancel()
 
-    async def _catch_up(self) -> list[Line]:
+    async def _catch_up(self) -> list[EventLine]:
         """Send what is stored and return what came since; nothing if the feed has not begun."""
         with EventTail(self._folder.metrics, self._seq) as tail:
             while not self._leaving.done() and (lines := await run_in_threadpool(read_lines, tail)):
                 await self._send(lines)
         return self._feed.after(self._seq) or []
 
-    async def _send(self, lines: list[Line]) -> None:
+    async def _send(self, lines: list[EventLine]) -> None:
         for message in messages(line.text for line in lines):
             await self._socket.send_text(message)
         self._seq = lines[-1].seq

@@ -15,10 +15,10 @@ from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.server.evaluations.jobs import Examinations
 from mosaic.server.evaluations.request import MODELS, Kind
 from mosaic.server.play.registry import Matches
-from mosaic.server.schemas import Answer
+from mosaic.server.schemas import ResponseModel
 
 
-class OpenedReplay(Answer):
+class OpenedReplay(ResponseModel):
     replay_id: str = Field(description="Of /replays/{replay_id}.")
 
 

@@ -17,10 +17,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.schemas import LiveRow
 from mosaic.server.streams.frame_messages import pack
-from mosaic.server.streams.frames import FrameFeed, Picture, RunStage, ShowStage, Stage
+from mosaic.server.streams.frames import FrameFeed, FrameSource, RunStage, ShowStage, StreamPicture
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
 from mosaic.server.views import live_rows
 from mosaic.store.live_sessions import find_show
@@ -35,9 +35,9 @@ Env: TypeAlias = Annotated[int, Query(ge=0, lt=2**31)]
 Grid: TypeAlias = Annotated[int, Query(ge=1, le=64)]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ServerContext) -> APIRouter:
     router = APIRouter()
-    feeds: Shared[tuple[Stage, Wish], FrameFeed] = Shared(FrameFeed)
+    feeds: Shared[tuple[FrameSource, Wish], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
     async def frames(socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1) -> None:
@@ -57,7 +57,9 @@ def routes(desk: Desk) -> APIRouter:
     return router
 
 
-async def _show(socket: WebSocket, feeds: Shared[tuple[Stage, Wish], FrameFeed], sight: tuple[Stage, Wish]) -> None:
+async def _show(
+    socket: WebSocket, feeds: Shared[tuple[FrameSource, Wish], FrameFeed], sight: tuple[FrameSource, Wish]
+) -> None:
     await socket.accept()
     with feeds.lend(sight) as feed:
         viewer = _Viewer(socket, feed)
@@ -90,7 +92,7 @@ class _Viewer:
     def hungry(self) -> bool:
         return self._credits > 0 and not self._outbox  # a queued one would become outdated
 
-    def offer(self, state: LaneState, newest: Picture | None, *, last: bool) -> None:
+    def offer(self, state: LaneState, newest: StreamPicture | None, *, last: bool) -> None:
         if newest is not None and newest.number != self._shown and (self.hungry or last):
             self._credits = max(0, self._credits - 1)
             self._shown, self._told = newest.number, newest.state

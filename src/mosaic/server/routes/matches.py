@@ -19,12 +19,12 @@ from mosaic.server.play.registry import Matches
 from mosaic.server.play.replays import Replay
 from mosaic.server.play.socket import attend, read_claims
 from mosaic.server.play.view import view_of
-from mosaic.server.schemas import Answer
+from mosaic.server.schemas import ResponseModel
 
 ANSWER_WITHIN_S = 90.0  # a policy may think this long before the match handles requests again
 
 
-class MatchRow(Answer):
+class MatchRow(ResponseModel):
     match_id: str
     env: str
     phase: str
@@ -35,13 +35,13 @@ class MatchRow(Answer):
     agents: dict[str, str] = Field(description="Agent → policy that acts for it now.")
 
 
-class EpisodeRow(Answer):
+class EpisodeRow(ResponseModel):
     name: str
     bytes: int
     time: float = Field(description="When it was recorded, in seconds since 1970.")
 
 
-class ReplayRow(Answer):
+class ReplayRow(ResponseModel):
     replay_id: str
     env: str
     seed: int

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.curve_points import curve_of
 from mosaic.server.schemas import CurvePoints, Events, LogPart
 from mosaic.server.views import log_part
@@ -19,7 +19,7 @@ Seq = Annotated[int, Query(ge=0, lt=2**63, description="Only what came after thi
 Bound = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ServerContext) -> APIRouter:
     router = APIRouter(prefix="/runs/{ref}", tags=["metrics"])
 
     @router.get("/metrics")

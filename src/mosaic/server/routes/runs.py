@@ -17,7 +17,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import FormatError, InputError, MosaicError, UnknownNameError
 from mosaic.runs.lifecycle import LONGEST_PATIENCE_S
 from mosaic.runs.resume_settings import with_changes
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
 from mosaic.server.queue.policy import demand_of, too_much
 from mosaic.server.schemas import RunDetails, RunRow
@@ -69,7 +69,7 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(desk: ServerContext) -> APIRouter:
     router = APIRouter(prefix="/runs", tags=["runs"])
 
     @router.post("", status_code=201, openapi_extra=_CONFIG_BODY)
@@ -163,7 +163,7 @@ def _fitting_its_state() -> Iterator[None]:
         raise ConflictError(str(error)) from error
 
 
-def _acceptable(desk: Desk, body: bytes) -> RunConfig:
+def _acceptable(desk: ServerContext, body: bytes) -> RunConfig:
     """Return the configuration in the body, if this server would run it."""
     try:
         document: Any = read_json(body.decode())
@@ -176,13 +176,13 @@ def _acceptable(desk: Desk, body: bytes) -> RunConfig:
     return config
 
 
-def _refuse_too_much(desk: Desk, config: RunConfig) -> None:
+def _refuse_too_much(desk: ServerContext, config: RunConfig) -> None:
     problem = too_much(demand_of(config, ""), desk.settings.limits)
     if problem is not None:
         raise InputError(f"This run could never start: {problem}. Change 'resources'.")
 
 
-def _queue(desk: Desk, config: RunConfig, group: str) -> RunFolder:
+def _queue(desk: ServerContext, config: RunConfig, group: str) -> RunFolder:
     if config.run_id is not None and desk.store.folder(config.run_id).exists():
         raise RunTakenError(f"There is already a run '{config.run_id}'. Choose another run_id, or leave it out.")
     try:
@@ -191,7 +191,7 @@ def _queue(desk: Desk, config: RunConfig, group: str) -> RunFolder:
         raise InputError(str(error)) from error
 
 
-def _queue_once(desk: Desk, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
+def _queue_once(desk: ServerContext, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
     """Return the key's run, and whether it was created now."""
     asked = hashlib.sha256(group.encode()).digest() + body
     with desk.submissions.alone():

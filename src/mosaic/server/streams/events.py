@@ -23,7 +23,7 @@ POLL_S = 0.05
 REMEMBERED = 500  # events
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     seq: int
     text: str
 
@@ -33,14 +33,14 @@ class EventFeed:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._recent: deque[Line] = deque()
+        self._recent: deque[EventLine] = deque()
         self._forgotten: int | None = None  # events up to this seq must be read from the file
         self._bells: set[asyncio.Event] = set()
         self._left = asyncio.Event()
         self.over: asyncio.Task[State | None] = asyncio.create_task(self._follow())
         self.over.add_done_callback(self._ended)
 
-    def after(self, seq: int) -> list[Line] | None:
+    def after(self, seq: int) -> list[EventLine] | None:
         """Return the events after `seq`; None if that was too long ago, or nothing was read yet."""
         if self._forgotten is None or seq < self._forgotten:
             return None
@@ -77,7 +77,7 @@ class EventFeed:
                     await nap(self._left, POLL_S)
         return None
 
-    def _remember(self, lines: list[Line]) -> None:
+    def _remember(self, lines: list[EventLine]) -> None:
         self._recent.extend(lines)
         while len(self._recent) > REMEMBERED:
             self._forgotten = self._recent.popleft().seq
@@ -92,10 +92,10 @@ class EventFeed:
         self._news()
 
 
-def read_lines(tail: EventTail) -> list[Line]:
-    return [Line(event["seq"], encode(event).decode()) for event in tail.read()]
+def read_lines(tail: EventTail) -> list[EventLine]:
+    return [EventLine(event["seq"], encode(event).decode()) for event in tail.read()]
 
 
-def _look(folder: RunFolder, tail: EventTail) -> tuple[list[Line], State | None]:
+def _look(folder: RunFolder, tail: EventTail) -> tuple[list[EventLine], State | None]:
     end = final_state(folder)  # read first: nothing is stored after the end
     return read_lines(tail), end

@@ -20,7 +20,7 @@ from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import LivePictures, Pictures
 
 
-class Stage(Protocol):
+class FrameSource(Protocol):
     """Source of pictures; equal ones are the same source."""
 
     def pictures(self, wish: Wish) -> Pictures: ...
@@ -55,7 +55,7 @@ class ShowStage:
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
 
 
-class Picture(NamedTuple):
+class StreamPicture(NamedTuple):
     number: int  # counted per feed
     state: LaneState  # also contained in the message
     message: bytes
@@ -69,7 +69,7 @@ class Looks(Protocol):
         """Return whether it has room for a picture."""
         ...
 
-    def offer(self, state: LaneState, newest: Picture | None, *, last: bool) -> None:
+    def offer(self, state: LaneState, newest: StreamPicture | None, *, last: bool) -> None:
         """Take the writer's state and the newest picture, which it may already have; must not block."""
         ...
 
@@ -80,7 +80,7 @@ class FrameFeed:
     `over`: how the stage ended.
     """
 
-    def __init__(self, sight: tuple[Stage, Wish]) -> None:
+    def __init__(self, sight: tuple[FrameSource, Wish]) -> None:
         self._stage, self._wish = sight
         self._viewers: set[Looks] = set()
         self._left = asyncio.Event()
@@ -98,12 +98,12 @@ class FrameFeed:
 
     async def _follow(self) -> str | None:
         """Offer pictures until the stage's end and return how it ended, or None once all viewers have left."""
-        newest: Picture | None = None
+        newest: StreamPicture | None = None
         with closing(self._stage.pictures(self._wish)) as pictures:
             while not self._left.is_set():
                 state, message, end = await run_in_threadpool(_look, self._stage, pictures, _any_hungry(self._viewers))
                 if message is not None:
-                    newest = Picture(newest.number + 1 if newest else 1, state, message)
+                    newest = StreamPicture(newest.number + 1 if newest else 1, state, message)
                 for viewer in self._viewers:
                     viewer.offer(state, newest, last=end is not None)
                 if end is not None:
@@ -116,7 +116,7 @@ def _any_hungry(viewers: Iterable[Looks]) -> bool:
     return any(viewer.hungry for viewer in viewers)
 
 
-def _look(stage: Stage, pictures: Pictures, wanted: bool) -> tuple[LaneState, bytes | None, str | None]:
+def _look(stage: FrameSource, pictures: Pictures, wanted: bool) -> tuple[LaneState, bytes | None, str | None]:
     # The end is read first: no picture follows it. A source with a live writer has not ended.
     end = None if pictures.state == "live" else stage.end()
     frame = pictures.newest() if wanted or end is not None else None

@@ -30,14 +30,14 @@ _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ArchiveLimits:
     """Limits on the content of an archive."""
 
     files: int = 100_000
     total_bytes: int = 50 * 2**30
 
 
-def unpack(archive: Path, target: Path, limits: Limits) -> str:
+def unpack(archive: Path, target: Path, limits: ArchiveLimits) -> str:
     """Unpack the one run in the archive into the target and return the id it had.
 
     Modes and owners are ignored. Absolute names, `..`, links, devices, duplicate names, and more than the limits allow
@@ -133,7 +133,9 @@ def _unpack_member(
         os.fsync(file.fileno())
 
 
-def import_run(store: Store, archive: Path, *, limits: Limits | None = None, now: float | None = None) -> RunFolder:
+def import_run(
+    store: Store, archive: Path, *, limits: ArchiveLimits | None = None, now: float | None = None
+) -> RunFolder:
     """Import the run of an archive under its id, or with `-2`, `-3` … appended where that is taken.
 
     It is marked as imported: code that it or its checkpoints name is not loaded without the user's trust.
@@ -142,7 +144,7 @@ def import_run(store: Store, archive: Path, *, limits: Limits | None = None, now
     store.index.prepare()
     sweep(store.runs)
     with staged(store.runs) as made:
-        run_id = unpack(archive, made.folder.path, limits or Limits())
+        run_id = unpack(archive, made.folder.path, limits or ArchiveLimits())
         if not is_run_id(run_id):
             raise FormatError(f"'{archive}' is refused: '{run_id}' is no run id.")
         _check(archive, made.folder)

@@ -45,7 +45,7 @@ class CellsHead:
 
 
 @dataclass
-class Head:
+class CacheHeader:
     source_end: int = 0
     """End of the part of the event file that the columns cover, in bytes."""
     source_mark: int = 0
@@ -73,7 +73,7 @@ class ColumnFiles:
         for path in self.folder.glob("*.column"):
             path.unlink()
         self._loaded.clear()
-        self._write_head(Head())
+        self._write_head(CacheHeader())
 
     def append(self, columns: Columns, source_end: int, source_mark: int) -> None:
         head = self.head
@@ -88,7 +88,7 @@ class ColumnFiles:
             cells[name] = CellsHead(self._grown(old.rows, rows + np.uint32(head.rows)), self._grown(old.values, values))
         total = head.rows + len(columns.kinds)
         resumes = [*head.resumes, *(_resume_points(columns) if "resumed" in told else ())]
-        self._write_head(Head(source_end, source_mark, total, list(kinds), resumes, frame, cells))
+        self._write_head(CacheHeader(source_end, source_mark, total, list(kinds), resumes, frame, cells))
 
     def frame(self, name: str) -> Values:
         """Return `kind` (a code), `attempt` or an axis: one value per row."""
@@ -138,7 +138,7 @@ class ColumnFiles:
             raise DamagedColumnsError(f"'{self.folder / column.file}' is missing.") from error
         return values
 
-    def _write_head(self, head: Head) -> None:
+    def _write_head(self, head: CacheHeader) -> None:
         path, new = self.folder / "head.json", self.folder / "head.json.new"
         body = json.dumps({"version": VERSION, **asdict(head)})
         new.write_text(json.dumps({"checksum": zlib.crc32(body.encode()), "body": body}), "utf-8")
@@ -169,22 +169,22 @@ def _write_at(fd: int, data: memoryview, position: int) -> None:
         data, position = data[written:], position + written
 
 
-def read_head(folder: Path) -> Head:
+def read_head(folder: Path) -> CacheHeader:
     """Return the head; an empty one, so that the columns are rebuilt, where there is none or it cannot be read."""
     try:
         outer = json.loads((folder / "head.json").read_bytes())
         body = outer["body"]
         if zlib.crc32(body.encode()) != outer["checksum"]:
-            return Head()
+            return CacheHeader()
         data = json.loads(body)
         if data.pop("version") != VERSION:
-            return Head()
+            return CacheHeader()
     except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        return Head()
+        return CacheHeader()
     data["resumes"] = [ResumePoint(*point) for point in data["resumes"]]
     data["frame"] = {name: ColumnHead(**column) for name, column in data["frame"].items()}
     data["cells"] = {
         name: CellsHead(ColumnHead(**cells["rows"]), ColumnHead(**cells["values"]))
         for name, cells in data["cells"].items()
     }
-    return Head(**data)
+    return CacheHeader(**data)

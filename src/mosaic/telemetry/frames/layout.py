@@ -19,7 +19,7 @@ VERSION: Final = 1
 SLOTS: Final = 4  # one is being written, one is being read; the others let a slow reader finish
 READERS: Final = 16
 
-SLOT_BYTES_AT: Final = 32  # where `Head.pack` puts it
+SLOT_BYTES_AT: Final = 32  # where `RingHeader.pack` puts it
 PHASE_AT: Final = 96
 NEWEST_AT: Final = 128
 AREAS_AT: Final = 256
@@ -45,14 +45,14 @@ PIXELS_AT: Final = 384
 _HEAD = Struct("=8s8Q")
 
 
-class Phase(IntEnum):
+class RingPhase(IntEnum):
     WRITING = 0
     FINISHED = 1
     GIVEN_UP = 2  # closed without a proper end
     REPLACED = 3  # the same writer continues in another file
 
 
-class Head(NamedTuple):
+class RingHeader(NamedTuple):
     """Constants of a file: frames that do not fit get a new file."""
 
     magic: bytes
@@ -69,7 +69,7 @@ class Head(NamedTuple):
         return _HEAD.pack(*self)
 
 
-class Facts(NamedTuple):
+class FrameValues(NamedTuple):
     """Values that change with each frame."""
 
     step: int
@@ -80,7 +80,7 @@ class Facts(NamedTuple):
     ret: float
 
 
-class Label(NamedTuple):
+class FrameShape(NamedTuple):
     """Values that seldom change from frame to frame."""
 
     height: int
@@ -90,16 +90,16 @@ class Label(NamedTuple):
     agent_length: int  # bytes of the agent's name
 
 
-def head_for(capacity: int, writer_pid: int, writer_started: int, writer_id: int) -> Head:
+def head_for(capacity: int, writer_pid: int, writer_started: int, writer_id: int) -> RingHeader:
     """Return the head of a ring for pictures up to `capacity` bytes; with 0 it has no slots, only request areas."""
     slots = SLOTS if capacity else 0
     slot_bytes = PIXELS_AT + -(-capacity // 64) * 64
     size = HEAD_BYTES + slots * slot_bytes
-    return Head(MAGIC, VERSION, size, slots, slot_bytes, capacity, writer_pid, writer_started, writer_id)
+    return RingHeader(MAGIC, VERSION, size, slots, slot_bytes, capacity, writer_pid, writer_started, writer_id)
 
 
-def unpack_head(data: bytes) -> Head:
-    return Head(*_HEAD.unpack(data[: _HEAD.size]))
+def unpack_head(data: bytes) -> RingHeader:
+    return RingHeader(*_HEAD.unpack(data[: _HEAD.size]))
 
 
 assert _HEAD.size <= PHASE_AT

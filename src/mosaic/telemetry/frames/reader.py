@@ -29,12 +29,12 @@ from mosaic.telemetry.frames.layout import (
     LABEL,
     LABEL_AT,
     PIXELS_AT,
-    Facts,
-    Label,
-    Phase,
+    FrameShape,
+    FrameValues,
+    RingPhase,
 )
-from mosaic.telemetry.frames.requests import Place, Wish, checked
-from mosaic.telemetry.frames.ring_file import Ring, open_ring
+from mosaic.telemetry.frames.requests import RequestArea, Wish, checked
+from mosaic.telemetry.frames.ring_file import FrameRing, open_ring
 
 LaneState = Literal["waiting", "live", "stalled", "finished", "writer died"]
 STALLED_AFTER_NS = 2_000_000_000
@@ -60,8 +60,8 @@ class FrameReader:
 
     def __init__(self, run_folder: Path, clock_ns: Callable[[], int] = monotonic_ns) -> None:
         self._run_folder, self._clock_ns = run_folder, clock_ns
-        self._ring: Ring | None = None
-        self._place: Place | None = None
+        self._ring: FrameRing | None = None
+        self._place: RequestArea | None = None
         self._wish: Wish | None = None
         self._last = 0
         self._seen, self._seen_ns, self._moved = 0, clock_ns(), False
@@ -99,10 +99,10 @@ class FrameReader:
         if ring is None:
             return "waiting"
         phase = ring.phase
-        if phase is Phase.FINISHED:
+        if phase is RingPhase.FINISHED:
             return "finished"
-        if phase is Phase.GIVEN_UP or started_at(ring.head.writer_pid) != ring.head.writer_started:
-            return "finished" if ring.phase is Phase.FINISHED else "writer died"  # it may have ended in between
+        if phase is RingPhase.GIVEN_UP or started_at(ring.head.writer_pid) != ring.head.writer_started:
+            return "finished" if ring.phase is RingPhase.FINISHED else "writer died"  # it may have ended in between
         number = newest(ring.address)
         if number > self._seen:
             self._seen, self._seen_ns, self._moved = number, now, True
@@ -128,7 +128,7 @@ class FrameReader:
     def _follow(self) -> None:
         """Switch to the run's current ring."""
         old = self._ring
-        if old is not None and old.phase is not Phase.REPLACED and newest(old.address) > self._last:
+        if old is not None and old.phase is not RingPhase.REPLACED and newest(old.address) > self._last:
             return
         if old is not None and old.is_at_its_path():
             return
@@ -145,24 +145,24 @@ class FrameReader:
             return
         now = self._clock_ns()
         if self._place is None:
-            self._place = Place(self._ring.address, self._wish, now)
+            self._place = RequestArea(self._ring.address, self._wish, now)
         self._place.look(self._wish, now)
 
 
-def _copy(ring: Ring, number: int) -> Frame | None:
+def _copy(ring: FrameRing, number: int) -> Frame | None:
     """Copy a frame; return None where the writer reused the slot in the meantime."""
     offset = ring.offset(number)
     slot = ring.address + offset
     if not holds(slot, number):
         return None
     start = ring.memory[offset : offset + PIXELS_AT]
-    label = Label(*LABEL.unpack_from(start, LABEL_AT))
+    label = FrameShape(*LABEL.unpack_from(start, LABEL_AT))
     pixels = ring.pixels(number, label.length).copy()
     if not holds(slot, number):
         return None
     if not len(pixels) == label.length == label.height * label.width * label.channels:
         raise FormatError(f"{ring.path} is damaged: frame {number} has a size that cannot be.")
-    facts = Facts(*FACTS.unpack_from(start, FACTS_AT))
+    facts = FrameValues(*FACTS.unpack_from(start, FACTS_AT))
     shape = (label.height, label.width) if label.channels == 1 else label[:3]
     text = start[AGENT_AT : AGENT_AT + min(label.agent_length, AGENT_BYTES)]
     agent = text.decode(errors="ignore")  # a long name may be cut inside a character

@@ -47,7 +47,7 @@ def checked(wish: Wish) -> Wish:
     return wish
 
 
-class Place:
+class RequestArea:
     """One reader's area in one file."""
 
     def __init__(self, ring: int, wish: Wish, now_ns: int) -> None:

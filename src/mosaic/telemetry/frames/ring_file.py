@@ -20,32 +20,32 @@ from mosaic.telemetry.frames.layout import (
     PHASE_AT,
     PIXELS_AT,
     VERSION,
-    Head,
-    Phase,
+    RingHeader,
+    RingPhase,
     head_for,
     unpack_head,
 )
 from mosaic.telemetry.frames.paths import lane_paths, make_place, unfinished
 
 
-class Ring:
+class FrameRing:
     """Mapped frame ring. Its addresses are valid while the object lives: drop it to free the memory."""
 
-    def __init__(self, path: Path, head: Head, file: int, memory: mmap.mmap) -> None:
+    def __init__(self, path: Path, head: RingHeader, file: int, memory: mmap.mmap) -> None:
         self.path, self.head, self.memory = path, head, memory
         self._identity = _identity(os.fstat(file))
         self._bytes: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
         self.address: int = self._bytes.ctypes.data
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RingPhase:
         word = get_word(self.address + PHASE_AT)
         try:
-            return Phase(word)
+            return RingPhase(word)
         except ValueError as error:
             raise FormatError(f"{self.path} is damaged: it has no phase {word}.") from error
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: RingPhase) -> None:
         put_word(self.address + PHASE_AT, phase)
 
     @property
@@ -76,7 +76,9 @@ class Ring:
             return False
 
 
-def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer_id: int, areas: bytes = b"") -> Ring:
+def create_ring(
+    run_folder: Path, capacity: int, writer: tuple[int, int], writer_id: int, areas: bytes = b""
+) -> FrameRing:
     """Create a ring in the best place that has room. It replaces an existing ring, which stays open for its readers."""
     head, problems = head_for(capacity, *writer, writer_id), []
     paths = make_place(run_folder)
@@ -96,7 +98,7 @@ def create_ring(run_folder: Path, capacity: int, writer: tuple[int, int], writer
     )
 
 
-def open_ring(run_folder: Path) -> Ring | None:
+def open_ring(run_folder: Path) -> FrameRing | None:
     """Open the run's ring; return None where there is none (yet, or any more)."""
     for path in lane_paths(run_folder):
         try:
@@ -115,7 +117,7 @@ def open_ring(run_folder: Path) -> Ring | None:
     return None
 
 
-def _create(path: Path, head: Head, areas: bytes) -> Ring:
+def _create(path: Path, head: RingHeader, areas: bytes) -> FrameRing:
     new = unfinished(path)
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -124,7 +126,7 @@ def _create(path: Path, head: Head, areas: bytes) -> Ring:
         os.pwrite(file, head.pack(), 0)
         os.pwrite(file, areas, AREAS_AT)
         memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        ring = Ring(path, head, file, memory)
+        ring = FrameRing(path, head, file, memory)
         os.rename(new, path)
     except BaseException:
         new.unlink(missing_ok=True)
@@ -134,7 +136,7 @@ def _create(path: Path, head: Head, areas: bytes) -> Ring:
     return ring
 
 
-def _open(path: Path, file: int, run_folder: Path) -> Ring:
+def _open(path: Path, file: int, run_folder: Path) -> FrameRing:
     facts = os.fstat(file)
     if facts.st_uid != os.geteuid() and facts.st_uid != run_folder.stat().st_uid:  # ours may have lost its folder
         raise MosaicError(f"{path} is not from the user who owns the run {run_folder.name}; it is not opened.")
@@ -149,7 +151,7 @@ def _open(path: Path, file: int, run_folder: Path) -> Ring:
         )
     if head.file_bytes != facts.st_size or head != head_for(head.capacity, *head[-3:]):
         raise FormatError(f"{path} is damaged: its sizes do not fit together. Remove it; a run makes a new one.")
-    return Ring(path, head, file, mmap.mmap(file, head.file_bytes))
+    return FrameRing(path, head, file, mmap.mmap(file, head.file_bytes))
 
 
 def _identity(facts: os.stat_result) -> tuple[int, int]:

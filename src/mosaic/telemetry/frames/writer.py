@@ -34,11 +34,11 @@ from mosaic.telemetry.frames.layout import (
     LABEL_AT,
     PIXELS_AT,
     SLOTS,
-    Phase,
+    RingPhase,
 )
 from mosaic.telemetry.frames.paths import remove_lane
 from mosaic.telemetry.frames.requests import MEMORY_NS, Wish, last_wish
-from mosaic.telemetry.frames.ring_file import Ring, create_ring
+from mosaic.telemetry.frames.ring_file import FrameRing, create_ring
 
 _UINT8 = np.dtype(np.uint8)
 _put_facts = FACTS.pack_into
@@ -55,8 +55,8 @@ class FrameWriter:
         self._shape: tuple[int, ...] = ()
         self._slots: list[tuple[int, slice]] = []
         self._agents: list[str | None] = []
-        self._earlier: list[Ring] = []
-        self._ring: Ring | None = None
+        self._earlier: list[FrameRing] = []
+        self._ring: FrameRing | None = None
         self._memory: Any = None
         self._drawn_ns = 0
         remove_lane(run_folder)
@@ -117,7 +117,7 @@ class FrameWriter:
         if ring.is_at_its_path():
             remove_lane(self._run_folder)
         for each in (*self._earlier, ring):
-            each.enter(Phase.FINISHED if finished else Phase.GIVEN_UP)
+            each.enter(RingPhase.FINISHED if finished else RingPhase.GIVEN_UP)
         self._shape, self._slots, self._earlier, self._ring, self._memory = (), [], [], None, None
 
     def __enter__(self) -> Self:
@@ -141,13 +141,13 @@ class FrameWriter:
         self._agents = [None] * SLOTS  # each slot is labelled when it is next written: until then it may be read
         self._shape = rgb.shape
 
-    def _grow(self, old: Ring, capacity: int) -> None:
+    def _grow(self, old: FrameRing, capacity: int) -> None:
         self._use(create_ring(self._run_folder, capacity, self._writer, self._id, old.areas))
-        old.enter(Phase.REPLACED)
+        old.enter(RingPhase.REPLACED)
         old.release()
         self._earlier.append(old)  # for a reader that does not switch in time: it must still learn how the run ends
 
-    def _use(self, ring: Ring) -> None:
+    def _use(self, ring: FrameRing) -> None:
         self._ring, self._memory, self._address = ring, ring.memory, ring.address
 
     def _label(self, slot: int, agent: str) -> None:

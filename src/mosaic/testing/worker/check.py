@@ -24,9 +24,9 @@ from mosaic.testing.worker.life_cycle import (
     check_whole,
 )
 from mosaic.testing.worker.mapping import check_mapping
-from mosaic.testing.worker.promises import Proof, WorkerContractError, WorkerReport
+from mosaic.testing.worker.promises import ContractProof, WorkerContractError, WorkerReport
 from mosaic.testing.worker.settings import check_settings
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
 
@@ -43,7 +43,7 @@ _ASKED: dict[ResourceName, tuple[dict[str, Any], ...]] = {
 _PROMISE = "resources are met, or refused before there is a run"
 
 
-def check_resources(stage: Stage) -> list[Proof]:
+def check_resources(stage: ContractSetup) -> list[ContractProof]:
     declared = stage.info.resources
     for name, settings in _ASKED.items():
         for asked in settings if name not in declared else ():
@@ -52,17 +52,19 @@ def check_resources(stage: Stage) -> list[Proof]:
     for asked in ({"num_gpus": float(_TOO_MANY_GPUS)}, {"ray_address": NOWHERE, "runtime": "ray"}):
         stage.refusal(stage.config, "resources", {"resources": asked}, _PROMISE, MosaicError)
     refused = [name for name in _ASKED if name not in declared]
-    return [Proof("resources", f"refused: {', '.join(refused) or 'none'}, GPUs and a cluster that are not there")]
+    return [
+        ContractProof("resources", f"refused: {', '.join(refused) or 'none'}, GPUs and a cluster that are not there")
+    ]
 
 
 _PROMISE_FORMS = "options(algorithm) is the pydantic model whose JSON schema builds every form"
 
 
-def check_options(worker: Worker) -> list[Proof]:
+def check_options(worker: Worker) -> list[ContractProof]:
     return [_check(worker, algorithm) for algorithm in worker.info.algorithms]
 
 
-def _check(worker: Worker, algorithm: str) -> Proof:
+def _check(worker: Worker, algorithm: str) -> ContractProof:
     model, schema = _schema(worker, algorithm)
     capability = f"options of {algorithm}"
     fields: dict[str, dict[str, Any]] = schema.get("properties", {})
@@ -83,7 +85,7 @@ def _check(worker: Worker, algorithm: str) -> Proof:
             "a misspelt option is refused, not ignored",
             'say model_config = ConfigDict(extra="forbid")',
         )
-    return Proof(capability, f"{len(fields)} fields, each described")
+    return ContractProof(capability, f"{len(fields)} fields, each described")
 
 
 def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, Any]]:
@@ -131,7 +133,7 @@ def check_worker(
     name = known.info.name
     config = _named(config, name)
     with TemporaryDirectory(prefix="mosaic-check-") as temporary:
-        stage = Stage(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
+        stage = ContractSetup(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
         with stage.at_home():
             return WorkerReport(
                 name, tuple(_prove(stage, environments or {}, crowd, _named(short or _short(config, known.info), name)))
@@ -139,11 +141,11 @@ def check_worker(
 
 
 def _prove(
-    stage: Stage,
+    stage: ContractSetup,
     environments: Mapping[PolicyConfiguration, EnvironmentConfig],
     crowd: Callable[[int], EnvironmentConfig],
     short: RunConfig,
-) -> list[Proof]:
+) -> list[ContractProof]:
     """Run all checks, cheapest first."""
     proofs = check_options(stage.worker)
     proofs += check_resources(stage)

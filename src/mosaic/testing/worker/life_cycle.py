@@ -12,14 +12,14 @@ from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
 from mosaic.testing.worker.curve import Values, difference, training_events
 from mosaic.testing.worker.plays import check_plays
-from mosaic.testing.worker.promises import Proof, WorkerContractError
+from mosaic.testing.worker.promises import ContractProof, WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.host import STOPPED
 from mosaic.workers.submission import unhonoured_settings
 
 
-def check_commands(stage: Stage) -> list[Proof]:
+def check_commands(stage: ContractSetup) -> list[ContractProof]:
     """Pause, resume, save and stop one run; commands that the worker does not declare must be refused."""
     info = stage.info
     with stage.rehearse(_talkative(stage)) as rehearsal:
@@ -36,13 +36,13 @@ def check_commands(stage: Stage) -> list[Proof]:
     return proofs
 
 
-def _talkative(stage: Stage) -> RunConfig:
+def _talkative(stage: ContractSetup) -> RunConfig:
     """Return a run without an end that reports often: one that follows its total alone would report nothing."""
     every_s = {} if "telemetry.report_every_s" in unhonoured_settings(stage.worker) else {"report_every_s": 0.25}
     return stage.changed(stage.endless(), {"telemetry": every_s})
 
 
-def _check_pause(stage: Stage, rehearsal: Rehearsal) -> Proof:
+def _check_pause(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     promise = "a paused run reports nothing, and goes on when it is resumed"
     rehearsal.run.pause(wait=False)
     if not rehearsal.reaches(State.PAUSED):
@@ -63,15 +63,15 @@ def _check_pause(stage: Stage, rehearsal: Rehearsal) -> Proof:
     if reached is not None and reached <= steps:
         found = f"after a pause at {steps} env steps the next event says {reached}"
         raise rehearsal.broken("pause", found, promise, "keep the counters over a pause")
-    return Proof("pause", f"silent for {stage.quiet_s:g} s at {steps} env steps, then went on")
+    return ContractProof("pause", f"silent for {stage.quiet_s:g} s at {steps} env steps, then went on")
 
 
-def _check_checkpoint(rehearsal: Rehearsal) -> Proof:
+def _check_checkpoint(rehearsal: Rehearsal) -> ContractProof:
     saved = rehearsal.run.checkpoint(rehearsal.patience_s)
-    return Proof("checkpoints", f"saved at {saved.env_steps} env steps when asked to")
+    return ContractProof("checkpoints", f"saved at {saved.env_steps} env steps when asked to")
 
 
-def _check_stop(stage: Stage, rehearsal: Rehearsal) -> Proof:
+def _check_stop(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     promise = "a worker that is asked to stop saves and returns"
     rehearsal.run.stop(stage.patience_s)
     state, attempt = rehearsal.run.state, rehearsal.run.record().attempts[-1]
@@ -88,10 +88,10 @@ def _check_stop(stage: Stage, rehearsal: Rehearsal) -> Proof:
             raise rehearsal.broken(
                 "stop", found, promise, "save before returning, where config.checkpoint.at_end says so"
             )
-    return Proof("stop", f"stopped when asked to, at {rehearsal.last_steps()} env steps")
+    return ContractProof("stop", f"stopped when asked to, at {rehearsal.last_steps()} env steps")
 
 
-def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object]) -> Proof:
+def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object]) -> ContractProof:
     """Check that an undeclared command is refused; not the worker's own duty, but what its declaration means to the
     user.
     """
@@ -101,7 +101,7 @@ def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object])
         give()
     except InputError as error:
         if rehearsal.worker in str(error):
-            return Proof(f"no {order}", f"refused: {error}")
+            return ContractProof(f"no {order}", f"refused: {error}")
         found = f"the refusal does not name the worker: {error}"
     except MosaicError as error:
         found = f"it is refused with {type(error).__name__}, which is no message for people: {error}"
@@ -114,8 +114,8 @@ _MANY = 5  # agents, for a worker that sets no limit
 
 
 def check_paradigms(
-    stage: Stage, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
-) -> list[Proof]:
+    stage: ContractSetup, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
+) -> list[ContractProof]:
     """Check that each declared paradigm starts; only the first event of `short`, a run of seconds, is awaited."""
     proofs = []
     for paradigm in stage.info.paradigms:
@@ -125,7 +125,9 @@ def check_paradigms(
     return proofs
 
 
-def check_agents(stage: Stage, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]) -> list[Proof]:
+def check_agents(
+    stage: ContractSetup, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]
+) -> list[ContractProof]:
     most = stage.info.max_agents
     fits = crowd(most or _MANY)
     families = stage.info.env_families
@@ -141,7 +143,7 @@ def _with_env(short: RunConfig, environment: EnvironmentConfig) -> RunConfig:
     return short.model_copy(update={"environment": environment})
 
 
-def _check_start(stage: Stage, config: RunConfig, capability: str) -> Proof:
+def _check_start(stage: ContractSetup, config: RunConfig, capability: str) -> ContractProof:
     try:
         rehearsal = stage.rehearse(config)
     except InputError as error:
@@ -154,15 +156,17 @@ def _check_start(stage: Stage, config: RunConfig, capability: str) -> Proof:
         ) from error
     with rehearsal:
         first = rehearsal.see_training(capability)
-    return Proof(capability, f"started in {config.environment.id}, {first.get('env_steps') or 0} env steps seen")
+    return ContractProof(
+        capability, f"started in {config.environment.id}, {first.get('env_steps') or 0} env steps seen"
+    )
 
 
-def _check_too_many(stage: Stage, config: RunConfig, most: int) -> Proof:
+def _check_too_many(stage: ContractSetup, config: RunConfig, most: int) -> ContractProof:
     capability = "max_agents"
     try:
         rehearsal = stage.rehearse(config)
     except InputError as error:
-        return Proof(capability, f"{most} agents train, {most + 1} are refused: {error}")
+        return ContractProof(capability, f"{most} agents train, {most + 1} are refused: {error}")
     with rehearsal:
         rehearsal.run.stop(patience_s=0.0)
     raise WorkerContractError(
@@ -177,11 +181,11 @@ def _check_too_many(stage: Stage, config: RunConfig, most: int) -> Proof:
 _FEW = 20  # events between a checkpoint and the kill, at most
 
 
-def check_whole(stage: Stage) -> tuple[list[Proof], list[Values]]:
+def check_whole(stage: ContractSetup) -> tuple[list[ContractProof], list[Values]]:
     """Train one run to its limit and check what it leaves; other runs are compared with its curve."""
     with stage.rehearse() as rehearsal:
         curve = rehearsal.finish("a whole run")
-        proofs = [Proof("a whole run", f"{len(curve)} events, {rehearsal.last_steps()} env steps")]
+        proofs = [ContractProof("a whole run", f"{len(curve)} events, {rehearsal.last_steps()} env steps")]
         saved = rehearsal.run.checkpoints()
         if stage.info.checkpoints and not saved:
             raise rehearsal.broken(
@@ -189,12 +193,12 @@ def check_whole(stage: Stage) -> tuple[list[Proof], list[Values]]:
             )
         if stage.info.checkpoints:
             find_checkpoint(rehearsal.run.folder, "latest")
-            proofs.append(Proof("checkpoints", f"{len(saved)} after a whole run, the last one whole"))
+            proofs.append(ContractProof("checkpoints", f"{len(saved)} after a whole run, the last one whole"))
             proofs += check_plays(stage, rehearsal)
     return proofs, curve
 
 
-def check_seeds(stage: Stage, first: list[Values]) -> list[Proof]:
+def check_seeds(stage: ContractSetup, first: list[Values]) -> list[ContractProof]:
     if not stage.info.seeds:
         return []
     with stage.rehearse() as rehearsal:
@@ -215,10 +219,10 @@ def check_seeds(stage: Stage, first: list[Values]) -> list[Proof]:
             "another seed gives another run",
             "seed every generator with context.seed",
         )
-    return [Proof("seeds", f"{len(first)} events twice the same, others with another seed")]
+    return [ContractProof("seeds", f"{len(first)} events twice the same, others with another seed")]
 
 
-def check_resume(stage: Stage, whole: list[Values]) -> list[Proof]:
+def check_resume(stage: ContractSetup, whole: list[Values]) -> list[ContractProof]:
     if not stage.info.resume:
         return []
     if not stage.info.checkpoints:
@@ -244,7 +248,7 @@ def check_resume(stage: Stage, whole: list[Values]) -> list[Proof]:
             "with the same seed, metrics and randomness continue as if nothing had happened",
             "save the state of every generator, learner and env with the checkpoint, and put it back",
         )
-    return [Proof("resume", f"killed and resumed from {start} env steps" + (", same curve" * stage.info.seeds))]
+    return [ContractProof("resume", f"killed and resumed from {start} env steps" + (", same curve" * stage.info.seeds))]
 
 
 def _check_counters(rehearsal: Rehearsal) -> int:

@@ -14,9 +14,9 @@ from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains
 from mosaic.policies.registry import load_policy
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
-from mosaic.testing.worker.promises import Proof
+from mosaic.testing.worker.promises import ContractProof
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import MakesPolicies
 
 _LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other always plays 2
@@ -35,7 +35,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 }
 
 
-def check_mapping(stage: Stage, short: RunConfig) -> list[Proof]:
+def check_mapping(stage: ContractSetup, short: RunConfig) -> list[ContractProof]:
     """Check the agent mapping; the env of `short`, a run of seconds with several checkpoints, is replaced by `Duel`."""
     families = stage.info.env_families
     environment = duel()
@@ -51,13 +51,13 @@ def check_mapping(stage: Stage, short: RunConfig) -> list[Proof]:
     return proofs
 
 
-def _check_refused(stage: Stage, config: RunConfig) -> Proof:
+def _check_refused(stage: ContractSetup, config: RunConfig) -> ContractProof:
     for what, changes in IMPOSSIBLE.items():
         stage.refusal(config, what, changes, _PROMISE)
-    return Proof("agent mapping", f"refused: {', '.join(IMPOSSIBLE)}")
+    return ContractProof("agent mapping", f"refused: {', '.join(IMPOSSIBLE)}")
 
 
-def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
+def _check_opponent(stage: ContractSetup, config: RunConfig) -> ContractProof:
     """Check that the learning agent's returns reveal its fixed opponent's moves."""
     with stage.rehearse(stage.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
         rehearsal.finish("fixed opponent")
@@ -70,7 +70,7 @@ def _check_opponent(stage: Stage, config: RunConfig) -> Proof:
         found = f"with {CONSTANT} in its opponent's place an agent was paid {wrong[0]:g}, not {_LEAST:g} to {_MOST:g}"
         advice = "let the policies of config.agents act for their agents (mosaic.learners.agent_roles.read_mapping)"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
-    return Proof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
+    return ContractProof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
 
 
 def _rewards(event: Mapping[str, Any]) -> list[float]:
@@ -80,7 +80,7 @@ def _rewards(event: Mapping[str, Any]) -> list[float]:
     return [reward for reward in told or [event.get("episode_reward_mean")] if reward is not None]
 
 
-def _check_frozen(stage: Stage, config: RunConfig) -> list[Proof]:
+def _check_frozen(stage: ContractSetup, config: RunConfig) -> list[ContractProof]:
     """Train one of two policies; the other's output must be the same in the first and the last checkpoint."""
     if not isinstance(stage.worker, MakesPolicies):
         return []
@@ -96,7 +96,7 @@ def _check_frozen(stage: Stage, config: RunConfig) -> list[Proof]:
     if _same(*seen["red"]):
         found = f"'red' is to be trained, and did not change between {first} and {last} env steps"
         raise rehearsal.broken("policies_to_train", found, promise, "train the policies that are named")
-    return [Proof("policies_to_train", f"red changed between {first} and {last} env steps, blue did not")]
+    return [ContractProof("policies_to_train", f"red changed between {first} and {last} env steps, blue did not")]
 
 
 def _ends(rehearsal: Rehearsal) -> tuple[int, int]:

@@ -17,16 +17,16 @@ from mosaic.envs.transform import Transform
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint
-from mosaic.testing.worker.promises import Proof
+from mosaic.testing.worker.promises import ContractProof
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200
 _SEEDS = 64  # enough seeds to expose a policy that samples among two or more actions
 
 
-def check_plays(stage: Stage, rehearsal: Rehearsal) -> list[Proof]:
+def check_plays(stage: ContractSetup, rehearsal: Rehearsal) -> list[ContractProof]:
     if not isinstance(stage.worker, MakesPolicies):
         return []
     policy, environment = f"run:{rehearsal.run.id}", stage.config.environment
@@ -40,7 +40,9 @@ def check_plays(stage: Stage, rehearsal: Rehearsal) -> list[Proof]:
     steps = _play(rehearsal, environment, policy)
     _play(rehearsal, _named(environment, "same_spaces"), policy)
     _check_refused(rehearsal, _named(environment, "other_spaces"), policy)
-    proofs = [Proof("run: policies", f"{policy} played {steps} env steps, and in another env with equal spaces")]
+    proofs = [
+        ContractProof("run: policies", f"{policy} played {steps} env steps, and in another env with equal spaces")
+    ]
     return [*proofs, *_check_sampling(stage, rehearsal, policy)]
 
 
@@ -73,14 +75,14 @@ def _check_refused(rehearsal: Rehearsal, environment: EnvironmentConfig, policy:
     )
 
 
-def _check_sampling(stage: Stage, rehearsal: Rehearsal, policy: str) -> list[Proof]:
+def _check_sampling(stage: ContractSetup, rehearsal: Rehearsal, policy: str) -> list[ContractProof]:
     promise, advice = "a worker that declares samples draws actions", "obey request.sampling, or declare samples=False"
     with closing(make_env(stage.config.environment)) as env:
         if not stage.info.samples:
             try:
                 load_policy(f"{policy},sample=true", env.spec).close()
             except InputError as error:
-                return [Proof("no samples", f"refused: {error}")]
+                return [ContractProof("no samples", f"refused: {error}")]
             raise rehearsal.broken("no samples", "sample=true was ignored", "what is not declared is refused", advice)
         turn = env.reset(0)
         drawn = [_first_actions(f"{policy},temperature=1e6", env.spec, turn, seed) for seed in (*range(_SEEDS), 0)]
@@ -90,7 +92,11 @@ def _check_sampling(stage: Stage, rehearsal: Rehearsal, policy: str) -> list[Pro
     if len(set(drawn)) == 1 and _has_choice(env.spec, turn):
         found = f"at a high temperature {_SEEDS} seeds all drew {drawn[0]}"
         raise rehearsal.broken("samples", found, promise, advice)
-    return [Proof("samples", f"{len(set(drawn))} different first actions of {_SEEDS} seeds, the same for a seed again")]
+    return [
+        ContractProof(
+            "samples", f"{len(set(drawn))} different first actions of {_SEEDS} seeds, the same for a seed again"
+        )
+    ]
 
 
 def _first_actions(reference: str, spec: EnvSpec, turn: Turn, seed: int) -> str:

@@ -17,7 +17,7 @@ class WorkerContractError(ContractError):
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ContractProof:
     """Evidence of one kept promise."""
 
     capability: str
@@ -29,7 +29,7 @@ class WorkerReport:
     """Evidence that every promise was kept."""
 
     worker: str
-    proofs: tuple[Proof, ...]
+    proofs: tuple[ContractProof, ...]
 
     @property
     def proven(self) -> tuple[str, ...]:

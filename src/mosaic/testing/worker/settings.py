@@ -13,9 +13,9 @@ from mosaic.config.run import RunConfig
 from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.curve import difference
-from mosaic.testing.worker.promises import Proof, WorkerContractError
+from mosaic.testing.worker.promises import ContractProof, WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import Stage
+from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.submission import unhonoured_settings
 
 # Honoured by Mosaic itself, whatever the worker does.
@@ -78,7 +78,7 @@ _REFUSED: dict[str, Any] = {
 _PROMISE = "a setting is honoured, refused before there is a run, or declared not applicable"
 
 
-def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
+def check_settings(stage: ContractSetup, short: RunConfig) -> list[ContractProof]:
     """Check all settings; the env of `short`, a run of seconds, is replaced by one whose episodes reveal how it was
     made.
     """
@@ -93,15 +93,15 @@ def check_settings(stage: Stage, short: RunConfig) -> list[Proof]:
         section, _, key = name.partition(".")
         asked = {section: {key: _REFUSED[name]} if key else _REFUSED[name]}
         stage.refusal(config, f"setting {name}", asked, _PROMISE)
-    proofs = [Proof("settings", f"refused: {', '.join(refused) or 'none'}")]
+    proofs = [ContractProof("settings", f"refused: {', '.join(refused) or 'none'}")]
     return [*proofs, *_check_run(stage, config, refused), *_check_ends(stage, config, refused)]
 
 
-def _agents(stage: Stage) -> int:
+def _agents(stage: ContractSetup) -> int:
     return min(2, stage.info.max_agents or 2)
 
 
-def _check_classified(stage: Stage) -> None:
+def _check_classified(stage: ContractSetup) -> None:
     known = {name for name, _ in list_settings(RunConfig)}
     for name in sorted(known ^ {*BY_MOSAIC, *ELSEWHERE, *TRIED}):
         raise WorkerContractError(
@@ -126,7 +126,7 @@ def _check_classified(stage: Stage) -> None:
         )
 
 
-def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
+def _check_run(stage: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
     """Check one run with as many settings at once as can be told apart in its results."""
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
@@ -137,7 +137,7 @@ def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> l
     with stage.rehearse(stage.changed(config, _nested(asked))) as rehearsal:
         rehearsal.finish("settings")
         proofs = [
-            Proof(f"setting {name}", seen(_Ask(stage, rehearsal, name, asked[name])))
+            ContractProof(f"setting {name}", seen(_Ask(stage, rehearsal, name, asked[name])))
             for name, seen in _SEEN.items()
             if name in asked and not _not_applicable(stage, name)
         ]
@@ -146,7 +146,7 @@ def _check_run(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> l
     return proofs
 
 
-def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> list[Proof]:
+def _check_ends(stage: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
     """Check limits in runs that nothing else ends, and that nothing is saved when nothing is requested."""
     proofs, nothing = [], {}
     if "checkpoint.at_end" not in refused:
@@ -157,17 +157,17 @@ def _check_ends(stage: Stage, config: RunConfig, refused: Mapping[str, str]) -> 
         rehearsal.finish("setting training.episodes")
         ask = _Ask(stage, rehearsal, "environment.wrappers", 2)
         if not _not_applicable(stage, ask.name):
-            proofs.append(Proof("setting environment.wrappers", _see_lengths(ask)))
+            proofs.append(ContractProof("setting environment.wrappers", _see_lengths(ask)))
         if nothing and (saved := rehearsal.run.checkpoints()):
             raise ask.broken("checkpoint.at_end", f"{len(saved)} checkpoints of a run that should save none")
     limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": TRIED["training.stop_reward"]}
     with stage.rehearse(stage.changed(config, {"training": limits})) as rehearsal:
         rehearsal.finish("setting training.stop_reward")
-    ended = [Proof(f"setting training.{limit}", "ended the run") for limit in ("episodes", "stop_reward")]
-    return [*proofs, *ended, *([Proof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
+    ended = [ContractProof(f"setting training.{limit}", "ended the run") for limit in ("episodes", "stop_reward")]
+    return [*proofs, *ended, *([ContractProof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
 
 
-def _check_init(stage: Stage, config: RunConfig, trained: Rehearsal) -> Proof:
+def _check_init(stage: ContractSetup, config: RunConfig, trained: Rehearsal) -> ContractProof:
     """Check that a run that starts from trained weights differs from the run that trained them."""
     policy = next(iter(trained.run.checkpoints()[-1].manifest.policies))
     asked = {"training": {"init": f"run:{trained.run.id}/{policy}"}}
@@ -176,13 +176,13 @@ def _check_init(stage: Stage, config: RunConfig, trained: Rehearsal) -> Proof:
     if stage.info.seeds and difference(curve, trained.check_story()) is None:
         ask = _Ask(stage, rehearsal, "training.init", asked["training"]["init"])
         raise ask.broken("training.init", "the run is the same as one that starts with new weights")
-    return Proof("setting training.init", "another curve than with new weights")
+    return ContractProof("setting training.init", "another curve than with new weights")
 
 
 class _Ask:
     """One setting, its value, and the run that was asked to honour it."""
 
-    def __init__(self, stage: Stage, rehearsal: Rehearsal, name: str, value: Any) -> None:
+    def __init__(self, stage: ContractSetup, rehearsal: Rehearsal, name: str, value: Any) -> None:
         self.stage, self.rehearsal, self.name, self.value = stage, rehearsal, name, value
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
@@ -245,7 +245,7 @@ _SEEN: dict[str, Callable[[_Ask], str]] = {
 }
 
 
-def _not_applicable(stage: Stage, name: str) -> bool:
+def _not_applicable(stage: ContractSetup, name: str) -> bool:
     declared = stage.info.not_applicable
     unsaved = not stage.info.checkpoints and name.startswith("checkpoint.")
     return unsaved or name in declared or name.partition(".")[0] in declared

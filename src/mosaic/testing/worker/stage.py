@@ -23,7 +23,7 @@ _HOME = "MOSAIC_HOME"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ContractSetup:
     worker: Worker
     config: RunConfig
     home: Path

@@ -55,7 +55,7 @@ class PlacedShow(Protocol):
     def pictures(self, wish: Wish) -> Pictures: ...
 
 
-class Place(Protocol):
+class Backend(Protocol):
     def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun: ...
 
     def runs(self) -> list[RunRow]: ...
@@ -161,7 +161,7 @@ class _ShowHere:
 
 
 @contextmanager
-def place(server: str | None) -> Iterator[Place]:
+def place(server: str | None) -> Iterator[Backend]:
     if server is None:
         yield _Here()
         return

@@ -109,7 +109,7 @@ def progress(what: str, total: int, *, hint: str = "", shown: bool = True) -> It
         yield lambda *_: bar.advance(task)
 
 
-class Pace:
+class Throttle:
     """Timer for a series of lines, at most one per interval."""
 
     def __init__(self, every_s: float, clock: Callable[[], float] = monotonic) -> None:
@@ -125,7 +125,7 @@ class Pace:
 
 
 def _ticked_lines(what: str, total: int) -> Tick:
-    pace, done = Pace(LINE_EVERY_S), 0
+    pace, done = Throttle(LINE_EVERY_S), 0
 
     def tick(*_: Any) -> None:
         nonlocal done

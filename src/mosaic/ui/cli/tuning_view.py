@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mosaic.runs.tuning.search import Standing, best_of
-from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note, out, print_table, short
+from mosaic.runs.tuning.search import TrialStanding, best_of
+from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, err, note, out, print_table, short
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.plan import SearchPlan
@@ -27,10 +27,10 @@ class SearchView:
 
     def __init__(self, plan: SearchPlan) -> None:
         self._plan = plan
-        self._standings: Sequence[Standing] = ()
-        self.pace: Pace | None = None  # for plain lines, where no terminal can be redrawn
+        self._standings: Sequence[TrialStanding] = ()
+        self.pace: Throttle | None = None  # for plain lines, where no terminal can be redrawn
 
-    def show(self, standings: Sequence[Standing]) -> None:
+    def show(self, standings: Sequence[TrialStanding]) -> None:
         self._standings = standings
         if self.pace is not None and self.pace.due():
             note(f"{self._plan.search_id}: {self._facts()}")
@@ -59,7 +59,7 @@ class SearchView:
 @contextmanager
 def shown_live(view: SearchView, *, shown: bool = True) -> Iterator[None]:
     if not shown or not err.is_terminal:
-        view.pace = Pace(LINE_EVERY_S) if shown else None
+        view.pace = Throttle(LINE_EVERY_S) if shown else None
         yield
         return
     with Live(get_renderable=view.render, console=err, refresh_per_second=4):
@@ -90,7 +90,7 @@ def show_outcome(document: Mapping[str, Any]) -> None:
         out.print(f"Train with it: mosaic train --config {quote(best['config'])}", soft_wrap=True)
 
 
-def _table(standings: Sequence[Standing], steps: int, metric: str) -> Table:
+def _table(standings: Sequence[TrialStanding], steps: int, metric: str) -> Table:
     """Return a table of the trials, active ones first, cut to the lines a screen has."""
     ordered = sorted(standings, key=lambda each: (_ORDER.index(each.state), each.trial))
     table = Table("trial", "state", "", metric, "options", box=None, header_style="dim")

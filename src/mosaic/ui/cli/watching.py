@@ -19,7 +19,7 @@ from mosaic.telemetry.frames.requests import Wish
 from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.backend import PlacedRun, PlacedShow
 from mosaic.ui.cli.chart import chart
-from mosaic.ui.cli.output import LINE_EVERY_S, Pace, err, note, out
+from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, err, note, out
 from mosaic.ui.cli.pictures import PicturePane
 from mosaic.ui.cli.recording import check_file, save, take
 
@@ -179,7 +179,7 @@ def follow(
 
 def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
     """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a cluster job."""
-    pace = Pace(LINE_EVERY_S, monotonic)
+    pace = Throttle(LINE_EVERY_S, monotonic)
     if shown:
         note(view.line())
     for event in run.events():

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.store.atomic import private_folder
 from mosaic.ui.web.login import Entrance
 from mosaic.ui.web.routing import PageRoute
@@ -46,7 +46,7 @@ def add_pages(app: FastAPI) -> None:
 
     Call it last, as routes registered later are never reached, and once per process, as NiceGUI has a single app.
     """
-    desk: Desk = app.state.desk
+    desk: ServerContext = app.state.desk
     folder = desk.store.home / "web"
     private_folder(desk.store.home)
     private_folder(folder)
@@ -56,7 +56,7 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import app as pages_app
     from nicegui import ui
 
-    from mosaic.ui.web.components.layout import Frame
+    from mosaic.ui.web.components.layout import PageLayout
     from mosaic.ui.web.data.facts import Facts
     from mosaic.ui.web.routing import Pages
 
@@ -66,7 +66,7 @@ def add_pages(app: FastAPI) -> None:
 
     def root() -> None:
         """Build the page of one browser tab; pages change inside it without a reload and without a second socket."""
-        frame = Frame(desk, facts, set(views))
+        frame = PageLayout(desk, facts, set(views))
         with frame.content:
             Pages(views, data={"frame": frame})
 
@@ -97,7 +97,7 @@ def add_pages(app: FastAPI) -> None:
     app.add_middleware(Entrance, token=token, hosts=desk.settings.hosts)
 
 
-def _views(app: FastAPI, desk: Desk) -> dict[str, Callable[..., Any]]:
+def _views(app: FastAPI, desk: ServerContext) -> dict[str, Callable[..., Any]]:
     views: dict[str, Callable[..., Any]] = {}
     for address, name in PAGES.items():
         module = import_module(f"mosaic.ui.web.{name}")

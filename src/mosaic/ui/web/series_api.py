@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.machine import available_cores
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.errors import REFUSALS
-from mosaic.server.schemas import Answer
+from mosaic.server.schemas import ResponseModel
 from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
@@ -34,7 +34,7 @@ GROUP = "group:"  # prefix of a seed group's name, where a run is expected
 MOST_POINTS = 1000
 
 
-class Series(Answer):
+class Series(ResponseModel):
     """A curve; where the x-axis is `timestamp`, x counts the seconds since the run began."""
 
     ref: str
@@ -45,13 +45,13 @@ class Series(Answer):
     mean: list[float | None]
 
 
-class ManySeries(Answer):
+class ManySeries(ResponseModel):
     series: list[Series]
     last_seq: dict[str, int]
     started: dict[str, float]
 
 
-def add_series_routes(app: FastAPI, desk: Desk) -> None:
+def add_series_routes(app: FastAPI, desk: ServerContext) -> None:
     @app.get("/series", responses=REFUSALS, tags=["metrics"])
     def series(
         ref: Annotated[list[str], Query(max_length=50)],
@@ -74,7 +74,7 @@ def add_series_routes(app: FastAPI, desk: Desk) -> None:
         )
 
 
-def read_ahead(desk: Desk, refs: Sequence[str]) -> None:
+def read_ahead(desk: ServerContext, refs: Sequence[str]) -> None:
     """Read in the background what a page will request soon, while its browser still loads it."""
     folders = [folder for ref in refs for folder in _folders(desk, ref)]
     Thread(target=_read, args=(folders,)).start()
@@ -113,13 +113,13 @@ class _Member:
         return found._replace(x=found.x - self._zero)
 
 
-def _folders(desk: Desk, ref: str) -> list[RunFolder]:
+def _folders(desk: ServerContext, ref: str) -> list[RunFolder]:
     if ref.startswith(GROUP):
         return seed_group(desk, ref.removeprefix(GROUP))
     return [desk.folder(ref)]
 
 
-def seed_group(desk: Desk, name: str) -> list[RunFolder]:
+def seed_group(desk: ServerContext, name: str) -> list[RunFolder]:
     """Return the runs of a group; raise where they differ in more than their seed, as a mean has no meaning then."""
     folders = [desk.store.folder(member.run_id) for member in desk.store.index.list(group=name)]
     if len({_settings(folder.config, folder.config.stat().st_mtime_ns) for folder in folders}) > 1:

@@ -10,7 +10,7 @@ import pytest
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.ui.web.components import theme
 from mosaic.ui.web.components.live import MOST_SOURCES, chart_height
 from mosaic.ui.web.components.theme import series_key, series_look
@@ -23,12 +23,12 @@ FEED = Path(theme.__file__).parents[1] / "static" / "live_feed.js"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk: Desk = create_app(tmp_path).state.desk
+def desk(tmp_path: Path) -> ServerContext:
+    desk: ServerContext = create_app(tmp_path).state.desk
     return desk
 
 
-def made(desk: Desk, count: int, group: str = "", name: str = "") -> list[str]:
+def made(desk: ServerContext, count: int, group: str = "", name: str = "") -> list[str]:
     trainer = Trainer(desk.store.home)
     named = [{**CONFIG, "name": name or f"run {number}"} for number in range(count)]
     return [str(trainer.submit(config, start=False, group=group).id) for config in named]
@@ -39,7 +39,7 @@ def asked_for(text: str) -> str:
     return parse_qs(urlsplit(text).query).get("with", [""])[0]
 
 
-def test_an_address_says_what_is_compared_and_is_read_back(desk: Desk) -> None:
+def test_an_address_says_what_is_compared_and_is_read_back(desk: ServerContext) -> None:
     own, other, third = made(desk, 3)
     made(desk, 2, group="a, strange & long/group")
     refs = [third, "group:a, strange & long/group", other]
@@ -49,13 +49,13 @@ def test_an_address_says_what_is_compared_and_is_read_back(desk: Desk) -> None:
     assert read_compared(desk, own, asked_for(path)) == (refs, [])
 
 
-def test_runs_are_named_by_name_or_id_and_once(desk: Desk) -> None:
+def test_runs_are_named_by_name_or_id_and_once(desk: ServerContext) -> None:
     own, other, third = made(desk, 3)
     found = read_compared(desk, own, f"run 1,{other},,{own},run 2")
     assert found == ([other, third], [])
 
 
-def test_what_is_unknown_is_told_and_the_rest_counts(desk: Desk) -> None:
+def test_what_is_unknown_is_told_and_the_rest_counts(desk: ServerContext) -> None:
     own, other = made(desk, 2)
     made(desk, 1, group="seeds-of-ppo")
     found = read_compared(desk, own, f"nobody,group:seeds-of-pp,{other}")
@@ -66,7 +66,7 @@ def test_what_is_unknown_is_told_and_the_rest_counts(desk: Desk) -> None:
     )
 
 
-def test_too_many_are_cut_and_told(desk: Desk) -> None:
+def test_too_many_are_cut_and_told(desk: ServerContext) -> None:
     own, *others = made(desk, MOST_SOURCES + 1)
     found = read_compared(desk, own, ",".join(others))
     assert found.refs == others[: MOST_SOURCES - 1]
@@ -77,7 +77,7 @@ def test_too_many_are_cut_and_told(desk: Desk) -> None:
     )
 
 
-def test_runs_of_one_name_are_told_apart(desk: Desk) -> None:
+def test_runs_of_one_name_are_told_apart(desk: ServerContext) -> None:
     (alone,) = made(desk, 1, name="alone")
     twins = made(desk, 2, name="twin", group="twins")
     sources = sources_of([alone, "group:twins", *twins, "gone"], desk.store.index.list())
@@ -89,7 +89,7 @@ def test_runs_of_one_name_are_told_apart(desk: Desk) -> None:
     ]
 
 
-def test_the_runs_page_puts_the_mean_first_where_there_is_room(desk: Desk) -> None:
+def test_the_runs_page_puts_the_mean_first_where_there_is_room(desk: ServerContext) -> None:
     members = made(desk, MOST_SOURCES + 2, group="many")
     rows = {row.run_id: row for row in desk.store.index.list()}
     ticked = [rows[run_id] for run_id in members]
@@ -128,7 +128,7 @@ def test_a_chart_of_many_curves_is_higher() -> None:
     assert chart_height(252, 20) == chart_height(252, 60) == "height:384px"
 
 
-def test_runs_that_differ_in_more_than_their_seed_have_no_common_mean(desk: Desk) -> None:
+def test_runs_that_differ_in_more_than_their_seed_have_no_common_mean(desk: ServerContext) -> None:
     """The trials of a search share a group, and so can any runs submitted with one."""
     trainer = Trainer(desk.store.home)
     for env in ("gym/CartPole-v1", "gym/Acrobot-v1"):

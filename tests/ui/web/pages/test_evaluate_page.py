@@ -24,7 +24,7 @@ from mosaic.server.evaluations.request import EvaluationRequest, TournamentReque
 from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.pages.evaluate.results import chosen_episodes
 from mosaic.ui.web.pages.evaluate.text import (
-    Score,
+    PairScore,
     agents_table,
     evaluation_verdict,
     examine_command,
@@ -88,8 +88,8 @@ def finished(api: TestClient, path: str) -> dict[str, Any]:
 def test_scores_are_put_together_from_both_seats() -> None:
     score = score_of(RESULT, "a", "b")
     assert (score.wins, score.draws, score.losses, score.mean) == (30, 8, 2, 0.85)
-    assert score_of(RESULT, "b", "a") == Score(2, 8, 30, 40)
-    assert first_seat(RESULT) == Score(17, 8, 15, 40)
+    assert score_of(RESULT, "b", "a") == PairScore(2, 8, 30, 40)
+    assert first_seat(RESULT) == PairScore(17, 8, 15, 40)
     assert score.words == "85% over 40 games, 95% interval 71% to 93%"
 
 

@@ -16,7 +16,7 @@ from mosaic.server.app import create_app
 from mosaic.server.schemas import AttemptRow, RunDetails
 from mosaic.store.state import State
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.pages.train.estimate import Pace, find_pace, pace_of, plan_html, time_words
+from mosaic.ui.web.pages.train.estimate import SpeedEstimate, find_pace, pace_of, plan_html, time_words
 from tests.ui.web.web_kit import Tab, WebServer
 
 FOCUSED = "document.activeElement"
@@ -44,7 +44,7 @@ def run_of(*attempts: tuple[float, float | None], env_steps: int = 1000) -> RunD
 
 def test_a_former_run_says_how_long_it_will_take() -> None:
     pace = pace_of("before", run_of((0.0, 8.0), (100.0, 104.0)), {"env_steps_per_s": 100.0}, now=200.0)
-    assert pace == Pace("before", 100.0, 2.0)  # 12 s in two attempts, 10 of them for the steps
+    assert pace == SpeedEstimate("before", 100.0, 2.0)  # 12 s in two attempts, 10 of them for the steps
     assert pace.takes_s(6000) == 62.0
     assert time_words(config(total_timesteps=6000), pace, 1) == "about 1 min 02 s at 100 env steps/s, as before"
     assert time_words(config(total_timesteps=6000), pace, 3).startswith("about 1 min 02 s each")

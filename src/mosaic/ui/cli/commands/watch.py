@@ -14,7 +14,7 @@ from mosaic.ui.cli.options import ServerOption
 if TYPE_CHECKING:
     from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.frames.requests import Wish
-    from mosaic.ui.cli.backend import Place, PlacedRun, PlacedShow
+    from mosaic.ui.cli.backend import Backend, PlacedRun, PlacedShow
 
 _ENDED = ("finished", "stopped", "failed", "lost")
 
@@ -63,7 +63,7 @@ def watch(
         out.print(f"{shown.run_id} is {shown.state}" + (f": {shown.reason}" if shown.reason else "."))
 
 
-def _show_instead(there: Place, asked: str, error: UnknownNameError) -> PlacedShow:
+def _show_instead(there: Backend, asked: str, error: UnknownNameError) -> PlacedShow:
     """Return the live session with this id, or whose id begins with it."""
     rows = there.shows()
     exact = [row for row in rows if row.id == asked]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from nicegui import app, events, run, ui
 
 from mosaic.core.version import VERSION
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.icons import LOGO, icon
 from mosaic.ui.web.components.widgets import box, button, pill, raw, text_input
 from mosaic.ui.web.data.facts import Facts
@@ -24,10 +24,10 @@ _REFRESH_S = 6.0
 _FOUND = 8
 
 
-class Frame:
+class PageLayout:
     """Frame of one tab; gives pages the server context, facts about runs, and the breadcrumb."""
 
-    def __init__(self, desk: Desk, facts: Facts, addresses: set[str]) -> None:
+    def __init__(self, desk: ServerContext, facts: Facts, addresses: set[str]) -> None:
         self.desk, self.facts = desk, facts
         self._nav = [entry for entry in NAV if entry[0] in addresses]
         self._dark = ui.dark_mode(app.storage.user.get("dark", True))

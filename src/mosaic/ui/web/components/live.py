@@ -26,7 +26,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One curve per source; `place` decides colour and dash, the same in every chart of the page."""
 
     label: str
@@ -61,7 +61,7 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         self.props["sources"] = [asdict(source) for source in sources]
         self.props["charts"] = []
 
-    def draw(self, chart: ui.echart, lines: Iterable[Line], title: str = "") -> None:
+    def draw(self, chart: ui.echart, lines: Iterable[ChartLine], title: str = "") -> None:
         """Set what this chart shows from now on."""
         drawn: dict[int, dict[str, Any]] = {each["id"]: each for each in self.props["charts"]}
         drawn[chart.id] = {"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from mosaic.core.errors import MosaicError, unknown
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.live import MOST_SOURCES, Source
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     """Errors about what was requested and does not exist."""
 
 
-def read_compared(desk: Desk, run_id: str, text: str) -> Compared:
+def read_compared(desk: ServerContext, run_id: str, text: str) -> Compared:
     """Resolve runs given by id, name or a unique prefix of the id; unknown ones are reported, the rest is kept."""
     refs: dict[str, None] = {}
     problems = []
@@ -70,7 +70,7 @@ def mean_of(members: Sequence[RunSummary]) -> str:
     return f"mean of {len(members)} seeds"
 
 
-def _found(desk: Desk, asked: str) -> str:
+def _found(desk: ServerContext, asked: str) -> str:
     if not asked.startswith(GROUP):
         return desk.folder(asked).run_id
     groups = sorted({row.group for row in desk.store.index.list() if row.group})

@@ -17,7 +17,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID
-from mosaic.server.context import Desk
+from mosaic.server.context import ServerContext
 from mosaic.server.curve_points import curve_of
 from mosaic.server.env_trial import check_environment
 from mosaic.server.schemas import CurvePoints, FindingRow, RunDetails
@@ -60,7 +60,7 @@ _MOST_KEPT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineLoad:
     cpu: float  # percent of all cores
     used_gb: float
     memory_gb: float
@@ -69,7 +69,7 @@ class Machine:
 class Facts:
     """Cached, thread-safe facts, at most a second old by default."""
 
-    def __init__(self, desk: Desk, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, desk: ServerContext, clock: Callable[[], float] = monotonic) -> None:
         self._desk, self._clock = desk, clock
         self._kept: dict[Hashable, tuple[float, Any]] = {}
         self._lock = Lock()
@@ -152,7 +152,7 @@ class Facts:
         self._desk.programs.check_run(config)
         check_environment(config.environment)
 
-    def machine(self) -> Machine:
+    def machine(self) -> MachineLoad:
         return self._fresh("machine", _machine)
 
     def doctor(self, *, again: bool = False) -> list[FindingRow]:
@@ -184,6 +184,6 @@ class Facts:
         return value
 
 
-def _machine() -> Machine:
+def _machine() -> MachineLoad:
     memory = psutil.virtual_memory()
-    return Machine(psutil.cpu_percent(), (memory.total - memory.available) / 1e9, memory.total / 1e9)
+    return MachineLoad(psutil.cpu_percent(), (memory.total - memory.available) / 1e9, memory.total / 1e9)

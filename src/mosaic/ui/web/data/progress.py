@@ -11,7 +11,7 @@ from mosaic.store.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     done: int
     target: int | None
     unit: str
@@ -23,7 +23,7 @@ class Progress:
         return None if not self.target else min(1.0, self.done / self.target)
 
 
-def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
+def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> RunProgress:
     """Return the run's progress; `iteration` is its newest iteration event."""
     training: Mapping[str, Any] = details.config.get("training") or {}
     speed = iteration.get("env_steps_per_s")
@@ -33,8 +33,8 @@ def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> Progress:
     if details.state is State.RUNNING and speed and target:
         left = max(0, target - steps) / speed
     if target is None and episodes is not None:
-        return Progress(iteration.get("episodes_total") or 0, episodes, "episodes", speed, None)
-    return Progress(steps, target, "env steps", speed, left)
+        return RunProgress(iteration.get("episodes_total") or 0, episodes, "episodes", speed, None)
+    return RunProgress(steps, target, "env steps", speed, left)
 
 
 def wall_s(details: RunDetails, now: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mosaic.store.index.summary import RunSummary
 from mosaic.ui.cli.group_results import differences
-from mosaic.ui.web.components.live import MOST_SOURCES, Line, LiveFeed, Source, chart, chart_height, way_back
+from mosaic.ui.web.components.live import MOST_SOURCES, ChartLine, LiveFeed, Source, chart, chart_height, way_back
 from mosaic.ui.web.components.theme import count, number, series_key, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, panel, raw
 from mosaic.ui.web.data.compared_runs import sources_of
@@ -31,7 +31,7 @@ class Comparison:
                     self._plot = chart(_HEIGHT)
                 self._table = raw("", "m-scroll r-differs")
             feed = self._feed = LiveFeed([])
-            self._feed.draw(self._plot, [Line("Return", REWARD)], "Return")
+            self._feed.draw(self._plot, [ChartLine("Return", REWARD)], "Return")
             with end:
                 way_back(feed)
                 Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis").classes("hide-phone")

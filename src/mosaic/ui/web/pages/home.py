@@ -12,11 +12,11 @@ from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, count, duration, env_title, method, number, spark, spark_kind, title
 from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.data.progress import Progress, progress_of
+from mosaic.ui.web.data.progress import RunProgress, progress_of
 
 _REFRESH_S = 3.0
 _RECENT = 8
@@ -27,7 +27,7 @@ _START = (
 )
 
 
-def page(frame: Frame) -> None:
+def page(frame: PageLayout) -> None:
     frame.title("Home")
     with box("m-page"):
         with box("h-start"):
@@ -99,7 +99,7 @@ def _live(facts: Facts, row: RunSummary) -> str:
     )
 
 
-def _how_far(progress: Progress) -> str:
+def _how_far(progress: RunProgress) -> str:
     target = f" of {count(progress.target)}" if progress.target else ""
     speed = f" · {progress.steps_per_s:,.0f} env steps/s" if progress.steps_per_s else ""
     left = f"{duration(progress.left_s)} left" if progress.left_s is not None else ""

@@ -14,7 +14,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.envs.catalog import entries
 from mosaic.ui.web.api import ask, ask_or_complain
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
 from mosaic.ui.web.pages.play_choices import QUICK, Quick, first_seats, policies_for, trained_agents
@@ -37,7 +37,7 @@ class MatchBoard(ui.element, component="../static/play.js"):
         self.props["icons"] = {name: icon(name) for name in _ICONS}
 
 
-async def page(frame: Frame, match: str = "", agent: str = "", env: str = "", run: str = "") -> None:
+async def page(frame: PageLayout, match: str = "", agent: str = "", env: str = "", run: str = "") -> None:
     """Show the open match `match`, or a form for a new one in `env` or against `run`."""
     if match:
         await _show_match(frame, match, agent)
@@ -48,7 +48,7 @@ async def page(frame: Frame, match: str = "", agent: str = "", env: str = "", ru
     await _Setup(frame, env, run).build()
 
 
-async def _show_match(frame: Frame, match_id: str, agent: str) -> None:
+async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
     frame.title(("Play", "/play"), "Match")
     with box("m-page"):
         place = box()
@@ -66,7 +66,7 @@ async def _show_match(frame: Frame, match_id: str, agent: str) -> None:
         MatchBoard(match_id, agent, env_title(env), policies_for(env, frame.facts.rows()))
 
 
-def _env_of(frame: Frame, run: str) -> str:
+def _env_of(frame: PageLayout, run: str) -> str:
     """Return the env that a run was trained in."""
     return EnvironmentConfig.model_validate(frame.facts.details(frame.desk.folder(run).run_id).config["environment"]).id
 
@@ -74,7 +74,7 @@ def _env_of(frame: Frame, run: str) -> str:
 class _Setup:
     """Form for a new match."""
 
-    def __init__(self, frame: Frame, env: str, run: str) -> None:
+    def __init__(self, frame: PageLayout, env: str, run: str) -> None:
         self._frame, self._run = frame, run
         self._env = env or "classic/tictactoe_v3"
         self._agents: tuple[str, ...] = ()

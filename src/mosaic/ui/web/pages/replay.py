@@ -11,7 +11,7 @@ from nicegui import events, ui
 
 from mosaic.ui.web.api import ask, ask_or_complain
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, env_title
 from mosaic.ui.web.components.widgets import box, complain, empty, panel, raw
 
@@ -27,7 +27,7 @@ class ReplayBoard(ui.element, component="../static/replay.js"):
         self.props["icons"] = {name: icon(name) for name in _ICONS}
 
 
-async def page(frame: Frame, name: str = "", match: str = "", replay: str = "") -> None:
+async def page(frame: PageLayout, name: str = "", match: str = "", replay: str = "") -> None:
     """Show the recorded episode `name`, the match `match` so far, or the open replay `replay`."""
     frame.title(("Play", "/play"), "Replay")
     with box("m-page"):

@@ -12,7 +12,7 @@ from nicegui import run, ui
 
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import (
     ago,
     count,
@@ -75,13 +75,13 @@ class _Found(NamedTuple):
     tags: list[str]
 
 
-def page(frame: Frame) -> None:
+def page(frame: PageLayout) -> None:
     frame.title("Runs")
     _RunsPage(frame.facts, frame).build()
 
 
 class _RunsPage:
-    def __init__(self, facts: Facts, frame: Frame) -> None:
+    def __init__(self, facts: Facts, frame: PageLayout) -> None:
         self._facts, self._frame, self._view = facts, frame, _View()
         self._rows: dict[str, _Row] = {}
         self._order: list[str] | None = None  # None: nothing is drawn yet

@@ -24,7 +24,7 @@ _MOST_ROWS = 8
 _MOST_ENTRANTS = 20
 
 
-class Setup:
+class EvaluationForm:
     """The form; `request` returns the body for the API and raises where a field is invalid."""
 
     def __init__(

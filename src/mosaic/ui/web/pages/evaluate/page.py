@@ -17,11 +17,11 @@ from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, duration, env_title
 from mosaic.ui.web.components.widgets import box, button, complain, empty, panel, raw
 from mosaic.ui.web.data.env_info import EnvLook, catalog
-from mosaic.ui.web.pages.evaluate.form import Kind, Setup
+from mosaic.ui.web.pages.evaluate.form import EvaluationForm, Kind
 from mosaic.ui.web.pages.evaluate.results import show_result
 from mosaic.ui.web.pages.play_choices import trained_agents
 
@@ -30,7 +30,7 @@ _REFRESH_S = 0.5
 _EARLIER = 8
 
 
-async def page(frame: Frame, examination: str = "", run: str = "", env: str = "") -> None:
+async def page(frame: PageLayout, examination: str = "", run: str = "", env: str = "") -> None:
     """Show the examination with this id, or a form for a new one about `run` or `env`."""
     frame.title("Evaluate")
     await threads.io_bound(catalog)
@@ -64,13 +64,13 @@ def _about(folder: RunFolder, look: EnvLook) -> dict[str, Any]:
 
 class _EvaluatePage:
     def __init__(
-        self, frame: Frame, env: str, kind: Kind, request: Mapping[str, Any], row: ExaminationRow | None
+        self, frame: PageLayout, env: str, kind: Kind, request: Mapping[str, Any], row: ExaminationRow | None
     ) -> None:
         self._frame, self._env, self._kind, self._request, self._row = frame, env, kind, request, row
 
     async def build(self) -> None:
         with box("m-page"):
-            self._setup = Setup(self._frame.facts, self._env, self._kind, self._request, self._begin)
+            self._setup = EvaluationForm(self._frame.facts, self._env, self._kind, self._request, self._begin)
             self._place = box("stack gap-4")
         await self._setup.load()
         if self._row is None:

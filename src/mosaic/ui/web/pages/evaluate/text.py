@@ -18,7 +18,7 @@ _Z = 1.96  # rating ± this many standard deviations holds 95 %
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class PairScore:
     """Score of one policy against another, in both agents' places."""
 
     wins: int
@@ -47,7 +47,7 @@ class Score:
         return f"{self.mean:.0%} over {self.games} games, 95% interval {low:.0%} to {high:.0%}"
 
 
-def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> Score:
+def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> PairScore:
     wins = draws = losses = distinct = 0
     for pair in result["pairs"]:
         if {pair["first"], pair["second"]} == {policy, other}:
@@ -56,12 +56,14 @@ def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> Sc
             wins, draws, losses = wins + pair["wins"], draws + pair["draws"], losses + pair["losses"]
         elif (pair["first"], pair["second"]) == (other, policy):
             wins, draws, losses = wins + pair["losses"], draws + pair["draws"], losses + pair["wins"]
-    return Score(wins, draws, losses, distinct)
+    return PairScore(wins, draws, losses, distinct)
 
 
-def first_seat(result: Mapping[str, Any]) -> Score:
+def first_seat(result: Mapping[str, Any]) -> PairScore:
     """Return the score of the first agent's place, over all games."""
-    return Score(*(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses", "distinct_games")))
+    return PairScore(
+        *(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses", "distinct_games"))
+    )
 
 
 def tournament_verdict(result: Mapping[str, Any], seconds: float) -> str:
@@ -219,7 +221,7 @@ def histogram(values: Sequence[float], bins: int = 24) -> str:
     return f'<div class="x-hist">{bars}</div><div class="row between small faint">{ends}</div>'
 
 
-def seat_bar(score: Score) -> str:
+def seat_bar(score: PairScore) -> str:
     low, high = score.interval
     won, drawn, lost = (value / score.games for value in (score.wins, score.draws, score.losses))
     if low > 0.5:

@@ -17,7 +17,7 @@ from mosaic.server.schemas import RunDetails
 from mosaic.store.logs import STREAMS, Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.ui.cli.group_results import differences
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, title
 from mosaic.ui.web.components.widgets import Segmented, box, command, empty, panel, raw, select
 from mosaic.ui.web.pages.comparison import short_key
@@ -26,7 +26,7 @@ _MOST_OFFERED = 200
 
 
 class AboutPanel:
-    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails) -> None:
+    def __init__(self, frame: PageLayout, folder: RunFolder, details: RunDetails) -> None:
         self._facts, self._config = frame.facts, details.config
         with panel("Configuration", classes="r-conf") as end:
             self._list = raw(_list(details), "m-kv", "dl")

@@ -12,7 +12,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.widgets import box, empty, panel, raw
 from mosaic.ui.web.data.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
 from mosaic.ui.web.data.progress import time_spent
@@ -23,7 +23,7 @@ _HEAR_AGAIN_S = 3.0  # no one can act on an alert sooner
 
 
 class AlertsPanel:
-    def __init__(self, frame: Frame, folder: RunFolder) -> None:
+    def __init__(self, frame: PageLayout, folder: RunFolder) -> None:
         self._folder, self._facts = folder, frame.facts
         self._after = 0
         self._heard: tuple[State, int] | None = None

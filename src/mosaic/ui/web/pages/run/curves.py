@@ -14,11 +14,11 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
 from mosaic.telemetry.events.names import leaves
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import (
     FEW_CURVES,
     MOST_SOURCES,
-    Line,
+    ChartLine,
     LiveFeed,
     Source,
     chart,
@@ -45,7 +45,7 @@ _HEIGHT = 252
 class CurvesPanel:
     """Panel built at the run's first metrics and extended by later ones; `asked` comes from the address."""
 
-    def __init__(self, frame: Frame, folder: RunFolder, details: RunDetails, asked: str) -> None:
+    def __init__(self, frame: PageLayout, folder: RunFolder, details: RunDetails, asked: str) -> None:
         self._frame, self._folder = frame, folder
         frame.facts.forget_rows()
         self._summary = next((row for row in frame.facts.rows() if row.run_id == folder.run_id), None)
@@ -243,13 +243,13 @@ class CurvesPanel:
         self._all = True
         self._draw_more()
 
-    def _lines(self, name: str) -> list[Line]:
+    def _lines(self, name: str) -> list[ChartLine]:
         order = policies_of(self._found)
         family = next(each for each in self._found if each.title == name)
         labels = policies_of([family])
         one_policy = len(order) <= 2  # then the mean over all policies and the only policy share one colour
         return [
-            Line(
+            ChartLine(
                 self._label if len(labels) == 1 else label,
                 family.curves[label],
                 0 if one_policy else order.index(label),

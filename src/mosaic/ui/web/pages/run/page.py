@@ -14,7 +14,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.schemas import RunDetails
 from mosaic.store.state import LIVE, State
 from mosaic.ui.web.api import ask_or_complain
-from mosaic.ui.web.components.layout import Frame
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import count, duration, env_title, number
 from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say
 from mosaic.ui.web.data.facts import Facts
@@ -165,7 +165,7 @@ class Actions:
 _REFRESH_S = 4.0  # curves and pictures update by themselves
 
 
-def page(frame: Frame, run_id: str, address: PageArguments) -> None:
+def page(frame: PageLayout, run_id: str, address: PageArguments) -> None:
     """Show a run; `?with=RUN,RUN,group:NAME` adds the curves of others."""
     folder = frame.desk.folder(run_id)
     details = frame.facts.details(folder.run_id)

@@ -23,7 +23,7 @@ from mosaic.workers.registry import load_worker, parse_params
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SpeedEstimate:
     """Speed of an earlier run of the same kind."""
 
     name: str
@@ -34,15 +34,15 @@ class Pace:
         return self.start_s + env_steps / self.steps_per_s
 
 
-def pace_of(name: str, details: RunDetails, iteration: Mapping[str, Any], now: float) -> Pace | None:
+def pace_of(name: str, details: RunDetails, iteration: Mapping[str, Any], now: float) -> SpeedEstimate | None:
     """Return a run's pace from its wall time and the speed it reported last; None where it reported none."""
     speed, steps = iteration.get("env_steps_per_s"), details.env_steps
     if not speed or not steps:
         return None
-    return Pace(name, float(speed), max(0.0, wall_s(details, now) - steps / speed))
+    return SpeedEstimate(name, float(speed), max(0.0, wall_s(details, now) - steps / speed))
 
 
-def find_pace(config: RunConfig, facts: Facts) -> Pace | None:
+def find_pace(config: RunConfig, facts: Facts) -> SpeedEstimate | None:
     """Return the pace of the newest run here that trained in the same env with the same settings."""
     wanted, speed = (config.environment.id, config.training.worker, config.training.algorithm), _speed_settings(config)
     for row in facts.rows():
@@ -88,7 +88,7 @@ def _tells(row: RunSummary) -> bool:
     return row.state in (State.FINISHED, State.STOPPED) and not row.imported
 
 
-def time_words(config: RunConfig, pace: Pace | None, seeds: int) -> str:
+def time_words(config: RunConfig, pace: SpeedEstimate | None, seeds: int) -> str:
     if pace is None:
         return "not known: no such run has ended here yet"
     steps = config.training.total_timesteps
@@ -104,7 +104,7 @@ def _promise(config: RunConfig, preset: Preset) -> str:
     return preset.backing.result if not departures(config, preset, usual) else ""
 
 
-def plan_html(config: RunConfig, pace: Pace | None, seeds: int) -> str:
+def plan_html(config: RunConfig, pace: SpeedEstimate | None, seeds: int) -> str:
     training = config.training
     ends = [
         f"{count(training.total_timesteps)} env steps" if training.total_timesteps else "",

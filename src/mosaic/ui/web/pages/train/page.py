@@ -18,8 +18,8 @@ from mosaic.config.sections import (
 )
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import EnvID, PolicyID
-from mosaic.server.context import Desk
-from mosaic.ui.web.components.layout import Frame
+from mosaic.server.context import ServerContext
+from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
@@ -30,7 +30,7 @@ from mosaic.ui.web.pages.play_choices import policies_for
 from mosaic.ui.web.pages.train.agents import AgentTable
 from mosaic.ui.web.pages.train.draft import FIRST_ENV, Checked, Draft, workers
 from mosaic.ui.web.pages.train.envs import EnvPicker, card_picture
-from mosaic.ui.web.pages.train.summary import Summary
+from mosaic.ui.web.pages.train.summary import SummaryPanel
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
 
@@ -44,11 +44,11 @@ _SECTIONS: Mapping[str, tuple[str, Any, tuple[str, ...]]] = {
 }
 
 
-def add_routes(app: FastAPI, desk: Desk) -> None:
+def add_routes(app: FastAPI, desk: ServerContext) -> None:
     add_picture_route(app, desk.store.home)
 
 
-async def page(frame: Frame, env: str = "") -> None:
+async def page(frame: PageLayout, env: str = "") -> None:
     """Show the form, with `env` selected at first."""
     frame.title("Train")
     await run.io_bound(workers)  # imports: a server's first page must not block all others
@@ -58,7 +58,7 @@ async def page(frame: Frame, env: str = "") -> None:
 
 
 class _TrainPage:
-    def __init__(self, frame: Frame, draft: Draft) -> None:
+    def __init__(self, frame: PageLayout, draft: Draft) -> None:
         self._frame, self._draft = frame, draft
         self._look: EnvLook | None = None
         self._forms: dict[str, SchemaForm] = {}
@@ -82,7 +82,7 @@ class _TrainPage:
                         Segmented(names, self._section, self._choose_section, "Settings")
                     self._settings = {key: box("stack") for key in _SECTIONS}
             with box("t-sum stack gap-4"):
-                self._summary = Summary(
+                self._summary = SummaryPanel(
                     self._frame.facts, self._draft, self._method_changed, self._changed, self._problems
                 )
         await self._load_env()

@@ -21,7 +21,7 @@ from mosaic.ui.web.components.widgets import box, button, command, complain, ena
 from mosaic.ui.web.data.env_info import EnvLook
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.train.draft import Checked, Draft, group_documents, workers
-from mosaic.ui.web.pages.train.estimate import Pace, find_pace, plan_html
+from mosaic.ui.web.pages.train.estimate import SpeedEstimate, find_pace, plan_html
 from mosaic.workers.presets import find_preset
 
 _TRAINING = {
@@ -105,7 +105,7 @@ def _value(value: Any) -> str:
 _LOOK_S = 0.3
 
 
-class Summary:
+class SummaryPanel:
     """Panel that checks the draft in a thread whenever it has changed, and shows the result."""
 
     def __init__(
@@ -244,7 +244,7 @@ class Summary:
             found = Checked(None, typed[0] if typed else "The server is ending."), None
         self._show(*found)
 
-    def _show(self, checked: Checked, pace: Pace | None) -> None:
+    def _show(self, checked: Checked, pace: SpeedEstimate | None) -> None:
         enable(self._start, checked.config is not None)
         words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
         self._problem.set_content(words)
@@ -273,6 +273,6 @@ class Summary:
         ui.navigate.to(f"/runs/{quote(first, safe='')}")
 
 
-def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, Pace | None]:
+def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, SpeedEstimate | None]:
     checked = facts.check(document)
     return checked, find_pace(checked.config, facts) if checked.config else None
