@@ -102,11 +102,11 @@ def test_nobody_changes_what_somebody_else_has(trainer: Trainer) -> None:
     record = run.record()
     with RunLock(run.folder) as lock:
         assert lock.try_acquire()
-        with pytest.raises(RunAliveError, match="somebody else holds its lock"):
+        with pytest.raises(RunAliveError, match="another process holds its lock"):
             change_settings(run.folder, record, {"num_workers": 3})
     run.start()
     run.wait(60)
-    with pytest.raises(RunAliveError, match="was started by somebody else meanwhile"):
+    with pytest.raises(RunAliveError, match="was started by another process in the meantime"):
         change_settings(run.folder, record, {"num_workers": 3})
     assert run.config.resources.num_workers is None
 

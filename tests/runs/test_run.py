@@ -147,7 +147,7 @@ def test_of_many_starters_one_starts(trainer: Trainer) -> None:
     assert len(run.record().attempts) == 1
     assert len(marked(run.id)) == 1
     run.stop()
-    with pytest.raises(RunAliveError, match="was started by somebody else meanwhile"):
+    with pytest.raises(RunAliveError, match="was started by another process in the meantime"):
         start_attempt(run.folder, 1)  # a starter that slept through the whole first attempt
     assert len(run.record().attempts) == 1
 
@@ -159,7 +159,7 @@ def test_the_supervisor_says_that_somebody_has_the_run(trainer: Trainer) -> None
         assert lock.try_acquire()
         answer = subprocess.run([*command, str(run.folder.path)], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout) == (HELD, "")
-    assert answer.stderr == f"The run {run.id} is alive already: somebody else holds its lock.\n"
+    assert answer.stderr == f"The run {run.id} is already alive: another process holds its lock.\n"
     assert run.state is State.QUEUED
     nowhere = subprocess.run([*command, str(run.folder.path / "no")], capture_output=True, text=True, check=False)
     assert (nowhere.returncode, nowhere.stderr) == (2, f"There is no run in '{run.folder.path}/no'.\n")
@@ -184,7 +184,7 @@ def test_nonsense_in_the_fifo_is_logged_and_harms_nothing(trainer: Trainer) -> N
     send(run.folder, "checkpoint")
     run.checkpoint()
     log = (run.folder.path / "supervisor.log").read_text()
-    assert "'dance' is no command: stop, pause, resume, checkpoint" in log
+    assert "'dance' is not a command: stop, pause, resume, checkpoint" in log
     assert log.count("a command was not understood") == 4
     run.stop()
     with pytest.raises(RunNotAliveError, match=f"cannot pause: it is not alive. Type: mosaic runs show {run.id}"):

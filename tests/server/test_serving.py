@@ -57,7 +57,7 @@ def test_ctrl_c_ends_the_server_and_no_run(home: Path) -> None:
         next(stream)
         said = server.interrupt()
         assert server.process.returncode == 0
-        assert said == "The server has ended. Runs under way go on.\n"
+        assert said == "The server has ended. Active runs continue.\n"
         assert Trainer(home).run(run.id).state is State.RUNNING
         stream.close()
     token = ensure_token(home)

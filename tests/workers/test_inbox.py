@@ -92,5 +92,5 @@ def test_a_pause_after_a_stop_holds_nothing_up():
 
 
 def test_other_words_are_refused():
-    with pytest.raises(ValueError, match="'jump' is no command: stop, pause, resume, checkpoint"):
+    with pytest.raises(ValueError, match="'jump' is not a command: stop, pause, resume, checkpoint"):
         Inbox().put("jump")

@@ -160,7 +160,7 @@ def test_opponents_of_an_evaluation_that_cannot_play(worker, opponent, text):
 
 def test_an_evaluation_of_one_agent_has_no_opponents():
     said = refusal("native", environment=CARTPOLE, evaluation={"opponents": ["random"]})
-    assert "gym/CartPole-v1 has one agent, and nobody to play against" in said
+    assert "gym/CartPole-v1 has one agent, and no opponent" in said
 
 
 @pytest.mark.parametrize(

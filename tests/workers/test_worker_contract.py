@@ -103,7 +103,7 @@ def test_a_modest_plugin_is_refused_everything_else(installed_liars):
     proofs = {proof.capability: proof.seen for proof in report.proofs}
     assert "The worker modest cannot pause." in proofs["no pause"]
     assert "The worker modest cannot save checkpoints." in proofs["no checkpoint"]
-    assert "The worker modest cannot go on from a checkpoint." in proofs["no resume"]
+    assert "The worker modest cannot resume from a checkpoint." in proofs["no resume"]
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_one_that_ignores_a_pause(installed_liars):
     error = lie("deaf", patience_s=15.0)
     assert str(error) == (
         "worker deaf, pause: asked to pause, the run is running after 15 s. Promise: a paused run reports nothing, and "
-        "goes on when it is resumed. What to do: call context.inbox.wait_while_paused() once in every iteration, or "
+        "continues when it is resumed. What to do: call context.inbox.wait_while_paused() once in every iteration, or "
         "declare pause=False."
     )
 
@@ -131,7 +131,7 @@ def test_one_that_starts_over_instead_of_going_on(installed_liars):
     error = lie("forgetful", chance=Random(1))
     assert error.capability == "resume"
     assert "0 env steps, its next event says 10." in str(error)
-    assert "Promise: counters go on where the checkpoint left them." in str(error)
+    assert "Promise: counters continue from the checkpoint." in str(error)
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def read_command(line: bytes, now_s: float) -> Event:
         case "checkpoint":
             return CheckpointAsked()
         case other:
-            raise ValueError(f"{other!r} is no command: stop, pause, resume, checkpoint")
+            raise ValueError(f"{other!r} is not a command: stop, pause, resume, checkpoint")
 
 
 def _patience(message: dict[str, Any]) -> float | None:
@@ -81,5 +81,5 @@ def _patience(message: dict[str, Any]) -> float | None:
         return None
     patience_s = float(message["patience_s"])
     if math.isnan(patience_s):
-        raise ValueError("patience_s is no number")
+        raise ValueError("patience_s is not a number")
     return min(max(patience_s, 0.0), LONGEST_PATIENCE_S)

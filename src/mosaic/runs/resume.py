@@ -33,7 +33,7 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
     if survivors:
         numbers = ", ".join(str(each.pid) for each in survivors)
         raise LeftoverError(
-            f"The run {folder.run_id} cannot go on: processes of its last attempt do not end (pid {numbers}). "
+            f"The run {folder.run_id} cannot be resumed: processes of its last attempt do not end (pid {numbers}). "
             "They wait for the system, for example for a disk that does not answer."
         )
 

@@ -67,9 +67,9 @@ def change_settings(
         _refuse_other_shapes(stored, resolve(config))
     with RunLock(folder) as lock:
         if not lock.try_acquire():
-            raise RunAliveError(f"The run {folder.run_id} is alive already: somebody else holds its lock.")
+            raise RunAliveError(f"The run {folder.run_id} is already alive: another process holds its lock.")
         if len(read_written_state(folder).attempts) != len(record.attempts):
-            raise RunAliveError(f"The run {folder.run_id} was started by somebody else meanwhile.")
+            raise RunAliveError(f"The run {folder.run_id} was started by another process in the meantime.")
         changes = changed_settings(dump_run_config(stored), dump_run_config(config))
         if changes:
             add_to_history(folder, len(record.attempts) + 1, changes)

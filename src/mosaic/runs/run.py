@@ -266,7 +266,7 @@ class Run:
             case State.STARTING | State.RUNNING | State.STOPPING:
                 return f"Look at it: mosaic watch {self.id}"
             case State.PAUSED | State.STOPPED | State.FAILED | State.LOST:
-                return f"Go on with it: mosaic runs resume {self.id}"
+                return f"Resume it: mosaic runs resume {self.id}"
             case State.FINISHED:
                 longer = 2 * (self.config.training.total_timesteps or self.summary().env_steps or 1)
                 return f"Train it further: mosaic runs resume {self.id} --steps {longer}"
@@ -335,7 +335,7 @@ class Run:
         worker = load_worker(name)
         if not worker.info.resume and not self._has_saved(worker):
             raise InputError(
-                f"The worker {name} cannot go on from a checkpoint. "
+                f"The worker {name} cannot resume from a checkpoint. "
                 f"Start a new run: mosaic train --config {self.folder.config}"
             )
         if getattr(worker, "resumes_from_pickles", False):  # else it would start, only to fail

@@ -178,7 +178,7 @@ class Supervision:
                 case {"progress": str(word)} if word in _SAID:
                     self._see(_SAID[word])
                 case _:
-                    log(f"the worker said what nobody understands: {line!r}")
+                    log(f"the worker sent a line that cannot be read: {line!r}")
         if self._worker.silent and self._worker.progress in self._selector.get_map():
             self._selector.unregister(self._worker.progress)
 

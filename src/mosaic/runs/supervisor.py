@@ -35,10 +35,10 @@ def main() -> int:
         return _refuse(f"There is no run in '{folder.path}'.", 2)
     lock = RunLock(folder)
     if not lock.try_acquire():
-        return _refuse(f"The run {folder.run_id} is alive already: somebody else holds its lock.", HELD)
+        return _refuse(f"The run {folder.run_id} is already alive: another process holds its lock.", HELD)
     record = json.loads(folder.state.read_bytes())
     if len(sys.argv) == 3 and int(sys.argv[2]) != len(record["attempts"]) + 1:
-        return _refuse(f"The run {folder.run_id} was started by somebody else meanwhile.", HELD)
+        return _refuse(f"The run {folder.run_id} was started by another process in the meantime.", HELD)
     ready = detach(folder.path / LOG)
     adopt_orphans()
     fifo = open_control(folder)  # before the run is recorded as live: from then on commands are sent

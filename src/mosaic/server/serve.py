@@ -138,12 +138,12 @@ def serve(
             say(f"Open {listening.link('/')}")
         say(f"Its token lies in {token_file(store.home)}; programs of this user find it there by themselves.")
         if allow_programs:
-            say("Requests may name code and programs: whoever has the token can run anything as this user.")
+            say("Requests may name code and programs: anyone with the token can run anything as this user.")
         if greet is not None:
             greet(listening)
         with suppress(KeyboardInterrupt):  # the normal way to end a server
             server.run([listener])
-    say("The server has ended. Runs under way go on.")
+    say("The server has ended. Active runs continue.")
 
 
 def _end(server: uvicorn.Server) -> None:
@@ -153,7 +153,7 @@ def _end(server: uvicorn.Server) -> None:
 def _config(app: object) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        access_log=False,  # request URLs are private, and logs are no place for secrets
+        access_log=False,  # request URLs are private, and must not appear in logs
         log_level="warning",
         http=TimedProtocol,
         ws="websockets-sansio",
@@ -169,7 +169,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, OverflowError) as error:
-        raise InputError(f"'{host}' port {port} is no address of this machine: {error}.") from error
+        raise InputError(f"'{host}' port {port} is not an address of this machine: {error}.") from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -39,7 +39,7 @@ class WorkerCapabilities(BaseModel):
     self_play: bool = False
     population: bool = False
     pause: bool = False
-    resume: bool = Field(False, description="A new attempt goes on from the last checkpoint.")
+    resume: bool = Field(False, description="Whether a new attempt continues from the last checkpoint.")
     checkpoints: bool = False
     seeds: bool = Field(False, description="The same seed gives the same metrics.")
     samples: bool = Field(False, description="Its policies draw actions where run:ID,sample=true asks for it.")

@@ -65,5 +65,5 @@ class Inbox:
                 case "checkpoint":
                     self._checkpoint = True
                 case _:
-                    raise ValueError(f"'{command}' is no command: stop, pause, resume, checkpoint.")
+                    raise ValueError(f"'{command}' is not a command: stop, pause, resume, checkpoint.")
             self._changed.notify_all()

@@ -115,9 +115,7 @@ def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
         check_players(read_mapping(config, spec).played.values(), spec)
     opponents = config.evaluation.opponents
     if opponents and len(spec.possible_agents) == 1:
-        raise InputError(
-            f"evaluation.opponents: {spec.env_id} has one agent, and nobody to play against. Leave it out."
-        )
+        raise InputError(f"evaluation.opponents: {spec.env_id} has one agent, and no opponent. Leave it out.")
     for reference in opponents:
         if split_reference(reference)[0] == "human":
             raise InputError("evaluation.opponents: a person cannot play while a policy trains. Name another policy.")

@@ -61,7 +61,7 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
                 "training": {"worker": "script", "total_timesteps": 10, "params": {"command": ["true"]}},
             },
             {"scheduler": "pbt", "search": {"command": "[a]|[b]"}},
-            "The worker script cannot go on from a checkpoint",
+            "The worker script cannot resume from a checkpoint",
         ),
         *(
             (
@@ -71,7 +71,7 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
                 },
                 {"scheduler": "pbt", "search": {name: spec}},
                 (
-                    f"--search {name}={spec}: in population-based training a trial goes on from another one's "
+                    f"--search {name}={spec}: in population-based training a trial continues from another trial's "
                     f"checkpoint, which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
                     f"--set training.params.{name}=VALUE"
                 ),

@@ -76,7 +76,7 @@ def test_an_impossible_demand_is_refused_at_once() -> None:
 @pytest.mark.parametrize("address", ["cluster", "ray://cluster:10001", "cluster:port", "cluster:99999"])
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with (
-        pytest.raises(InputError, match=f"'{address}' is no address of a Ray cluster. Write HOST:PORT"),
+        pytest.raises(InputError, match=f"'{address}' is not the address of a Ray cluster. Write HOST:PORT"),
         ray_session(1, address),
     ):
         pytest.fail("a session nowhere")

@@ -24,7 +24,7 @@ def test_made_once_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     ensure_token(tmp_path)
     token_file(tmp_path).chmod(0o640)
-    with pytest.raises(MosaicError, match="so it is no secret"):
+    with pytest.raises(MosaicError, match="so it is not secret"):
         ensure_token(tmp_path)
 
 
@@ -72,5 +72,5 @@ def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     "url", ["ftp://x", "http://", "x:80", "http://user@x", "http://x?y", "http://x:999999", "http://[x"]
 )
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(InputError, match="is no server's address"):
+    with pytest.raises(InputError, match="is not the address of a server"):
         check_url(url)

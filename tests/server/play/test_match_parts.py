@@ -226,7 +226,7 @@ def test_actions_are_read_as_the_space_wants_them() -> None:
     read = read_action(spaces.Box(-1, 1, (2,)), [0.5, 1])
     assert read.dtype == np.float32
     assert read.tolist() == [0.5, 1]
-    with pytest.raises(InputError, match="is no action of"):
+    with pytest.raises(InputError, match="is not an action of"):
         read_action(spaces.Box(-1, 1, (2,)), [0.5])
-    with pytest.raises(InputError, match="is no action of"):
+    with pytest.raises(InputError, match="is not an action of"):
         read_action(spaces.Discrete(3), [1])

@@ -36,7 +36,7 @@ def test_a_claimed_agent_is_played_by_its_own_screen_only(client: TestClient) ->
             first.move("cell5")
             second.until(lambda s: s["chooser"] == "player_2")
             first.send("press", agent="player_2", spot="cell1")
-            assert first.until_refused() == "You do not play 'player_2': somebody else plays it."
+            assert first.until_refused() == "You do not play 'player_2': another person plays it."
             second.move("cell1")
             first.until(lambda s: s["step"] == 2)
         first.until(lambda s: [row["mine"] for row in s["agents"]] == [True, True])
@@ -171,7 +171,7 @@ def test_a_policy_that_fails_is_named_and_a_restart_goes_on(tmp_path: Path, monk
             seat.until(lambda s: s["phase"] == "failed")
             assert seat.state["error"] == "Step 1: policy 'random' played 99, outside 0..8, for agent 'player_2'."
             seat.send("press", spot="cell2")
-            assert seat.until_refused().startswith("The episode cannot go on: Step 1: policy 'random'")
+            assert seat.until_refused().startswith("The episode cannot continue: Step 1: policy 'random'")
             seat.send("seat", agent="player_2", policy="minimax")
             seat.until(lambda s: s["agents"][1]["policy"] == "minimax")
             seat.send("restart")
@@ -239,7 +239,7 @@ def test_an_ended_match_tells_its_viewers(client: TestClient) -> None:
         with pytest.raises(WebSocketDisconnect) as ended:
             seat.until(lambda s: False)
         assert ended.value.code == 4410
-        assert ended.value.reason == "This match has ended: somebody ended it."
+        assert ended.value.reason == "This match has ended: it was ended by a request."
     assert client.get(f"/matches/{match_id}").status_code == 404
 
 
@@ -253,7 +253,7 @@ def test_a_match_that_nobody_watches_ends(tmp_path: Path) -> None:
     match = matches.open(request)
     eventually(lambda: not matches.all(), "the end of a match without viewers")
     assert match.join_thread(10)
-    assert match.table.error == "nobody watched it for 0.05 seconds."
+    assert match.table.error == "it had no viewer for 0.05 seconds."
 
 
 def test_two_people_at_one_screen_choose_one_after_another(client: TestClient) -> None:

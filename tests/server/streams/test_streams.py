@@ -92,7 +92,7 @@ def test_a_server_that_stays_away_is_an_error(home: Path) -> None:
         stream = run.events(reconnect_s=0.2)
         next(stream)
         server.kill()
-        with pytest.raises(UnreachableError, match=f"No Mosaic server answers at {server.url}"):
+        with pytest.raises(UnreachableError, match=f"There is no Mosaic server at {server.url}"):
             list(stream)
         with pytest.raises(UnreachableError, match="Start one there: mosaic serve"):
             client.health()

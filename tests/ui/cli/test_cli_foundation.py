@@ -109,7 +109,7 @@ def test_play_record_and_replay(mosaic, tmp_path):
     assert "───┼───┼───" in answer.out
     again = mosaic("replay", "game.json")
     assert again.code == 0
-    assert "bit by bit the same" in again.out
+    assert "bit for bit the same" in again.out
     assert json.loads(mosaic("replay", "game.json", "--json").out)["same"] is True
     record = json.loads((tmp_path / "game.json").read_text())
     record["digests"][3] ^= 1

@@ -97,7 +97,7 @@ def test_replay_films_what_was_recorded(mosaic, tmp_path):
     (episode,) = (tmp_path / "kept").iterdir()
     answer = mosaic("replay", str(episode), "--video", "again.gif")
     assert answer.code == 0
-    assert "bit by bit the same" in answer.out
+    assert "bit for bit the same" in answer.out
     assert "The video is in again.gif" in answer.out
     assert frames_in(tmp_path / "again.gif")[0] > 1
     assert json.loads(mosaic("replay", str(episode), "--video", "b.mp4", "--json").out)["video"] == "b.mp4"

@@ -62,7 +62,7 @@ def test_a_file_may_hold_the_search_and_what_is_typed_counts_more(mosaic, plans,
         ((*TOY, "--search", "noise=0..2", "--scheduler", "pbd"), "it should be 'asha', 'pbt' or 'none'"),
         ((*TOY, "--search", "noise=0..2", "--mode", "most"), "it should be 'max' or 'min'"),
         (("tune", "--resume", "x"), "There are no searches yet."),
-        (("tune", "--resume", "x", "--trials", "9"), "--resume goes on as the search was asked for."),
+        (("tune", "--resume", "x", "--trials", "9"), "--resume continues the search with its own settings."),
         (("tune", "nosuch.toml"), "There is no file 'nosuch.toml'."),
     ],
 )

@@ -81,7 +81,7 @@ def _play_to_the_end(page: Page, pick: int) -> None:
 def _replay(page: Page, steps: int) -> None:
     page.get_by_role("link", name="Replay", exact=True).click()
     page.wait_for_selector("img[data-step]")
-    expect(page.get_by_text("bit by bit the same")).to_be_visible()
+    expect(page.get_by_text("bit for bit the same")).to_be_visible()
     first = page.locator("img[data-step]").get_attribute("src")
     page.get_by_label("Step of the episode").fill(str(steps))
     page.wait_for_selector(f'img[data-step="{steps}"]')

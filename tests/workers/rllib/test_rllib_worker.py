@@ -57,7 +57,7 @@ def test_gpus_that_are_missing_are_refused(monkeypatch):
 def test_a_cluster_that_does_not_answer_is_refused():
     said = _refused(resources={"ray_address": "127.0.0.1:1"})
     assert said.startswith("No Ray cluster answers at 127.0.0.1:1")
-    assert "is no address of a Ray cluster" in _refused(resources={"ray_address": "nowhere"})
+    assert "is not the address of a Ray cluster" in _refused(resources={"ray_address": "nowhere"})
 
 
 def test_other_runtimes_are_refused():

@@ -31,7 +31,7 @@ class TuneSettings(Section):
     )
     scheduler: Scheduler = Field(
         "asha",
-        description="asha stops weak trials early, pbt lets them go on as changed copies of strong ones, none waits.",
+        description="asha stops weak trials early, pbt continues them as modified copies of strong ones, none runs all to the end.",
     )
     trials: int = Field(8, ge=1, le=10_000, description="How many trials there are in all (pbt: at the same time).")
     metric: str = Field(
@@ -124,7 +124,7 @@ def _check_population(plan: SearchPlan) -> None:
     info = load_worker(str(worker)).info
     if not (info.resume and info.checkpoints):
         raise InputError(
-            f"The worker {worker} cannot go on from a checkpoint, which population-based training is made of. "
+            f"The worker {worker} cannot resume from a checkpoint, which population-based training requires. "
             "Type: --scheduler asha"
         )
     _check_shapes(plan)
@@ -141,7 +141,7 @@ def _check_shapes(plan: SearchPlan) -> None:
     for name, spec in plan.settings.search.items():
         if SHAPES_CHECKPOINTS in fields[name].metadata:
             raise InputError(
-                f"--search {name}={spec}: in population-based training a trial goes on from another one's checkpoint, "
+                f"--search {name}={spec}: in population-based training a trial continues from another trial's checkpoint, "
                 f"which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
                 f"--set training.params.{name}=VALUE"
             )

@@ -95,7 +95,7 @@ def run_search(folder: SearchFolder, watch: Callable[[Sequence[TrialStanding]], 
     plan = folder.read_plan()
     with folder.lock() as lock:
         if not lock.try_acquire():
-            raise InputError(f"Somebody is already driving the search {folder.search_id}.")
+            raise InputError(f"Another process is already running the search {folder.search_id}.")
         clear_search(folder)
         with kept(folder), remembered(), ray_session(1, record=partial(_record, folder), prints=False):
             from mosaic.runs.tuning.ray_tune import drive

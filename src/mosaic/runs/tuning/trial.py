@@ -32,7 +32,7 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
     source = read_checkpoint(checkpoint)
     problem = damage(source)
     if problem:
-        raise MosaicError(f"No run can go on from the checkpoint in {checkpoint}: {problem}.")
+        raise MosaicError(f"No run can continue from the checkpoint in {checkpoint}: {problem}.")
     if not source.sealed_by(trainer.store):
         require_trust(source, trust_given())  # the copy will carry this store's seal
     run = trainer.submit(config, start=False, group=group)

@@ -250,7 +250,7 @@ def _check_reachable(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(
-            f"'{address}' is no address of a Ray cluster. Write HOST:PORT, as `ray start --head` shows it, "
+            f"'{address}' is not the address of a Ray cluster. Write HOST:PORT, as `ray start --head` shows it, "
             "or auto for the cluster that runs on this machine."
         )
     try:

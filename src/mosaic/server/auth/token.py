@@ -41,7 +41,7 @@ def read_token(home: Path) -> str:
         facts = os.fstat(descriptor)
         if stat.S_IMODE(facts.st_mode) & 0o077 or facts.st_uid != os.geteuid():
             raise MosaicError(
-                f"Others may read or own the token in '{path}', so it is no secret. "
+                f"Others may read or own the token in '{path}', so it is not secret. "
                 "Delete that file; the next `mosaic serve` makes a new one."
             )
         token = file.read().strip()

@@ -40,7 +40,7 @@ def check_url(url: str) -> str:
     except ValueError:
         valid = False
     if not valid or parts.username is not None or parts.query or parts.fragment:
-        raise InputError(f"'{url}' is no server's address. Type http://HOST:PORT or ssh://HOST.")
+        raise InputError(f"'{url}' is not the address of a server. Type http://HOST:PORT or ssh://HOST.")
     return url.rstrip("/")
 
 

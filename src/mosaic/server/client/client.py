@@ -221,7 +221,7 @@ class Client:
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         why = str(error) or type(error).__name__
-        return UnreachableError(f"No Mosaic server answers at {self.url}: {why}. Start one there: mosaic serve")
+        return UnreachableError(f"There is no Mosaic server at {self.url}: {why}. Start one there: mosaic serve")
 
 
 class RemoteShow:

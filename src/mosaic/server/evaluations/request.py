@@ -18,15 +18,15 @@ MOST_GAMES = 20_000  # of one tournament, all pairs together
 
 class _Asked(Section):
     environment: EnvironmentConfig
-    seed: int = Field(0, ge=0, lt=2**31, description="Same seed, same numbers.")
-    num_workers: int = Field(1, ge=1, le=64, description="Processes; the numbers do not depend on it.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Random seed; the same seed gives the same results.")
+    num_workers: int = Field(1, ge=1, le=64, description="Number of processes; results do not depend on it.")
     max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut; None: 10,000.")
     record: bool = Field(True, description="Keep every episode, to be replayed.")
 
 
 class EvaluationRequest(_Asked):
     agents: dict[Agent, Policy] = Field(min_length=1, max_length=1000, description="Agent or pattern → policy.")
-    episodes: int = Field(100, ge=1, le=10_000, description="How many, each on a seed of its own.")
+    episodes: int = Field(100, ge=1, le=10_000, description="Number of episodes, each with its own seed.")
 
     @property
     def references(self) -> dict[str, str]:
@@ -67,4 +67,6 @@ def check_request(request: Request) -> None:
     for policy in request.references.values():
         kind, _ = parse_policy(policy)
         if kind.waits:
-            raise InputError(f"'{policy}' waits for a person, and nobody sits here. Play with it instead: open /play.")
+            raise InputError(
+                f"'{policy}' waits for a person, and evaluations are played by policies alone. Play with it instead: open /play."
+            )

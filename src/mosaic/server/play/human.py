@@ -42,9 +42,9 @@ def read_action(space: Space[Any], data: Any) -> Action:
             try:
                 return np.asarray(data, space.dtype).reshape(space.shape)
             except (TypeError, ValueError, OverflowError) as error:
-                raise InputError(f"{data!r} is no action of {space}: {error}.") from error
+                raise InputError(f"{data!r} is not an action of {space}: {error}.") from error
         case _:
-            raise InputError(f"{data!r} is no action of {space}.")
+            raise InputError(f"{data!r} is not an action of {space}.")
 
 
 def frames_per_second(env: Env) -> float | None:

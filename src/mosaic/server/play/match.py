@@ -364,7 +364,7 @@ class Match:
         if not table.viewers and self._screen.is_watched_live:
             table.unwatched_since = table.clock()
         if not table.viewers and table.clock() - table.unwatched_since >= self._idle_s:
-            table.ending = f"nobody watched it for {self._idle_s:g} seconds."
+            table.ending = f"it had no viewer for {self._idle_s:g} seconds."
             return _Next.END
         if wait_s(self._moment()) > 0:
             return None

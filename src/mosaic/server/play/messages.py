@@ -22,11 +22,11 @@ Seed = Annotated[int, Field(ge=0, lt=2**31)]
 class MatchRequest(Section):
     environment: EnvironmentConfig
     agents: dict[Agent, Policy] = Field(
-        min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is whoever sits at a screen."
+        min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is a person in a browser."
     )
     seed: Seed = Field(0, description="Of the first episode; a restart without one takes the next number.")
     pace: Literal["auto", "turns", "real_time"] = Field(
-        "auto", description="turns: the game waits for people. real_time: it goes on with the keys that are held."
+        "auto", description="turns: the game waits for people. real_time: it continues with the keys that are held."
     )
     rate_hz: Rate | None = Field(None, description="Env steps per second; None takes the env's own rate.")
     record: bool = Field(False, description="Keep every episode in the store.")

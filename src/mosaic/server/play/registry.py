@@ -60,7 +60,7 @@ class Matches:
             if match_id in self._matches:
                 return self._matches[match_id]
             known = list(self._matches)
-        raise unknown("match", match_id, known, "A match that nobody watches ends after a while; open a new one.")
+        raise unknown("match", match_id, known, "A match without viewers ends after a while; open a new one.")
 
     def all(self) -> list[Match]:
         with self._lock:

@@ -87,11 +87,11 @@ def who_acts(wanted: AgentID | None, mine: Collection[AgentID], acting: Collecti
         able = [agent for agent in acting if agent in mine]
         if able:
             return able[0]
-        waiting = ", ".join(acting) or "nobody"
+        waiting = ", ".join(acting) or "no agent"
         raise InputError(f"It is not your turn: {waiting} must act now." if mine else "You watch; you have no agent.")
     if wanted not in mine:
-        reason = "somebody else plays it" if human else "a policy plays it; take it over first"
+        reason = "another person plays it" if human else "a policy plays it; take it over first"
         raise InputError(f"You do not play '{wanted}': {reason}.")
     if wanted not in acting:
-        raise InputError(f"It is not the turn of '{wanted}': {', '.join(acting) or 'nobody'} must act now.")
+        raise InputError(f"It is not the turn of '{wanted}': {', '.join(acting) or 'no agent'} must act now.")
     return wanted

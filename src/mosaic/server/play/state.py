@@ -219,7 +219,7 @@ class MatchState:
         if self.phase is MatchPhase.OVER:
             raise InputError("The episode is over. Restart to play again.")
         if self.phase is MatchPhase.FAILED:
-            raise InputError(f"The episode cannot go on: {self.error} Restart to play again.")
+            raise InputError(f"The episode cannot continue: {self.error} Restart to play again.")
         known = wanted is not None and wanted in self.agents
         if wanted is not None and not known:
             raise InputError(f"There is no agent '{wanted}' in this match. Agents: {', '.join(self.agents)}.")

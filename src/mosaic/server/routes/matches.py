@@ -47,9 +47,9 @@ class ReplayRow(ResponseModel):
     seed: int
     env_steps: int
     drawn: int = Field(description="Steps whose pictures are ready; asking for a later one waits.")
-    every: int = Field(description="One picture for so many steps.")
+    every: int = Field(description="Steps per picture.")
     done: bool
-    same: bool | None = Field(description="Whether the replay is the record bit by bit; null while it runs.")
+    same: bool | None = Field(description="Whether the replay equals the record bit for bit; null while it runs.")
     difference: str
     error: str
     policies: dict[str, str]
@@ -89,7 +89,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.delete("/matches/{match_id}", status_code=204)
     def end_match(match_id: str) -> None:
-        matches.find(match_id).end("somebody ended it.")
+        matches.find(match_id).end("it was ended by a request.")
 
     @router.get("/matches/{match_id}/episode")
     def match_episode(match_id: str) -> Response:

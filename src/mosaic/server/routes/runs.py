@@ -48,7 +48,7 @@ Patience = Annotated[
 
 OtherResources = Annotated[
     dict[str, Any] | None,
-    Body(embed=True, description="Settings of `resources` that the run goes on with; only once it has ended."),
+    Body(embed=True, description="Settings of `resources` to resume the run with; only once it has ended."),
 ]
 
 OtherSettings = Annotated[

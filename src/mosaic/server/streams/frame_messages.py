@@ -79,7 +79,7 @@ def unpack(message: bytes) -> FrameMessage:
     try:
         return FrameMessage(FrameFacts.model_validate_json(message[_LENGTH_BYTES:end]), message[end:])
     except ValueError as error:
-        raise FormatError("The server sent a picture that this Mosaic cannot read; both must be of one age.") from error
+        raise FormatError("The server sent a picture that this Mosaic cannot read: version mismatch.") from error
 
 
 def _joined(facts: bytes, picture: bytes) -> bytes:

@@ -186,6 +186,6 @@ def _installed(worker: str | Worker) -> Worker:
             "name",
             f"the entry point '{name}' leads to a worker that calls itself '{found.info.name}' {found.info.version}",
             "a worker is found by its name",
-            f'say [project.entry-points."mosaic.workers"] {name} = "PACKAGE:OBJECT", and install it anew',
+            f'say [project.entry-points."mosaic.workers"] {name} = "PACKAGE:OBJECT", and reinstall it',
         )
     return found

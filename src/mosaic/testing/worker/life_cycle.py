@@ -43,7 +43,7 @@ def _talkative(stage: ContractSetup) -> RunConfig:
 
 
 def _check_pause(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
-    promise = "a paused run reports nothing, and goes on when it is resumed"
+    promise = "a paused run reports nothing, and continues when it is resumed"
     rehearsal.run.pause(wait=False)
     if not rehearsal.reaches(State.PAUSED):
         found = f"asked to pause, the run is {rehearsal.run.state} after {stage.patience_s:g} s"
@@ -63,7 +63,7 @@ def _check_pause(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     if reached is not None and reached <= steps:
         found = f"after a pause at {steps} env steps the next event says {reached}"
         raise rehearsal.broken("pause", found, promise, "keep the counters over a pause")
-    return ContractProof("pause", f"silent for {stage.quiet_s:g} s at {steps} env steps, then went on")
+    return ContractProof("pause", f"silent for {stage.quiet_s:g} s at {steps} env steps, then continued")
 
 
 def _check_checkpoint(rehearsal: Rehearsal) -> ContractProof:
@@ -104,7 +104,7 @@ def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object])
             return ContractProof(f"no {order}", f"refused: {error}")
         found = f"the refusal does not name the worker: {error}"
     except MosaicError as error:
-        found = f"it is refused with {type(error).__name__}, which is no message for people: {error}"
+        found = f"it is refused with {type(error).__name__}, which is not a message for users: {error}"
     else:
         found = f"the run took the order '{order}', which its worker does not declare"
     raise rehearsal.broken(f"no {order}", found, promise, advice)
@@ -230,7 +230,7 @@ def check_resume(stage: ContractSetup, whole: list[Values]) -> list[ContractProo
             stage.info.name,
             "resume",
             "it declares resume and no checkpoints",
-            "a run goes on from its last checkpoint",
+            "a run continues from its last checkpoint",
             "declare checkpoints=True and write some, or declare resume=False",
         )
     with stage.rehearse() as rehearsal:
@@ -260,7 +260,7 @@ def _check_counters(rehearsal: Rehearsal) -> int:
         raise rehearsal.broken(
             "resume",
             f"resumed from {start} env steps, its next event says {steps}",
-            "counters go on where the checkpoint left them",
+            "counters continue from the checkpoint",
             "load context.resume_from before training, or declare resume=False",
         )
     return start

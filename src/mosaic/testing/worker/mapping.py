@@ -24,7 +24,7 @@ _MOST = _LEAST + (CHOICES - 1) * STEPS
 _PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
 
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
-    "unknown agent": {"agents": {"nobody": "random"}},
+    "unknown agent": {"agents": {"unknown": "random"}},
     "unknown policy": {"agents": {"b": "no_such_policy:depth=1"}},
     "misspelt policy": {"agents": {"b": "randon"}},
     "unknown option of a policy": {"agents": {"b": "random:dept=1"}},

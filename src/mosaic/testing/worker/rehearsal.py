@@ -127,4 +127,4 @@ class Rehearsal:
                 "Give check_worker a config with more steps, or slower ones."
             )
         reason = f"the run is {self.run.state} before {what}: {self.run.reason}"
-        return self.broken(capability, reason, "a run goes on until its limit", "read the log of the run's worker")
+        return self.broken(capability, reason, "a run continues until its limit", "read the log of the run's worker")

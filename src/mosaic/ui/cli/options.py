@@ -27,10 +27,12 @@ SetOption: TypeAlias = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="A setting by its path, such as environment.options.N=5."),
 ]
-SeedOption: TypeAlias = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Same seed, same numbers.")]
+SeedOption: TypeAlias = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same results.")
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 WorkersOption: TypeAlias = Annotated[
-    int, typer.Option("--num-workers", min=1, help="Processes; the numbers do not depend on it.")
+    int, typer.Option("--num-workers", min=1, help="Number of processes; results do not depend on it.")
 ]
 MaxStepsOption: TypeAlias = Annotated[
     int | None, typer.Option("--max-steps", min=1, help="Cut an episode after so many env steps.")
@@ -80,7 +82,7 @@ def give_trust(trust: bool, server: str | None = None) -> None:
 
         if server is not None:
             raise InputError(
-                "--trust lets a stranger's run execute code, which is decided on the server's own machine. "
+                "--trust lets an imported run execute code, which is decided on the server's own machine. "
                 "Type it there, without --server."
             )
 

@@ -28,7 +28,7 @@ _LOOK_EVERY_S = 0.02
 def check_file(path: Path) -> None:
     """Raise InputError for a bad file name before any waiting."""
     if path.suffix.lower() != ".png":
-        raise InputError(f"'{path}' is no PNG file. Type: --picture {path.with_suffix('.png')}")
+        raise InputError(f"'{path}' is not a PNG file. Type: --picture {path.with_suffix('.png')}")
 
 
 def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = PATIENCE_S) -> Frame:

@@ -160,7 +160,7 @@ def test_what_cannot_be_asked_is_said_at_once(api: TestClient) -> None:
 
     assert refused("/evaluate", agents={"*": "human"}) == (
         400,
-        "'human' waits for a person, and nobody sits here. Play with it instead: open /play.",
+        "'human' waits for a person, and evaluations are played by policies alone. Play with it instead: open /play.",
     )
     status, text = refused("/evaluate", agents={"*": "python:os:getcwd"})
     assert status == 403

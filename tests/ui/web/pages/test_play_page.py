@@ -62,7 +62,7 @@ def test_a_newcomer_plays_tictactoe_and_replays_it(tab: Tab, server: WebServer) 
     steps = state(server, match_id)["step"]
     page.get_by_role("link", name="Replay", exact=True).click()
     page.wait_for_selector("img[data-step]")
-    expect(page.get_by_text("bit by bit the same")).to_be_visible()
+    expect(page.get_by_text("bit for bit the same")).to_be_visible()
     first = page.locator("img[data-step]").get_attribute("src")
     page.get_by_label("Step of the episode").fill(str(steps))
     page.wait_for_selector(f'img[data-step="{steps}"]')
@@ -176,7 +176,7 @@ def test_a_match_that_is_gone_says_so(tab: Tab, server: WebServer) -> None:
     page = tab.open(f"/play?match={match_id}")
     page.wait_for_selector(PICTURE)
     server.api.delete(f"/matches/{match_id}")
-    expect(page.get_by_role("alert")).to_contain_text("This match has ended: somebody ended it.")
+    expect(page.get_by_role("alert")).to_contain_text("This match has ended: it was ended by a request.")
     tab.check()
 
 

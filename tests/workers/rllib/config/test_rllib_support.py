@@ -41,7 +41,7 @@ def test_self_play_needs_a_learner_that_makes_its_own_batches(tmp_path):
 
 
 def test_one_policy_has_nobody_to_share_an_encoder_with(tmp_path):
-    with pytest.raises(InputError, match=r"only one policy, 'shared', and nobody to share with\. Leave it out"):
+    with pytest.raises(InputError, match=r"only one policy, 'shared', and none to share with\. Leave it out"):
         check(tmp_path, "mpe/simple_spread_v3", params={"shared_encoder": True})
 
 

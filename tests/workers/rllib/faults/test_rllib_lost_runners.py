@@ -131,7 +131,7 @@ def test_one_that_fails_now_and_then_is_started_anew_and_one_that_only_fails_is_
     explode()
     with caplog.at_level(logging.WARNING):
         assert algorithm.restore_env_runners(Group(0)) == [3]
-    assert "An env runner failed and is started anew: ValueError: the env went off." in caplog.text
+    assert "An env runner failed and is restarted: ValueError: the env went off." in caplog.text
     assert algorithm.restore_env_runners(Group(0)) == [3], "it was told once"
     explode()
     with pytest.raises(MosaicError, match="An env runner failed: ValueError"):

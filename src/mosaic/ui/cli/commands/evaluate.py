@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def evaluate(
     env: EnvArgument,
     agent: AgentOption,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many, each on a seed of its own.")] = 100,
+    episodes: Annotated[
+        int, typer.Option("--episodes", min=1, help="Number of episodes, each with its own seed.")
+    ] = 100,
     seed: SeedOption = 0,
     num_workers: WorkersOption = 1,
     max_steps: MaxStepsOption = None,

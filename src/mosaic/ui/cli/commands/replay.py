@@ -79,6 +79,6 @@ def replay(
     if difference:
         raise MosaicError(f"The replay differs from the record at step {difference.step}: {difference.what}.")
     if not json:
-        out.print(f"{record.env_steps} env steps replayed, bit by bit the same. Returns: {record.returns}")
+        out.print(f"{record.env_steps} env steps replayed, bit for bit the same. Returns: {record.returns}")
         if video:
             out.print(f"The video is in {video}", soft_wrap=True)

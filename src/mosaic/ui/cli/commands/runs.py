@@ -185,10 +185,10 @@ def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = Fals
 def resume(
     run: RunArgument,
     num_workers: Annotated[
-        int | None, typer.Option("--num-workers", min=1, help="Go on with so many processes that sample.")
+        int | None, typer.Option("--num-workers", min=1, help="Resume with this many sampling processes.")
     ] = None,
     ray_address: Annotated[
-        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Go on in this Ray cluster, or auto.")
+        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Resume in this Ray cluster: HOST:PORT or auto.")
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="New limit of env steps; extends a finished run.")
@@ -280,7 +280,7 @@ def values(
 
 @app.command()
 def reindex(json: JsonOption = False) -> None:
-    """Build the index anew from the run folders."""
+    """Rebuild the index from the run folders."""
     from mosaic.store.store import Store
     from mosaic.ui.cli.output import out, print_json
 

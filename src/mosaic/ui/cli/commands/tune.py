@@ -82,7 +82,9 @@ def tune(
     if resume is not None:
         typed = [target, *given.values(), *asked["training"].values(), seed, settings or None, tag or None]
         if any(value is not None for value in typed):
-            raise InputError(f"--resume goes on as the search was asked for. Type: mosaic tune --resume {resume}")
+            raise InputError(
+                f"--resume continues the search with its own settings. Type: mosaic tune --resume {resume}"
+            )
         _run(_found(resume), json)
         return
     _run(_created(target, asked, given, settings, json), json)
@@ -158,7 +160,7 @@ def _run(folder: SearchFolder, json: bool) -> None:
             document = run_search(folder, view.show)
     except (InterruptedSearchError, KeyboardInterrupt) as error:
         if not json:
-            note(f"Go on with it: mosaic tune --resume {folder.search_id}")
+            note(f"Resume it: mosaic tune --resume {folder.search_id}")
         raise KeyboardInterrupt from error
     if json:
         print_json(document)

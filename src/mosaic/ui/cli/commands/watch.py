@@ -121,6 +121,6 @@ def _follow(watched: PlacedRun, wish: Wish) -> None:
     from mosaic.ui.cli.watching import follow, view_of
 
     view = view_of(watched, curve=True)
-    view.note = "Ctrl-C leaves; the run goes on."
+    view.note = "Ctrl-C leaves; the run continues."
     with closing(watched.pictures(wish)) as pictures:
         follow(watched, view, pane=PicturePane(pictures), rate_hz=max(4.0, wish.rate_hz))

@@ -23,7 +23,7 @@ _ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", 
 _PACES = {
     "auto": "as the game wants it",
     "turns": "it waits for me",
-    "real_time": "it goes on while I hold keys",
+    "real_time": "it continues while I hold keys",
 }
 _MOST_ROWS = 8  # agents with a row each; with more, the user picks one and the others share a policy
 
@@ -169,7 +169,7 @@ class _Setup:
         settle()
 
     def _picker(self, label: str, offers: list[str], value: str, on_change: Callable[[str], None]) -> None:
-        names = {policy: "You, or somebody with the link" if policy == "human" else policy for policy in offers}
+        names = {policy: "You, or a person with the link" if policy == "human" else policy for policy in offers}
         names.setdefault(value, value)
         select(names, value, label=label, on_change=on_change, with_input=True, new_value_mode="add-unique")
 
@@ -199,7 +199,7 @@ class _Setup:
                     words = f"step {row['step']} · {row['viewers']} watching"
                     _line(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
                 if not matches.document:
-                    empty("None. A match ends when nobody has watched it for five minutes.")
+                    empty("None. A match ends after five minutes without a viewer.")
             with panel("Recorded episodes", body="m-body tight") as end:
                 with end:
                     raw("All", "m-link small", "a").props('href="/replay"')

@@ -20,7 +20,7 @@ export default {
         <p v-if="s.kept.length" class="m-note">Kept: {{ s.kept.length }}. <a class="m-link" :href="'/replay?name=' + encodeURIComponent(s.kept.at(-1))">Replay the last one</a></p>
         <label v-if="s.axes" class="row between"><span>Steer with the mouse</span><input type="checkbox" class="p-switch" role="switch" v-model="mouse" @change="mouse || steer([])"></label>
         <div class="stack gap-1" v-if="s.agents.length > 1">
-          <span class="m-note">Play with somebody: send a link. They need this server's token.</span>
+          <span class="m-note">Play with another person: send a link. They need this server's token.</span>
           <button v-for="a in invited" type="button" class="m-btn small" @click="invite(a.agent)"><i v-html="icons.link"></i>{{ copied === a.agent ? "Copied" : "Link for " + a.agent }}</button>
         </div>
         <div class="row wrap"><a class="m-btn small" :href="'/matches/' + match_id + '/episode'" download><i v-html="icons.export"></i>Download episode</a>
@@ -50,7 +50,7 @@ export default {
         <button v-for="t in s.others" :key="'o' + t.id" v-show="t.rect" type="button" class="p-spot other" :aria-label="t.label" :style="place(t)" @click="press(t)"></button>
         <button v-for="t in onPicture" :key="t.id + s.path.length" type="button" class="p-spot" :class="{glyph: t.glyph, marked: t.mark}" :aria-label="t.label" :title="t.label" :style="place(t)" @click="press(t)"><b v-if="t.glyph">{{ t.glyph }}</b><kbd v-else-if="t.key && onPicture.length < 12">{{ t.key }}</kbd></button>
       </template>
-      <div v-if="s.phase === 'over' || s.phase === 'failed'" class="p-end"><p role="status">{{ s.phase === "over" ? s.result : "The episode cannot go on." }}</p><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button></div>
+      <div v-if="s.phase === 'over' || s.phase === 'failed'" class="p-end"><p role="status">{{ s.phase === "over" ? s.result : "The episode cannot continue." }}</p><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button></div>
       <div v-else-if="s.paused" class="p-paused">Paused</div>
       <div class="hud" v-if="s.real_time"><span>step {{ shown.step.toLocaleString("en") }} · {{ rate }} pictures/s</span></div>
     </div>
@@ -283,7 +283,7 @@ export default {
       event.target.value = a.policy;
     },
     offered(a) { return [...new Set([a.policy, ...this.policies, a.back])]; },
-    who(a) { return a.mine ? "You" : a.human ? "Somebody else" : a.policy; },
+    who(a) { return a.mine ? "You" : a.human ? "Another person" : a.policy; },
     status(a) { return this.s.phase !== "playing" || this.s.real_time || !a.acting ? "" : a.mine ? "your move" : a.human ? "their move" : "thinking…"; },
     name(code) { return NAMES[code] ?? code.replace(/^(Key|Digit|Numpad)/, ""); },
     keyName(b) { return b.keys.map((k) => this.name(k)).join(" + "); },

@@ -9,7 +9,7 @@ export default {
     <div class="p-board" :style="{'--ratio': ratio}"><img ref="image" :alt="'Step ' + step + ' of ' + title" @load="loaded" @error="failed"></div>
     <div class="p-bar"><button type="button" class="m-btn icon" :aria-label="playing ? 'Pause' : 'Play'" @click="toggle"><i v-html="playing ? icons.pause : icons.play"></i></button>
       <button type="button" class="m-btn icon" aria-label="One step back" @click="go(step - 1)"><i v-html="icons.step" style="transform:scaleX(-1)"></i></button>
-      <button type="button" class="m-btn icon" aria-label="One step on" @click="go(step + 1)"><i v-html="icons.step"></i></button>
+      <button type="button" class="m-btn icon" aria-label="One step forward" @click="go(step + 1)"><i v-html="icons.step"></i></button>
       <input type="range" min="0" :max="r.env_steps" :value="step" @input="go(+$event.target.value)" aria-label="Step of the episode">
       <span class="num muted">{{ step }} of {{ r.env_steps }}</span>
       <select :value="speed" @change="speed = +$event.target.value" aria-label="Steps per second" class="rp-speed"><option v-for="v in [1, 2, 5, 10, 30]" :value="v">{{ v }}/s</option></select></div>
@@ -29,7 +29,7 @@ export default {
     verdict() {
       if (this.r.error) return this.r.error;
       if (this.r.same === null) return `Played again up to step ${this.r.drawn}.`;
-      return this.r.same ? `Played again bit by bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
+      return this.r.same ? `Played again bit for bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
     },
     listed() { // a window around the step: an episode may have thousands
       const first = Math.max(1, Math.min(this.step - 50, this.r.moves.length - 100));
@@ -50,7 +50,7 @@ export default {
         const document_ = await answer.json();
         if (!answer.ok) return void (this.error = document_.error);
         this.r = document_;
-      } catch { this.error = "The server does not answer."; return; }
+      } catch { this.error = "The server does not respond."; return; }
       if (first) this.$nextTick(() => this.go(0));
       if (!this.r.done && !this.closed) setTimeout(() => this.fetch(false), 400);
     },

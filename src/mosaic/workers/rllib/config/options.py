@@ -142,7 +142,7 @@ class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, OwnOptions):
     )
     train_batch_size_per_learner: int = Field(4000, ge=1, le=100_000_000, description="Env steps of one update.")
     min_sample_timesteps_per_iteration: int = Field(
-        0, ge=0, le=100_000_000, description="An iteration goes on until so many env steps were made."
+        0, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
 
 
@@ -192,7 +192,7 @@ class A2cOptions(RllibOptions):
     )
     train_batch_size_per_learner: int = Field(160, ge=1, le=100_000_000, description="Env steps of one update.")
     min_sample_timesteps_per_iteration: int = Field(
-        1600, ge=0, le=100_000_000, description="An iteration goes on until so many env steps were made."
+        1600, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
 
 
@@ -219,7 +219,7 @@ class AsynchronousOptions(MinibatchOptions):
     )
     train_batch_size_per_learner: int = Field(500, ge=1, le=100_000_000, description="Env steps of one update.")
     min_sample_timesteps_per_iteration: int = Field(
-        2000, ge=0, le=100_000_000, description="An iteration goes on until so many env steps were made."
+        2000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
 
     @model_validator(mode="after")
@@ -299,7 +299,7 @@ class DqnOptions(ReplayOptions):
     grad_clip: float | None = Field(40.0, gt=0, description="Longest gradient; None: any.")
     train_batch_size_per_learner: int = Field(32, ge=1, le=100_000_000, description="Rows of one update.")
     min_sample_timesteps_per_iteration: int = Field(
-        1000, ge=0, le=100_000_000, description="An iteration goes on until so many env steps were made."
+        1000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
 
     @model_validator(mode="after")
@@ -324,7 +324,7 @@ class SacOptions(ReplayOptions):
     num_steps_sampled_before_learning_starts: int = Field(1500, ge=0, description="Env steps before the first update.")
     train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Rows of one update.")
     min_sample_timesteps_per_iteration: int = Field(
-        100, ge=0, le=100_000_000, description="An iteration goes on until so many env steps were made."
+        100, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
 
 

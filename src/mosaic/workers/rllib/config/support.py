@@ -52,7 +52,7 @@ def check_support(algorithm: str, options: RllibOptions, casting: Casting, spec:
         _check(algorithm, "shared_encoder")
         if len(plan.names) == 1:
             raise InputError(
-                f"shared_encoder: there is only one policy, '{plan.names[0]}', and nobody to share with. "
+                f"shared_encoder: there is only one policy, '{plan.names[0]}', and none to share with. "
                 "Leave it out, or use --policies independent."
             )
         _check_same_sight(casting, spec)

@@ -45,7 +45,7 @@ class Patience:
         elif now_s - self._alone_since_s > PATIENCE_S:
             raise MosaicError(
                 f"No env runner is left: all {env_runner_group.num_remote_workers()} were lost, and none came back "
-                f"within {PATIENCE_S:g} s. When the cluster has CPUs again, resume the run: it goes on from its last "
+                f"within {PATIENCE_S:g} s. When the cluster has CPUs again, resume the run: it continues from its last "
                 "checkpoint."
             )
         restored: list[int] = super().restore_env_runners(env_runner_group)  # type: ignore[misc]
@@ -66,7 +66,7 @@ class Patience:
             run = Path(algorithm.config.env_config[RUN]).name
             raise MosaicError(f"An env runner failed: {failure.rstrip('.')}. All that it said: mosaic runs log {run}")
         self._failed_at_steps = steps
-        _LOG.warning("An env runner failed and is started anew: %s", failure)
+        _LOG.warning("An env runner failed and is restarted: %s", failure)
 
 
 def patient(algorithm: type[Algorithm]) -> type[Algorithm]:

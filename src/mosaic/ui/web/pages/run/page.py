@@ -99,7 +99,7 @@ def _set(element: ui.html, html: str) -> None:
 _DONE = {
     "stop": "The run saves and stops.",
     "pause": "The run pauses at the end of its iteration.",
-    "resume": "The run goes on.",
+    "resume": "The run continues.",
     "checkpoint": "A checkpoint was saved.",
 }
 

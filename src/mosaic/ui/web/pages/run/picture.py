@@ -108,7 +108,7 @@ class PicturePanel:
             with end:
                 slots = {number: f"env {number}" for number in range(self._slots)}
                 select(slots, 0, label="Env slot", on_change=canvas.look_at).style("width:100px")
-                label = "Freeze the picture; training goes on"
+                label = "Freeze the picture; training continues"
                 self._freeze = button(glyph="pause", kind="ghost small", label=label, on_click=self._flip)
 
     def _flip(self) -> None:
