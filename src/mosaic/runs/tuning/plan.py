@@ -31,9 +31,10 @@ class TuneSettings(Section):
     )
     scheduler: Scheduler = Field(
         "asha",
-        description="asha stops weak trials early, pbt continues them as modified copies of strong ones, none runs all to the end.",
+        description="asha stops weak trials early, pbt continues them as modified copies of strong ones, none lets all "
+        "finish.",
     )
-    trials: int = Field(8, ge=1, le=10_000, description="How many trials there are in all (pbt: at the same time).")
+    trials: int = Field(8, ge=1, le=10_000, description="Number of trials in all (pbt: at the same time).")
     metric: str = Field(
         "episode_reward_mean", min_length=1, description="What is compared: a field of iteration events, by its path."
     )
@@ -141,7 +142,7 @@ def _check_shapes(plan: SearchPlan) -> None:
     for name, spec in plan.settings.search.items():
         if SHAPES_CHECKPOINTS in fields[name].metadata:
             raise InputError(
-                f"--search {name}={spec}: in population-based training a trial continues from another trial's checkpoint, "
-                f"which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
+                f"--search {name}={spec}: in population-based training a trial continues from another trial's "
+                f"checkpoint, which fits no other '{name}'. Type: --scheduler asha, or give all trials the same: "
                 f"--set training.params.{name}=VALUE"
             )

@@ -68,5 +68,6 @@ def check_request(request: Request) -> None:
         kind, _ = parse_policy(policy)
         if kind.waits:
             raise InputError(
-                f"'{policy}' waits for a person, and evaluations are played by policies alone. Play with it instead: open /play."
+                f"'{policy}' waits for a person, and evaluations are played by policies alone. "
+                "Play with it instead: open /play."
             )

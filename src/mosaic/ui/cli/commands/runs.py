@@ -188,7 +188,7 @@ def resume(
         int | None, typer.Option("--num-workers", min=1, help="Resume with this many sampling processes.")
     ] = None,
     ray_address: Annotated[
-        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Resume in this Ray cluster: HOST:PORT or auto.")
+        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Resume in this Ray cluster, or auto.")
     ] = None,
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="New limit of env steps; extends a finished run.")
