@@ -251,8 +251,8 @@ def test_the_owners_word_for_requests_is_not_trust_in_imported_runs(
 def test_pages_look_at_no_foreign_env(gift: RunFolder, here: Path) -> None:
     """/play?env=…, /play?run=… and /evaluate?run=… look at the env that they name."""
     with app_client(here / "home") as client:
-        desk: ServerContext = client.app.state.desk  # type: ignore[attr-defined]
-        facts = Facts(desk)
+        context: ServerContext = client.app.state.context  # type: ignore[attr-defined]
+        facts = Facts(context)
         with pytest.raises(mosaic.core.errors.MosaicError, match="--allow-programs"):
             facts.look(gift.read_config().environment.id)
         assert "--allow-programs" in facts.check({"environment": EPISODE["environment"]}).error

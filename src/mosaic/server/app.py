@@ -39,7 +39,7 @@ def create_app(
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
     programs = ProgramRule(store.home, settings.allow_programs)
     examined = Examinations(store.home, programs)
-    desk = ServerContext(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
+    context = ServerContext(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
 
     matches = Matches(store.home, programs=programs)
 
@@ -55,13 +55,13 @@ def create_app(
     # FastAPI's documentation pages load their scripts from other hosts, so they are disabled.
     app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     for part in (runs, metrics, events, frames, catalog):
-        app.include_router(part.routes(desk), responses=REFUSALS)
+        app.include_router(part.routes(context), responses=REFUSALS)
     app.include_router(match_routes.routes(matches), responses=REFUSALS)
     app.include_router(examinations.routes(examined, matches), responses=REFUSALS)
     answer_errors(app)
     app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
-    app.state.desk, app.state.matches = desk, matches
+    app.state.context, app.state.matches = context, matches
     return app
 
 

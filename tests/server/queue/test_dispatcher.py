@@ -112,7 +112,7 @@ def test_a_living_run_counts_although_its_configuration_was_damaged(home: Path) 
     trainer = Trainer(home)
     living = trainer.submit(toy(iterations=100_000, iteration_s=0.01))
     waiting = trainer.submit(toy(), start=False)
-    one = dispatch.Limits(runs=1, cores=64, memory_mb=100_000, gpus=0)
+    one = dispatch.QueueLimits(runs=1, cores=64, memory_mb=100_000, gpus=0)
     dispatcher = Dispatcher(trainer, one)
     assert dispatcher.dispatch() == []
     whole = living.folder.config.read_text()

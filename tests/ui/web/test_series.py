@@ -23,7 +23,7 @@ CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     app = create_app(tmp_path, ServerSettings(start_queued=False))
-    add_series_routes(app, app.state.desk)
+    add_series_routes(app, app.state.context)
     headers = {"Authorization": f"Bearer {ensure_token(tmp_path)}"}
     with TestClient(app, base_url="http://127.0.0.1:8642", headers=headers) as client:
         yield client
@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def made(client: TestClient, rewards: list[float], group: str = "") -> str:
     """A run that told these rewards, one every ten env steps."""
     app: Any = client.app
-    run = app.state.desk.trainer.submit(CONFIG, start=False, group=group)
+    run = app.state.context.trainer.submit(CONFIG, start=False, group=group)
     write(run.folder, rewards)
     return str(run.id)
 
@@ -94,7 +94,7 @@ def test_a_run_that_is_not_there_is_named(client: TestClient) -> None:
 
 def test_the_last_iteration_is_found_behind_other_events(client: TestClient) -> None:
     app: Any = client.app
-    folder = app.state.desk.store.resolve(made(client, [1.0, 7.0]))
+    folder = app.state.context.store.resolve(made(client, [1.0, 7.0]))
     assert last_iteration(folder)["episode_reward_mean"] == 7.0
     with folder.metrics.open("ab") as file:
         file.write(encode({"kind": "ended", "seq": 3, "attempt": 1, "timestamp": 1.0}) + b"\n" + b'{"kind":"iteration')

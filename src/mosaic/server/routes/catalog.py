@@ -18,16 +18,16 @@ from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker, options_model
 
 
-def routes(desk: ServerContext) -> APIRouter:
+def routes(context: ServerContext) -> APIRouter:
     router = APIRouter(tags=["catalog"])
 
     @router.get("/health", responses={503: {"model": Health, "description": "Degraded: `problems` says why."}})
     def health(response: Response) -> Health:
         """Report whether queued runs are started and runs can be listed. A degraded server responds with status 503."""
-        problems = desk.dispatcher.problems()
+        problems = context.dispatcher.problems()
         states: list[State] | None = None
         try:
-            states = [run.state for run in desk.store.index.list()]
+            states = [run.state for run in context.store.index.list()]
         except (MosaicError, OSError) as error:
             problems.append(f"The runs cannot be listed: {error}")
         response.status_code = 503 if problems else 200
@@ -37,7 +37,7 @@ def routes(desk: ServerContext) -> APIRouter:
             version=VERSION,
             queued=None if states is None else states.count(State.QUEUED),
             running=None if states is None else sum(state in LIVE for state in states),
-            stuck=desk.dispatcher.stuck(),
+            stuck=context.dispatcher.stuck(),
         )
 
     @router.get("/envs")
@@ -63,7 +63,7 @@ def routes(desk: ServerContext) -> APIRouter:
 
     @router.get("/doctor")
     def doctor() -> list[FindingRow]:
-        return [FindingRow.model_validate(finding, from_attributes=True) for finding in desk.doctor()]
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in context.doctor()]
 
     return router
 

@@ -25,13 +25,13 @@ _MOST_EVENTS = 500
 _MOST_BYTES = 256 << 10
 
 
-def routes(desk: ServerContext) -> APIRouter:
+def routes(context: ServerContext) -> APIRouter:
     router = APIRouter()
     feeds: Shared[RunFolder, EventFeed] = Shared(EventFeed)
 
     @router.websocket("/runs/{ref}/events")
     async def events(socket: WebSocket, ref: str, after_seq: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> None:
-        folder = await run_in_threadpool(desk.folder, ref)
+        folder = await run_in_threadpool(context.folder, ref)
         await socket.accept()
         with feeds.lend(folder) as feed:
             listener = _Listener(socket, folder, feed, after_seq)

@@ -35,24 +35,24 @@ Env: TypeAlias = Annotated[int, Query(ge=0, lt=2**31)]
 Grid: TypeAlias = Annotated[int, Query(ge=1, le=64)]
 
 
-def routes(desk: ServerContext) -> APIRouter:
+def routes(context: ServerContext) -> APIRouter:
     router = APIRouter()
     feeds: Shared[tuple[FrameSource, Wish], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
     async def frames(socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1) -> None:
-        folder = await run_in_threadpool(desk.folder, ref)
+        folder = await run_in_threadpool(context.folder, ref)
         await _show(socket, feeds, (RunStage(folder), Wish(rate, env, grid)))
 
     @router.websocket("/live/{ref}/frames")
     async def live_frames(socket: WebSocket, ref: str, rate: Rate = 30.0) -> None:
-        show = await run_in_threadpool(find_show, desk.store.home, ref)
+        show = await run_in_threadpool(find_show, context.store.home, ref)
         await _show(socket, feeds, (ShowStage(show), Wish(rate)))
 
     @router.get("/live")
     def live() -> list[LiveRow]:
         """List what is being played now apart from runs: evaluations, tournaments, games, matches; newest first."""
-        return live_rows(desk.store.home)
+        return live_rows(context.store.home)
 
     return router
 

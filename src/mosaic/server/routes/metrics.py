@@ -19,19 +19,19 @@ Seq = Annotated[int, Query(ge=0, lt=2**63, description="Only what came after thi
 Bound = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
-def routes(desk: ServerContext) -> APIRouter:
+def routes(context: ServerContext) -> APIRouter:
     router = APIRouter(prefix="/runs/{ref}", tags=["metrics"])
 
     @router.get("/metrics")
     def events(ref: str, after_seq: Seq = 0, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> Events:
         """Return stored events in order, each once."""
-        found = list(islice(read_events(desk.folder(ref).metrics, after_seq), limit))
+        found = list(islice(read_events(context.folder(ref).metrics, after_seq), limit))
         last = found[-1]["seq"] if found else after_seq
         return Events(events=[dict(event) for event in found], last_seq=last)
 
     @router.get("/metric-names")
     def names(ref: str) -> list[str]:
-        return list(Curves(desk.folder(ref).path).names())
+        return list(Curves(context.folder(ref).path).names())
 
     @router.get("/curve")
     def curve(
@@ -43,7 +43,7 @@ def routes(desk: ServerContext) -> APIRouter:
         stop: Bound = None,
     ) -> CurvePoints:
         """Return a metric over an axis, downsampled to this many buckets; their minima and maxima are kept."""
-        return curve_of(desk.folder(ref), metric, x, buckets=buckets, start=start, stop=stop)
+        return curve_of(context.folder(ref), metric, x, buckets=buckets, start=start, stop=stop)
 
     @router.get("/log")
     def log(
@@ -57,6 +57,6 @@ def routes(desk: ServerContext) -> APIRouter:
         """Return what the worker wrote to stdout or stderr. Positions count from its first byte, even if that was
         deleted.
         """
-        return log_part(desk.folder(ref), stream, after, size)
+        return log_part(context.folder(ref), stream, after, size)
 
     return router

@@ -69,7 +69,7 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def routes(desk: ServerContext) -> APIRouter:
+def routes(context: ServerContext) -> APIRouter:
     router = APIRouter(prefix="/runs", tags=["runs"])
 
     @router.post("", status_code=201, openapi_extra=_CONFIG_BODY)
@@ -80,13 +80,13 @@ def routes(desk: ServerContext) -> APIRouter:
         group: Annotated[str, Query(max_length=100, description="Runs that differ in their seed only share it.")] = "",
     ) -> RunDetails:
         """Queue a run. With a key, sending the same again returns the same run; without, it creates a new run."""
-        config = _acceptable(desk, body)
+        config = _acceptable(context, body)
         if idempotency_key is None:
-            folder = _queue(desk, config, group)
+            folder = _queue(context, config, group)
         else:
-            folder, made = _queue_once(desk, config, group, idempotency_key, body)
+            folder, made = _queue_once(context, config, group, idempotency_key, body)
             response.status_code = 201 if made else 200
-        desk.dispatcher.wake()
+        context.dispatcher.wake()
         return details_of(folder)
 
     @router.get("")
@@ -97,17 +97,17 @@ def routes(desk: ServerContext) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[RunRow]:
         """List runs, newest first."""
-        found = desk.store.index.list(states=state or (), tags=tag or (), group=group)
+        found = context.store.index.list(states=state or (), tags=tag or (), group=group)
         return [row_of(run) for run in found[:limit]]
 
     @router.get("/{ref}")
     def show(ref: str) -> RunDetails:
-        return details_of(desk.folder(ref))
+        return details_of(context.folder(ref))
 
     @router.post("/{ref}/stop")
     def stop(ref: str, patience_s: Patience = None) -> RunDetails:
         """Ask the run to save and stop; it is killed if it does not stop within the patience. Returns at once."""
-        run = desk.run(ref)
+        run = context.run(ref)
         with _fitting_its_state():
             run.stop(patience_s, wait=False)
         return details_of(run.folder)
@@ -115,7 +115,7 @@ def routes(desk: ServerContext) -> APIRouter:
     @router.post("/{ref}/pause")
     def pause(ref: str) -> RunDetails:
         """Ask the run to pause at the end of its iteration. Returns at once."""
-        run = desk.run(ref)
+        run = context.run(ref)
         with _fitting_its_state():
             run.pause(wait=False)
         return details_of(run.folder)
@@ -123,15 +123,15 @@ def routes(desk: ServerContext) -> APIRouter:
     @router.post("/{ref}/resume")
     def resume(ref: str, resources: OtherResources = None, settings: OtherSettings = ()) -> RunDetails:
         """Continue a paused run, or start a new attempt of one that ended, with other settings if some are given."""
-        run = desk.run(ref)
+        run = context.run(ref)
         config = with_changes(run.config, resources or {}, settings)
         if foreign(run.folder):  # its configuration came from outside, as that of a request does
-            desk.programs.check_run(config)
+            context.programs.check_run(config)
         if resources or settings:
-            desk.programs.check_run(config, known=run.config)
-            _refuse_too_much(desk, config)
+            context.programs.check_run(config, known=run.config)
+            _refuse_too_much(context, config)
         if run.state in ENDED:
-            desk.dispatcher.check_room(run.folder, config)
+            context.dispatcher.check_room(run.folder, config)
         with _fitting_its_state():
             run.resume(ANSWER_WITHIN_S, resources=resources, settings=settings)
         return details_of(run.folder)
@@ -139,7 +139,7 @@ def routes(desk: ServerContext) -> APIRouter:
     @router.post("/{ref}/checkpoint")
     def checkpoint(ref: str) -> RunDetails:
         """Save at the end of the iteration, and return then."""
-        run = desk.run(ref)
+        run = context.run(ref)
         with _fitting_its_state():
             run.checkpoint(ANSWER_WITHIN_S)
         return details_of(run.folder)
@@ -147,7 +147,7 @@ def routes(desk: ServerContext) -> APIRouter:
     @router.delete("/{ref}", status_code=204)
     def delete(ref: str) -> None:
         """Delete the folder and everything in it. A live run is refused: stop it first."""
-        run = desk.run(ref)
+        run = context.run(ref)
         with _fitting_its_state():
             run.delete()
 
@@ -163,46 +163,46 @@ def _fitting_its_state() -> Iterator[None]:
         raise ConflictError(str(error)) from error
 
 
-def _acceptable(desk: ServerContext, body: bytes) -> RunConfig:
+def _acceptable(context: ServerContext, body: bytes) -> RunConfig:
     """Return the configuration in the body, if this server would run it."""
     try:
         document: Any = read_json(body.decode())
     except (ValueError, RecursionError) as error:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
     config = parse_run_config(document)
-    desk.programs.check_run(config)
-    _refuse_too_much(desk, config)
+    context.programs.check_run(config)
+    _refuse_too_much(context, config)
     check_environment(config.environment)
     return config
 
 
-def _refuse_too_much(desk: ServerContext, config: RunConfig) -> None:
-    problem = too_much(demand_of(config, ""), desk.settings.limits)
+def _refuse_too_much(context: ServerContext, config: RunConfig) -> None:
+    problem = too_much(demand_of(config, ""), context.settings.limits)
     if problem is not None:
         raise InputError(f"This run could never start: {problem}. Change 'resources'.")
 
 
-def _queue(desk: ServerContext, config: RunConfig, group: str) -> RunFolder:
-    if config.run_id is not None and desk.store.folder(config.run_id).exists():
+def _queue(context: ServerContext, config: RunConfig, group: str) -> RunFolder:
+    if config.run_id is not None and context.store.folder(config.run_id).exists():
         raise RunTakenError(f"There is already a run '{config.run_id}'. Choose another run_id, or leave it out.")
     try:
-        return desk.trainer.submit(config, start=False, group=group).folder
+        return context.trainer.submit(config, start=False, group=group).folder
     except UnknownNameError as error:  # of a name in the configuration, not of the requested URL
         raise InputError(str(error)) from error
 
 
-def _queue_once(desk: ServerContext, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
+def _queue_once(context: ServerContext, config: RunConfig, group: str, key: str, body: bytes) -> tuple[RunFolder, bool]:
     """Return the key's run, and whether it was created now."""
     asked = hashlib.sha256(group.encode()).digest() + body
-    with desk.submissions.alone():
-        run_id, fresh = desk.submissions.claim(key, asked, lambda: config.run_id or _new_id(config))
-        folder = desk.store.folder(run_id)
+    with context.submissions.alone():
+        run_id, fresh = context.submissions.claim(key, asked, lambda: config.run_id or _new_id(config))
+        folder = context.store.folder(run_id)
         if not fresh and folder.exists():
             return folder, False
         try:
-            return _queue(desk, config.model_copy(update={"run_id": run_id}), group), True
+            return _queue(context, config.model_copy(update={"run_id": run_id}), group), True
         except MosaicError:
-            desk.submissions.forget(key)
+            context.submissions.forget(key)
             raise
 
 

@@ -46,9 +46,9 @@ def add_pages(app: FastAPI) -> None:
 
     Call it last, as routes registered later are never reached, and once per process, as NiceGUI has a single app.
     """
-    desk: ServerContext = app.state.desk
-    folder = desk.store.home / "web"
-    private_folder(desk.store.home)
+    context: ServerContext = app.state.context
+    folder = context.store.home / "web"
+    private_folder(context.store.home)
     private_folder(folder)
     os.environ["NICEGUI_STORAGE_PATH"] = str(folder)  # read once, when nicegui is imported
     os.environ["MATPLOTLIB"] = "false"  # otherwise nicegui imports it, and nothing here uses it
@@ -60,19 +60,19 @@ def add_pages(app: FastAPI) -> None:
     from mosaic.ui.web.data.facts import Facts
     from mosaic.ui.web.routing import Pages
 
-    token = ensure_token(desk.store.home)
-    facts = Facts(desk)
-    views = _views(app, desk)
+    token = ensure_token(context.store.home)
+    facts = Facts(context)
+    views = _views(app, context)
 
     def root() -> None:
         """Build the page of one browser tab; pages change inside it without a reload and without a second socket."""
-        frame = PageLayout(desk, facts, set(views))
+        frame = PageLayout(context, facts, set(views))
         with frame.content:
             Pages(views, data={"frame": frame})
 
     from mosaic.ui.web.series_api import add_series_routes
 
-    add_series_routes(app, desk)
+    add_series_routes(app, context)
     app.mount("/static", StaticFiles(directory=STATIC))
     for sheet in sorted(STATIC.glob("*.css")):
         address = f"/static/{sheet.name}?v={int(sheet.stat().st_mtime)}"
@@ -94,16 +94,16 @@ def add_pages(app: FastAPI) -> None:
         storage_secret=hashlib.sha256(f"pages {token}".encode()).hexdigest(),
     )
     app.router.routes.insert(0, PageRoute(pages_app, tuple(views)))
-    app.add_middleware(Entrance, token=token, hosts=desk.settings.hosts)
+    app.add_middleware(Entrance, token=token, hosts=context.settings.hosts)
 
 
-def _views(app: FastAPI, desk: ServerContext) -> dict[str, Callable[..., Any]]:
+def _views(app: FastAPI, context: ServerContext) -> dict[str, Callable[..., Any]]:
     views: dict[str, Callable[..., Any]] = {}
     for address, name in PAGES.items():
         module = import_module(f"mosaic.ui.web.{name}")
         views[address] = _explained(module.page)
         if hasattr(module, "add_routes"):
-            module.add_routes(app, desk)
+            module.add_routes(app, context)
     return views
 
 

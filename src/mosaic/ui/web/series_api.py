@@ -51,7 +51,7 @@ class ManySeries(ResponseModel):
     started: dict[str, float]
 
 
-def add_series_routes(app: FastAPI, desk: ServerContext) -> None:
+def add_series_routes(app: FastAPI, context: ServerContext) -> None:
     @app.get("/series", responses=REFUSALS, tags=["metrics"])
     def series(
         ref: Annotated[list[str], Query(max_length=50)],
@@ -63,7 +63,7 @@ def add_series_routes(app: FastAPI, desk: ServerContext) -> None:
     ) -> ManySeries:
         """Return every metric of every run or seed group (`group:NAME`) that has it, where start ≤ x ≤ stop."""
         asked = _Asked(metric, x, points, start, stop)
-        folders = {one: _folders(desk, one) for one in dict.fromkeys(ref)}
+        folders = {one: _folders(context, one) for one in dict.fromkeys(ref)}
         _read([folder for each in folders.values() for folder in each])
         found = [each for one in ref for each in _series(one, folders[one], asked)]
         runs = {one: folder for one, (folder, *_) in folders.items() if not one.startswith(GROUP)}
@@ -74,9 +74,9 @@ def add_series_routes(app: FastAPI, desk: ServerContext) -> None:
         )
 
 
-def read_ahead(desk: ServerContext, refs: Sequence[str]) -> None:
+def read_ahead(context: ServerContext, refs: Sequence[str]) -> None:
     """Read in the background what a page will request soon, while its browser still loads it."""
-    folders = [folder for ref in refs for folder in _folders(desk, ref)]
+    folders = [folder for ref in refs for folder in _folders(context, ref)]
     Thread(target=_read, args=(folders,)).start()
     if any(ref.startswith(GROUP) for ref in refs):
         Thread(target=import_module, args=("scipy.special",)).start()  # a band needs it, and its import takes long
@@ -113,15 +113,15 @@ class _Member:
         return found._replace(x=found.x - self._zero)
 
 
-def _folders(desk: ServerContext, ref: str) -> list[RunFolder]:
+def _folders(context: ServerContext, ref: str) -> list[RunFolder]:
     if ref.startswith(GROUP):
-        return seed_group(desk, ref.removeprefix(GROUP))
-    return [desk.folder(ref)]
+        return seed_group(context, ref.removeprefix(GROUP))
+    return [context.folder(ref)]
 
 
-def seed_group(desk: ServerContext, name: str) -> list[RunFolder]:
+def seed_group(context: ServerContext, name: str) -> list[RunFolder]:
     """Return the runs of a group; raise where they differ in more than their seed, as a mean has no meaning then."""
-    folders = [desk.store.folder(member.run_id) for member in desk.store.index.list(group=name)]
+    folders = [context.store.folder(member.run_id) for member in context.store.index.list(group=name)]
     if len({_settings(folder.config, folder.config.stat().st_mtime_ns) for folder in folders}) > 1:
         differing = differences([json.loads(folder.config.read_bytes()) for folder in folders])
         named = ", ".join(key for key in differing if key != "seed")

@@ -23,13 +23,13 @@ FEED = Path(theme.__file__).parents[1] / "static" / "live_feed.js"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> ServerContext:
-    desk: ServerContext = create_app(tmp_path).state.desk
-    return desk
+def context(tmp_path: Path) -> ServerContext:
+    context: ServerContext = create_app(tmp_path).state.context
+    return context
 
 
-def made(desk: ServerContext, count: int, group: str = "", name: str = "") -> list[str]:
-    trainer = Trainer(desk.store.home)
+def made(context: ServerContext, count: int, group: str = "", name: str = "") -> list[str]:
+    trainer = Trainer(context.store.home)
     named = [{**CONFIG, "name": name or f"run {number}"} for number in range(count)]
     return [str(trainer.submit(config, start=False, group=group).id) for config in named]
 
@@ -39,26 +39,26 @@ def asked_for(text: str) -> str:
     return parse_qs(urlsplit(text).query).get("with", [""])[0]
 
 
-def test_an_address_says_what_is_compared_and_is_read_back(desk: ServerContext) -> None:
-    own, other, third = made(desk, 3)
-    made(desk, 2, group="a, strange & long/group")
+def test_an_address_says_what_is_compared_and_is_read_back(context: ServerContext) -> None:
+    own, other, third = made(context, 3)
+    made(context, 2, group="a, strange & long/group")
     refs = [third, "group:a, strange & long/group", other]
     path = address(own, refs)
     assert address(own, []) == f"/runs/{own}"
     assert path.startswith(f"/runs/{own}?with={third},group:")
-    assert read_compared(desk, own, asked_for(path)) == (refs, [])
+    assert read_compared(context, own, asked_for(path)) == (refs, [])
 
 
-def test_runs_are_named_by_name_or_id_and_once(desk: ServerContext) -> None:
-    own, other, third = made(desk, 3)
-    found = read_compared(desk, own, f"run 1,{other},,{own},run 2")
+def test_runs_are_named_by_name_or_id_and_once(context: ServerContext) -> None:
+    own, other, third = made(context, 3)
+    found = read_compared(context, own, f"run 1,{other},,{own},run 2")
     assert found == ([other, third], [])
 
 
-def test_what_is_unknown_is_told_and_the_rest_counts(desk: ServerContext) -> None:
-    own, other = made(desk, 2)
-    made(desk, 1, group="seeds-of-ppo")
-    found = read_compared(desk, own, f"nobody,group:seeds-of-pp,{other}")
+def test_what_is_unknown_is_told_and_the_rest_counts(context: ServerContext) -> None:
+    own, other = made(context, 2)
+    made(context, 1, group="seeds-of-ppo")
+    found = read_compared(context, own, f"nobody,group:seeds-of-pp,{other}")
     assert found.refs == [other]
     assert found.problems[0].startswith("There is no run 'nobody'. The newest: ")
     assert found.problems[1] == (
@@ -66,9 +66,9 @@ def test_what_is_unknown_is_told_and_the_rest_counts(desk: ServerContext) -> Non
     )
 
 
-def test_too_many_are_cut_and_told(desk: ServerContext) -> None:
-    own, *others = made(desk, MOST_SOURCES + 1)
-    found = read_compared(desk, own, ",".join(others))
+def test_too_many_are_cut_and_told(context: ServerContext) -> None:
+    own, *others = made(context, MOST_SOURCES + 1)
+    found = read_compared(context, own, ",".join(others))
     assert found.refs == others[: MOST_SOURCES - 1]
     (said,) = found.problems
     assert said == (
@@ -77,10 +77,10 @@ def test_too_many_are_cut_and_told(desk: ServerContext) -> None:
     )
 
 
-def test_runs_of_one_name_are_told_apart(desk: ServerContext) -> None:
-    (alone,) = made(desk, 1, name="alone")
-    twins = made(desk, 2, name="twin", group="twins")
-    sources = sources_of([alone, "group:twins", *twins, "gone"], desk.store.index.list())
+def test_runs_of_one_name_are_told_apart(context: ServerContext) -> None:
+    (alone,) = made(context, 1, name="alone")
+    twins = made(context, 2, name="twin", group="twins")
+    sources = sources_of([alone, "group:twins", *twins, "gone"], context.store.index.list())
     assert [(source.ref, source.label) for source in sources] == [
         (alone, "alone"),
         ("group:twins", "mean of 2 seeds"),
@@ -89,9 +89,9 @@ def test_runs_of_one_name_are_told_apart(desk: ServerContext) -> None:
     ]
 
 
-def test_the_runs_page_puts_the_mean_first_where_there_is_room(desk: ServerContext) -> None:
-    members = made(desk, MOST_SOURCES + 2, group="many")
-    rows = {row.run_id: row for row in desk.store.index.list()}
+def test_the_runs_page_puts_the_mean_first_where_there_is_room(context: ServerContext) -> None:
+    members = made(context, MOST_SOURCES + 2, group="many")
+    rows = {row.run_id: row for row in context.store.index.list()}
     ticked = [rows[run_id] for run_id in members]
     every = list(rows.values())
     assert [source.ref for source in sources_for(ticked[:2], every, bool)] == ["group:many", *members[:2]]
@@ -128,16 +128,16 @@ def test_a_chart_of_many_curves_is_higher() -> None:
     assert chart_height(252, 20) == chart_height(252, 60) == "height:384px"
 
 
-def test_runs_that_differ_in_more_than_their_seed_have_no_common_mean(desk: ServerContext) -> None:
+def test_runs_that_differ_in_more_than_their_seed_have_no_common_mean(context: ServerContext) -> None:
     """The trials of a search share a group, and so can any runs submitted with one."""
-    trainer = Trainer(desk.store.home)
+    trainer = Trainer(context.store.home)
     for env in ("gym/CartPole-v1", "gym/Acrobot-v1"):
         trainer.submit({**CONFIG, "environment": {"env_id": env}}, start=False, group="mixed")
-    own, other = made(desk, 2, group="alike")
-    found = read_compared(desk, own, "group:mixed,group:alike")
+    own, other = made(context, 2, group="alike")
+    found = read_compared(context, own, "group:mixed,group:alike")
     assert found.refs == ["group:alike"]
     assert "environment.env_id" in found.problems[0]
-    facts = Facts(desk)
+    facts = Facts(context)
     assert facts.group("mixed") == []
     assert {row.run_id for row in facts.group("alike")} == {own, other}
     rows = facts.rows()

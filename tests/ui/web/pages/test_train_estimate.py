@@ -58,12 +58,12 @@ def test_nothing_is_made_up_where_nobody_knows() -> None:
 
 
 def test_only_a_run_of_the_same_kind_says_how_long_it_will_take(tmp_path: Path) -> None:
-    desk = create_app(tmp_path).state.desk
+    context = create_app(tmp_path).state.context
     asked = table(total_timesteps=300)
     Trainer(tmp_path).submit(asked).wait(60)
-    pace = find_pace(asked, Facts(desk))
+    pace = find_pace(asked, Facts(context))
     assert pace is not None
-    assert find_pace(table(total_timesteps=9_000, stop_reward=5.0), Facts(desk)) == pace  # only how long differs
+    assert find_pace(table(total_timesteps=9_000, stop_reward=5.0), Facts(context)) == pace  # only how long differs
     for section, values in {
         "environment": {"wrappers": ["time_limit:max_steps=9"]},
         "resources": {"num_workers": 7},
@@ -71,7 +71,7 @@ def test_only_a_run_of_the_same_kind_says_how_long_it_will_take(tmp_path: Path) 
     }.items():
         document = asked.model_dump(mode="json")
         document[section] = {**document[section], **values}
-        assert find_pace(RunConfig.model_validate(document), Facts(desk)) is None, section
+        assert find_pace(RunConfig.model_validate(document), Facts(context)) is None, section
 
 
 def test_a_preset_says_what_backs_it() -> None:

@@ -27,8 +27,8 @@ _FOUND = 8
 class PageLayout:
     """Frame of one tab; gives pages the server context, facts about runs, and the breadcrumb."""
 
-    def __init__(self, desk: ServerContext, facts: Facts, addresses: set[str]) -> None:
-        self.desk, self.facts = desk, facts
+    def __init__(self, context: ServerContext, facts: Facts, addresses: set[str]) -> None:
+        self.context, self.facts = context, facts
         self._nav = [entry for entry in NAV if entry[0] in addresses]
         self._dark = ui.dark_mode(app.storage.user.get("dark", True))
         self._links: dict[str, list[ui.element]] = {href: [] for href, *_ in self._nav}

@@ -29,13 +29,13 @@ class Compared(NamedTuple):
     """Errors about what was requested and does not exist."""
 
 
-def read_compared(desk: ServerContext, run_id: str, text: str) -> Compared:
+def read_compared(context: ServerContext, run_id: str, text: str) -> Compared:
     """Resolve runs given by id, name or a unique prefix of the id; unknown ones are reported, the rest is kept."""
     refs: dict[str, None] = {}
     problems = []
     for asked in map(unquote, filter(None, text.split(","))):
         try:
-            refs[_found(desk, asked)] = None
+            refs[_found(context, asked)] = None
         except MosaicError as error:
             problems.append(str(error))
     refs.pop(run_id, None)
@@ -70,11 +70,11 @@ def mean_of(members: Sequence[RunSummary]) -> str:
     return f"mean of {len(members)} seeds"
 
 
-def _found(desk: ServerContext, asked: str) -> str:
+def _found(context: ServerContext, asked: str) -> str:
     if not asked.startswith(GROUP):
-        return desk.folder(asked).run_id
-    groups = sorted({row.group for row in desk.store.index.list() if row.group})
+        return context.folder(asked).run_id
+    groups = sorted({row.group for row in context.store.index.list() if row.group})
     if (name := asked.removeprefix(GROUP)) not in groups:
         raise unknown("seed group", name, groups)
-    seed_group(desk, name)  # raises where a mean over it has no meaning
+    seed_group(context, name)  # raises where a mean over it has no meaning
     return asked

@@ -69,15 +69,15 @@ class MachineLoad:
 class Facts:
     """Cached, thread-safe facts, at most a second old by default."""
 
-    def __init__(self, desk: ServerContext, clock: Callable[[], float] = monotonic) -> None:
-        self._desk, self._clock = desk, clock
+    def __init__(self, context: ServerContext, clock: Callable[[], float] = monotonic) -> None:
+        self._context, self._clock = context, clock
         self._kept: dict[Hashable, tuple[float, Any]] = {}
         self._lock = Lock()
         psutil.cpu_percent()  # the first call always returns 0
 
     def rows(self) -> list[RunSummary]:
         """Return all runs, newest first."""
-        return self._fresh("rows", self._desk.store.index.list)
+        return self._fresh("rows", self._context.store.index.list)
 
     def running(self) -> int:
         return sum(row.state in LIVE for row in self.rows())
@@ -92,20 +92,20 @@ class Facts:
 
     def _is_seed_group(self, name: str) -> bool:
         try:
-            return bool(name and seed_group(self._desk, name))
+            return bool(name and seed_group(self._context, name))
         except InputError:
             return False
 
     def details(self, run_id: str) -> RunDetails:
-        return self._fresh(("details", run_id), lambda: details_of(self._desk.folder(run_id)))
+        return self._fresh(("details", run_id), lambda: details_of(self._context.folder(run_id)))
 
     def iteration(self, run_id: str) -> dict[str, Any]:
         """Return the run's newest iteration event."""
-        return self._fresh(("iteration", run_id), lambda: last_iteration(self._desk.folder(run_id)))
+        return self._fresh(("iteration", run_id), lambda: last_iteration(self._context.folder(run_id)))
 
     def names(self, run_id: str) -> tuple[str, ...]:
         """Return the name of every metric that the run has reported so far."""
-        return self._fresh(("names", run_id), lambda: Curves(self._desk.folder(run_id).path).names(), _NAMES_FRESH_S)
+        return self._fresh(("names", run_id), lambda: Curves(self._context.folder(run_id).path).names(), _NAMES_FRESH_S)
 
     def spark(self, row: RunSummary) -> list[float | None]:
         """Return the reward so far in a few points; it changes only when the run does."""
@@ -114,7 +114,7 @@ class Facts:
 
     def trend(self, run_id: str) -> CurvePoints:
         """Return the reward so far in more points, at most a few seconds old."""
-        read = partial(curve_of, self._desk.folder(run_id), REWARD, buckets=_TREND_POINTS)
+        read = partial(curve_of, self._context.folder(run_id), REWARD, buckets=_TREND_POINTS)
         return self._fresh(("trend", run_id), read, _TREND_FRESH_S)
 
     async def aside(self, ask: Callable[[str], T], run_id: str) -> T | None:
@@ -135,7 +135,7 @@ class Facts:
 
     def look(self, env: EnvID) -> EnvLook:
         """Create an env named in an address or form, if that is allowed; raise MosaicError otherwise."""
-        self._desk.programs.check_match(EnvironmentConfig(env_id=env), {})
+        self._context.programs.check_match(EnvironmentConfig(env_id=env), {})
         return look_at(env)
 
     def check(self, document: Mapping[str, Any]) -> Checked:
@@ -149,7 +149,7 @@ class Facts:
     def require_allowed(self, document: Mapping[str, Any]) -> None:
         """Raise for a draft that names code on a server that does not allow it, or an env that is too large."""
         config = parse_run_config(document)
-        self._desk.programs.check_run(config)
+        self._context.programs.check_run(config)
         check_environment(config.environment)
 
     def machine(self) -> MachineLoad:
@@ -162,10 +162,10 @@ class Facts:
         return self._fresh("doctor", self._doctor, 600.0)
 
     def _doctor(self) -> list[FindingRow]:
-        return [FindingRow.model_validate(finding, from_attributes=True) for finding in self._desk.doctor()]
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in self._context.doctor()]
 
     def _spark(self, row: RunSummary) -> list[float | None]:
-        return curve_of(self._desk.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
+        return curve_of(self._context.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
 
     def _forget(self, key: Hashable) -> None:
         with self._lock:

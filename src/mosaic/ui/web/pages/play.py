@@ -68,7 +68,7 @@ async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
 
 def _env_of(frame: PageLayout, run: str) -> str:
     """Return the env that a run was trained in."""
-    return EnvironmentConfig.model_validate(frame.facts.details(frame.desk.folder(run).run_id).config["environment"]).id
+    return EnvironmentConfig.model_validate(frame.facts.details(frame.context.folder(run).run_id).config["environment"]).id
 
 
 class _Setup:
@@ -128,7 +128,7 @@ class _Setup:
             return
         self._agents = agents
         offers = policies_for(self._env, self._frame.facts.rows())
-        trained = trained_agents(self._frame.desk.folder(self._run), self._agents) if self._run else ()
+        trained = trained_agents(self._frame.context.folder(self._run), self._agents) if self._run else ()
         self._seats = first_seats(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
         self._rows.clear()
         with self._rows:

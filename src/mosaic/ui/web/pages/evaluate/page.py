@@ -34,12 +34,12 @@ async def page(frame: PageLayout, examination: str = "", run: str = "", env: str
     """Show the examination with this id, or a form for a new one about `run` or `env`."""
     frame.title("Evaluate")
     await threads.io_bound(catalog)
-    row = await threads.io_bound(frame.desk.examinations.row, examination) if examination else None
+    row = await threads.io_bound(frame.context.examinations.row, examination) if examination else None
     if row is not None:
         chosen = EnvironmentConfig.model_validate(row.request["environment"]).id
         await _EvaluatePage(frame, chosen, row.kind, row.request, row).build()
         return
-    folder = frame.desk.folder(run) if run else None
+    folder = frame.context.folder(run) if run else None
     if folder is not None:
         details = frame.facts.details(folder.run_id)
         env = EnvironmentConfig.model_validate(details.config["environment"]).id
@@ -74,7 +74,7 @@ class _EvaluatePage:
             self._place = box("stack gap-4")
         await self._setup.load()
         if self._row is None:
-            rows = await threads.io_bound(self._frame.desk.examinations.rows)
+            rows = await threads.io_bound(self._frame.context.examinations.rows)
             if not self._place.is_deleted:
                 self._earlier(rows or [])
         elif self._row.state == "running":
@@ -110,7 +110,7 @@ class _EvaluatePage:
             words.set_content(f"<span>{row.done:,} of {row.total:,} games</span><span>{left}</span>")
 
         async def refresh() -> None:
-            now = await threads.io_bound(self._frame.desk.examinations.row, row.examination_id)
+            now = await threads.io_bound(self._frame.context.examinations.row, row.examination_id)
             if now is None or self._place.is_deleted:
                 return
             if now.state == "running":

@@ -55,7 +55,7 @@ class CurvesPanel:
         self._all = False
         self._main = ""
         self._group = GROUP + self._summary.group if self._summary and self._summary.group else ""
-        self._compared, self._problems = read_compared(frame.desk, folder.run_id, asked)
+        self._compared, self._problems = read_compared(frame.context, folder.run_id, asked)
         self._small: dict[str, ui.echart] = {}
         self._hidden: set[str] = set()
         self._names: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class CurvesPanel:
         self._main = titles[0]
         with self._box, panel(body="m-body tight"):
             sources = self._sources(live=self._state not in ENDED)
-            read_ahead(self._frame.desk, [source.ref for source in sources])
+            read_ahead(self._frame.context, [source.ref for source in sources])
             feed = self._feed = LiveFeed(sources)
             self._head(feed, titles)
             self._tools(feed)

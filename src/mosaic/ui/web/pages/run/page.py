@@ -167,7 +167,7 @@ _REFRESH_S = 4.0  # curves and pictures update by themselves
 
 def page(frame: PageLayout, run_id: str, address: PageArguments) -> None:
     """Show a run; `?with=RUN,RUN,group:NAME` adds the curves of others."""
-    folder = frame.desk.folder(run_id)
+    folder = frame.context.folder(run_id)
     details = frame.facts.details(folder.run_id)
     title = str(details.config.get("name") or details.run_id)
     with box("m-page"):

@@ -44,8 +44,8 @@ _SECTIONS: Mapping[str, tuple[str, Any, tuple[str, ...]]] = {
 }
 
 
-def add_routes(app: FastAPI, desk: ServerContext) -> None:
-    add_picture_route(app, desk.store.home)
+def add_routes(app: FastAPI, context: ServerContext) -> None:
+    add_picture_route(app, context.store.home)
 
 
 async def page(frame: PageLayout, env: str = "") -> None:
