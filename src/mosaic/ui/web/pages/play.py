@@ -68,7 +68,9 @@ async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
 
 def _env_of(frame: PageLayout, run: str) -> str:
     """Return the env that a run was trained in."""
-    return EnvironmentConfig.model_validate(frame.facts.details(frame.context.folder(run).run_id).config["environment"]).id
+    return EnvironmentConfig.model_validate(
+        frame.facts.details(frame.context.folder(run).run_id).config["environment"]
+    ).id
 
 
 class _Setup:
