@@ -83,9 +83,9 @@ import json, sys
 from pathlib import Path
 import numba, numpy as np
 from numba import types
-from mosaic.core import compiled
+from mosaic.core import numba_cache
 from mosaic.core.numba_cache import cfunc, njit
-compiled.cache_folder = lambda: Path(sys.argv[1]) / "cache"
+numba_cache.cache_folder = lambda: Path(sys.argv[1]) / "cache"
 
 @cfunc(types.float64(types.float64), cache=True, nopython=True)
 def double(x):

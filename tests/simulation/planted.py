@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from mosaic.core import files
 from mosaic.runs import lifecycle, supervision
 from mosaic.runs import resume as recovery
 from mosaic.runs import state_file as logbook
 from mosaic.server.queue import dispatcher as dispatch
 from mosaic.server.queue import policy as queue
-from mosaic.store import atomic, checkpoints, lock, staging
+from mosaic.store import checkpoints, lock, staging
 from mosaic.telemetry.events import writer
 
 
@@ -104,12 +105,12 @@ def _guard_for_ever(self: Any, run_id: str, work: Any) -> Any:
 
 PLANTED = {
     "state-not-synced": Planted("A file is renamed into place before its content is durable.",
-                                _replace(atomic, "_write_new", _write_unsynced)),
+                                _replace(files, "write_new", _write_unsynced)),
     "short-write": Planted("A write that takes only a part is taken for whole.",
-                           _replace(atomic, "_write_new", _write_once_only)),
+                           _replace(files, "write_new", _write_once_only)),
     "folder-not-synced": Planted("Renames are not made durable.",
                                  lambda stack: [_replace(m, "sync_folder", lambda path: None)(stack)
-                                                for m in (atomic, staging, checkpoints)]),
+                                                for m in (files, staging, checkpoints)]),
     "torn-end-kept": Planted("The next attempt appends to a torn line.",
                              _replace(writer.EventWriter, "_claim", _claim_without_repair)),
     "lock-ignored": Planted("A supervisor does not mind that another one has the run.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import FormatError, InputError, MosaicError
+from mosaic.core.files import replace_file
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, Tensor, count_weights, tensors
@@ -39,7 +39,7 @@ def save_weights(
     *,
     own_network: bool = False,
 ) -> None:
-    """Write the file atomically: to a temporary file in the same folder, then renamed.
+    """Write the file atomically.
 
     `own_network`: a user's network, whose tensors the architecture does not describe.
     """
@@ -51,12 +51,8 @@ def save_weights(
     }
     arrays.update({EXTRA + name: np.ascontiguousarray(array) for name, array in (extra or {}).items()})
     facts = {"format": FORMAT, "architecture": architecture.to_json()}
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file(arrays, beside, {"mosaic": json.dumps(facts)})
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    metadata = {"mosaic": json.dumps(facts)}
+    replace_file(path, lambda temporary: save_file(arrays, temporary, metadata))
 
 
 def save_policy_network(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError, shown
+from mosaic.core.files import write_atomic
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import explain
 from mosaic.core.turn import Action, Turn, digest
@@ -104,18 +103,9 @@ def environment_of(episode: Episode) -> EnvironmentConfig:
 
 
 def save_episode(path: Path, episode: Episode) -> None:
-    """Write the file atomically: to a temporary file in the same folder, then renamed."""
+    """Write the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(episode_to_json(episode), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomic(path, json.dumps(episode_to_json(episode)), mode=0o600)
 
 
 def load_episode(path: Path) -> Episode:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import assert_never
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.files import sync_file
 from mosaic.core.machine import boot_id
 from mosaic.runs.control import read_command
 from mosaic.runs.daemonize import LOG
@@ -43,7 +44,6 @@ from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.resume import clear_cluster, end_leftovers
 from mosaic.runs.state_file import Logbook, log
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
-from mosaic.store.atomic import sync_file
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, ProcessRecord, RunState, State

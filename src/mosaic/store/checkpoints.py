@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
+from mosaic.core.files import sync_file, sync_folder
 from mosaic.runners.versions import versions as versions_here
-from mosaic.store.atomic import sync_file, sync_folder, write_atomic
+from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import (
     MANIFEST,
     BestBy,

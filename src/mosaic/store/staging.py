@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaic.store.atomic import private_folder, sync_folder
+from mosaic.core.files import sync_folder
+from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder

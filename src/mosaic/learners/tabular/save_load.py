@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError
+from mosaic.core.files import replace_file
 from mosaic.learners.tabular.engines.base import Snapshot
 from mosaic.learners.tabular.options import TabularOptions
 
@@ -22,7 +22,7 @@ VALUES = ("values", "new_row")  # prefixes of the names of tensors that hold act
 
 
 def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
-    """Write the file atomically: to a temporary file in the same folder, then moved."""
+    """Write the file atomically."""
     from safetensors.numpy import save_file
 
     facts = {
@@ -35,12 +35,8 @@ def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
         "episodes": learner.episodes,
         "epsilon": learner.epsilon,
     }
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file(snapshot._asdict(), beside, {"mosaic": json.dumps(facts)})
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    metadata = {"mosaic": json.dumps(facts)}
+    replace_file(path, lambda temporary: save_file(snapshot._asdict(), temporary, metadata))
 
 
 def check_table(values: NDArray[Any] | None, path: Path) -> None:

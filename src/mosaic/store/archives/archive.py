@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from mosaic.core.errors import InputError
-from mosaic.store.atomic import sync_file, sync_folder
+from mosaic.core.files import replace_file, sync_file, sync_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
@@ -25,20 +25,20 @@ def archive_run(folder: RunFolder, target: Path) -> Path:
     if target.exists():
         raise InputError(f"'{target}' exists already. Name another file.")
     with _not_alive(folder, "archived"):
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with tarfile.open(temporary, "x:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
-                for path in _packed(folder.path):
-                    name = f"{folder.run_id}/{path.relative_to(folder.path).as_posix()}"
-                    archive.add(path, name, recursive=False, filter=_anonymous)
-            sync_file(temporary)
-            os.replace(temporary, target)
+            replace_file(target, partial(_pack, folder))
             sync_folder(target.parent)
         except OSError as error:
             raise StorageError(f"'{target}' could not be written: {reason(error)}.") from error
-        finally:
-            temporary.unlink(missing_ok=True)
     return target
+
+
+def _pack(folder: RunFolder, target: Path) -> None:
+    with tarfile.open(target, "x:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
+        for path in _packed(folder.path):
+            name = f"{folder.run_id}/{path.relative_to(folder.path).as_posix()}"
+            archive.add(path, name, recursive=False, filter=_anonymous)
+    sync_file(target)
 
 
 def delete_run(store: Store, folder: RunFolder) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
+from mosaic.core.files import replace_file
 from mosaic.telemetry.curves.columns import Cells, Columns, Values
 from mosaic.telemetry.events.resume_filter import ResumePoint
 
@@ -139,10 +140,10 @@ class ColumnFiles:
         return values
 
     def _write_head(self, head: CacheHeader) -> None:
-        path, new = self.folder / "head.json", self.folder / "head.json.new"
+        path = self.folder / "head.json"
         body = json.dumps({"version": VERSION, **asdict(head)})
-        new.write_text(json.dumps({"checksum": zlib.crc32(body.encode()), "body": body}), "utf-8")
-        new.replace(path)
+        text = json.dumps({"checksum": zlib.crc32(body.encode()), "body": body})
+        replace_file(path, lambda new: new.write_text(text, "utf-8"), path.with_name("head.json.new"))
         self.head = head
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from mosaic.core.errors import InputError
+from mosaic.core.files import replace_file
 from mosaic.telemetry.pictures.resize import Picture
 
 PictureFormat: TypeAlias = Literal["jpeg", "webp"]
@@ -56,15 +55,9 @@ def decoded(data: bytes) -> Picture:
 
 
 def save_png(path: Path, picture: Picture) -> None:
-    """Save a picture atomically: written beside its place, then renamed."""
+    """Save a picture atomically."""
     if path.suffix.lower() != ".png":
         raise InputError(f"'{path}' is no PNG file. Type: {path.with_suffix('.png')}")
     if not path.parent.is_dir():
         raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
-    unfinished = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.png")
-    try:
-        Image.fromarray(picture).save(unfinished, "PNG")
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    replace_file(path, lambda temporary: Image.fromarray(picture).save(temporary, "PNG"))

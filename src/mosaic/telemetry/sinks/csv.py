@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import IO, Any
 
+from mosaic.core.files import replace_file
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.names import AXES, leaves
 
@@ -37,12 +38,13 @@ class CsvSink:
         self._file.close()
 
     def _rewritten(self, rows: list[dict[str, Any]]) -> IO[str]:
-        new = self.path.with_name("metrics.csv.new")
-        with new.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self._columns)
-            writer.writeheader()
-            writer.writerows(rows)
-        new.replace(self.path)
+        def write(path: Path) -> None:
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, self._columns)
+                writer.writeheader()
+                writer.writerows(rows)
+
+        replace_file(self.path, write, self.path.with_name("metrics.csv.new"))
         return self.path.open("a", newline="", encoding="utf-8")
 
 

@@ -1,0 +1,56 @@
+"""Atomic replacement of files."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+
+def replace_file(path: Path, write: Callable[[Path], object], temporary: Path | None = None) -> None:
+    """Let `write` create a temporary file in the same folder, then rename it to `path`; remove it on failure.
+
+    Its name is random unless given.
+    """
+    temporary = temporary or temporary_path(path)
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomic(path: Path, content: bytes | str, mode: int = 0o644) -> None:
+    """Replace the file in one step; after a crash at any moment either the old or the new content is there."""
+    data = content.encode() if isinstance(content, str) else content
+    replace_file(path, lambda temporary: write_new(temporary, data, mode))
+    sync_folder(path.parent)
+
+
+def temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def write_new(path: Path, data: bytes, mode: int) -> None:
+    """Write a file that must not exist yet, down to the disk."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    with open(descriptor, "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:  # a raw write may take only a part, for example the last block of a full disk
+            view = view[file.write(view) :]
+        os.fsync(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names created, removed or changed in this folder survive a power cut."""
+    sync_file(path)
