@@ -38,7 +38,7 @@ from mosaic.learners.base import Learner
 from mosaic.learners.ppo.build import assemble
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
-from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.paths import ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.workers.camera import Camera
@@ -107,7 +107,7 @@ def asking(folder: Path) -> None:
 def memory(folder: Path) -> None:
     with FrameWriter(folder) as writer:
         writer.publish(picture(LARGE))
-        say("shared memory at 640×480, MB", lane_paths(folder)[0].stat().st_blocks * 512 / 1e6, 4)
+        say("shared memory at 640×480, MB", ring_paths(folder)[0].stat().st_blocks * 512 / 1e6, 4)
 
 
 def receive(folder: Path, pipe: Connection, queue: Any, answers: Connection) -> None:

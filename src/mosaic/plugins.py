@@ -54,7 +54,7 @@ __all__ = [
     "evaluate_learners",
     "from_pettingzoo",
     "read_mapping",
-    "require_trust_to_go_on",
+    "require_trust_to_resume",
     "resolve_name",
     "unknown",
 ]
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     )
     from mosaic.runners.fixed_policies import ControllerOthers
     from mosaic.runners.screen import Screen, Shot
-    from mosaic.store.archives.trust import require_trust_to_go_on
+    from mosaic.store.archives.trust import require_trust_to_resume
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.sinks.base import Sink
@@ -132,7 +132,7 @@ else:
             "mosaic.runners.fixed_policies": ("ControllerOthers",),
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
-            "mosaic.store.archives.trust": ("require_trust_to_go_on",),
+            "mosaic.store.archives.trust": ("require_trust_to_resume",),
             "mosaic.telemetry.events.event": ("MetricEvent",),
             "mosaic.telemetry.sinks.base": ("Sink",),
             "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mosaic.core.child_process import ChildProcess, module_command
-from mosaic.server.evaluations.job import Examination
+from mosaic.server.evaluations.job import EvaluationJob
 from mosaic.server.evaluations.request import EvaluationRequest
 
 SOURCES = Path(__file__).parents[2] / "src" / "mosaic"
@@ -55,7 +55,7 @@ def test_an_evaluation_of_the_server_ignores_the_working_folder(hostile: Callabl
     )
     folder = tmp_path / "examination"
     folder.mkdir()
-    examination = Examination("e1", "evaluate", asked, folder, tmp_path / "home", lambda: None)
+    examination = EvaluationJob("e1", "evaluate", asked, folder, tmp_path / "home", lambda: None)
     examination.start()
     examination.join(60)
     row = examination.row()

@@ -152,7 +152,7 @@ def score_at_connect_four(assembled: Assembled, opponent: str, games: int) -> tu
                 episode = runner.run(seed)
                 won += episode.returns[seat] > 0
                 seen.add((seat, str(episode.actions)))
-            runner.cast.close()
+            runner.controllers.close()
     return won / games, len(seen)
 
 

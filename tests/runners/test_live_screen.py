@@ -13,7 +13,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.local import play_episode
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.frames.paths import lane_paths, ring_bell
+from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.pictures.labels import Label, from_line
 
@@ -39,12 +39,12 @@ def refuse():
 @pytest.fixture
 def folder(tmp_path):
     yield tmp_path
-    assert not any(path.exists() for path in lane_paths(tmp_path))
+    assert not any(path.exists() for path in ring_paths(tmp_path))
 
 
 def looked_at(folder):
     """A screen that has just been asked for pictures, and who asked."""
-    ring_bell(folder)
+    request_pictures(folder)
     screen = LiveScreen(folder)
     assert not screen.wanted()  # the ring is there now; nobody has looked into it
     reader = FrameReader(folder)
@@ -56,13 +56,13 @@ def test_before_somebody_rings_there_is_no_ring_and_no_picture(folder):
     clock = Clock()
     with LiveScreen(folder, clock) as screen:
         assert not screen.wanted()
-        assert not any(path.exists() for path in lane_paths(folder))
-        ring_bell(folder)
+        assert not any(path.exists() for path in ring_paths(folder))
+        request_pictures(folder)
         assert not screen.is_watched()  # it listens only now and then
-        assert not any(path.exists() for path in lane_paths(folder))
+        assert not any(path.exists() for path in ring_paths(folder))
         clock.now_s += LISTEN_EVERY_S
         assert not screen.wanted()
-        assert any(path.exists() for path in lane_paths(folder))
+        assert any(path.exists() for path in ring_paths(folder))
 
 
 def test_unwatched_it_does_not_even_load_numba(tmp_path):
@@ -106,7 +106,7 @@ def test_a_ring_that_cannot_be_made_ends_the_pictures_and_not_the_game(folder, c
         raise MosaicError("There is no place for live pictures.")
 
     monkeypatch.setattr("mosaic.telemetry.frames.writer.FrameWriter", full)
-    ring_bell(folder)
+    request_pictures(folder)
     screen = LiveScreen(folder)
     assert not screen.wanted()
     assert caplog.messages == ["No more pictures: There is no place for live pictures."]

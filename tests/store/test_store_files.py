@@ -18,7 +18,7 @@ from mosaic.server.auth.token import ensure_token
 from mosaic.server.play.registry import Matches
 from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import StorageError
-from mosaic.store.live_sessions import begin_show
+from mosaic.store.live_sessions import begin_session
 from mosaic.store.run_ids import new_run_id
 from mosaic.store.staging import staged, sweep
 from mosaic.store.state import State, read_state
@@ -130,7 +130,7 @@ FIRST = {
     "run": lambda home: Store(home).create(config()),
     "list": lambda home: Store(home).index.list(),
     "token": ensure_token,
-    "show": lambda home: begin_show(home, "play", "e", {}),
+    "show": lambda home: begin_session(home, "play", "e", {}),
     "episode": lambda home: Matches(home).keep("a", Episode({"env_id": "e"}, 0, {})),
 }
 

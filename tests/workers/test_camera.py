@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mosaic.runners.screen import Shot
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.workers.camera import Camera
 
 PICTURE = np.full((4, 6, 3), 7, np.uint8)
@@ -17,16 +17,16 @@ PICTURE = np.full((4, 6, 3), 7, np.uint8)
 class Context:
     """Stands in for a WorkerContext: says when somebody looks, and keeps what was shown."""
 
-    def __init__(self, wish=Wish()):  # noqa: B008 — a NamedTuple does not change
-        self.wanted, self.wish = True, wish
+    def __init__(self, request=FrameRequest()):  # noqa: B008 — a NamedTuple does not change
+        self.wanted, self.request = True, request
         self.frames, self.events = [], []
         self.shown = threading.Event()
 
     def frame_wanted(self):
         return self.wanted
 
-    def frame_wish(self):
-        return self.wish
+    def frame_request(self):
+        return self.request
 
     def frame(self, rgb, **facts):
         self.frames.append((rgb, facts))
@@ -60,7 +60,7 @@ def test_nobody_looks_and_nothing_is_drawn():
 
 @pytest.mark.parametrize("freezes", [False, True])
 def test_a_picture_comes_with_its_numbers(freezes):
-    context = Context(Wish(env=2))
+    context = Context(FrameRequest(env=2))
     with Camera(context, Scene(freezes=freezes)) as camera:
         camera.glance()
         assert context.shown.wait(20)
@@ -95,7 +95,7 @@ def test_agents_are_named_with_their_returns():
 
 
 def test_a_grid_shows_several_envs():
-    context = Context(Wish(env=1, grid=9))
+    context = Context(FrameRequest(env=1, grid=9))
     with Camera(context, Scene(freezes=False)) as camera:
         camera.glance()
     rgb, facts = context.frames[0]

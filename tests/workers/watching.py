@@ -3,7 +3,7 @@
 from itertools import pairwise
 from time import monotonic
 
-from mosaic.runs.waiting import doze
+from mosaic.runs.waiting import sleep_between_polls
 from mosaic.store.state import ENDED
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.reader import FrameReader
@@ -60,13 +60,13 @@ def collect(run, reader, enough):
         record = run.record()
         assert record.state not in ENDED, f"{record.state} after {len(frames)} pictures\n{run.log()}"
         assert monotonic() < deadline_s, f"{len(frames)} pictures\n{run.log()}"
-        doze(record)
+        sleep_between_polls(record)
     return frames
 
 
-def looking(run, **wish):
+def looking(run, **request):
     reader = FrameReader(run.folder.path)
-    reader.look(**wish)
+    reader.look(**request)
     return reader
 
 

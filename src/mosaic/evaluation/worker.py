@@ -61,7 +61,7 @@ class GameRunner:
         if plan.record_dir is not None:
             save_episode(plan.record_dir / f"{game.index:06d}.json", episode)
         everybody = dict.fromkeys([*episode.policies, *episode.returns])  # including agents that appeared later
-        policies = {agent: runner.cast.policy_of(agent) for agent in everybody}
+        policies = {agent: runner.controllers.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
     def _episode(self, game: GameTask, runner: LocalEnvRunner, camera: FilmCamera | None) -> Episode:
@@ -70,14 +70,14 @@ class GameRunner:
             return runner.run(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
         turns = runner.turns(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
         for step, turn in enumerate(turns):
-            policies = {agent: runner.cast.policy_of(agent) for agent in turn.rewards}
+            policies = {agent: runner.controllers.policy_of(agent) for agent in turn.rewards}
             camera.shoot(self._env, step, turn, policies, game.index)
         camera.cut()
         return runner.record
 
     def close(self) -> None:
         if self._runner is not None:
-            self._runner.cast.close()
+            self._runner.controllers.close()
         self._env.close()
 
     def __enter__(self) -> GameRunner:
@@ -90,7 +90,7 @@ class GameRunner:
         """Return the runner of this mapping; close the controllers of the previous one, which may own processes."""
         if self._runner is None or mapping != self._mapping:
             if self._runner is not None:
-                self._runner.cast.close()
+                self._runner.controllers.close()
             plan = self._plan
             self._runner = LocalEnvRunner(
                 self._env,

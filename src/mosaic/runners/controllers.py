@@ -26,7 +26,7 @@ class Player:
     begun: bool = False
 
 
-class Cast:
+class ControllerMapping:
     """Current mapping of agents to controllers; agents of one group share a controller."""
 
     def __init__(

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.frames.paths import bell_rang
+from mosaic.telemetry.frames.paths import pictures_requested
 
 if TYPE_CHECKING:  # importing it loads numba
     from mosaic.telemetry.frames.writer import FrameWriter
@@ -35,7 +35,7 @@ class LiveScreen:
 
     def is_watched(self) -> bool:
         """Return whether a viewer was active within the last two seconds, with or without a new frame."""
-        return self._is_open() and self._writer is not None and self._writer.wish() is not None
+        return self._is_open() and self._writer is not None and self._writer.request() is not None
 
     def show(self, shot: Shot) -> None:
         if self._writer is None:
@@ -71,7 +71,7 @@ class LiveScreen:
         if now_s < self._listen_at_s:
             return False
         self._listen_at_s = now_s + LISTEN_EVERY_S
-        if bell_rang(self.folder):
+        if pictures_requested(self.folder):
             self._open()
         return self._writer is not None
 

@@ -19,7 +19,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.spaces import objection
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
-from mosaic.runners.controllers import Cast, Player
+from mosaic.runners.controllers import ControllerMapping, Player
 from mosaic.runners.screen import Screen, Shot
 from mosaic.runners.versions import versions
 
@@ -102,7 +102,7 @@ class LocalEnvRunner:
         self._environment = env.spec.facts.config.model_dump(mode="json")
         if isinstance(mapping, Mapping):
             mapping = PolicyMapping.of(mapping)
-        self.cast = Cast(env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers)
+        self.controllers = ControllerMapping(env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers)
         self._objections = Lookup(lambda agent: objection(env.action_spaces[agent]), env.possible_agents)
         self.record = Episode({}, 0, {})  # the current or most recent episode
         self._everybody: Player | None = None  # the player that acts for all agents and is queried with the whole Turn
@@ -117,15 +117,15 @@ class LocalEnvRunner:
         self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False
     ) -> Iterator[Turn]:
         """Play one episode and yield every Turn, so that a caller can draw in between; `record` grows with it."""
-        env, cast, screen = self.env, self.cast, self._screen
+        env, controllers, screen = self.env, self.controllers, self._screen
         turn = env.reset(seed)
         if not env.possible_agents:
             self._objections.clear()  # a new episode may give old names new spaces
-        cast.begin(seed, episode, env.possible_agents or tuple(turn.rewards))
+        controllers.begin(seed, episode, env.possible_agents or tuple(turn.rewards))
         record = self.record = Episode(
             environment=self._environment,
             seed=seed,
-            policies={agent: player.seat.policy for agent, player in cast.players.items()},
+            policies={agent: player.seat.policy for agent, player in controllers.players.items()},
             first_digest=digest(turn),
             versions=dict(versions()),
         )
@@ -134,7 +134,7 @@ class LocalEnvRunner:
         if digests:
             record.digests.append(record.first_digest)
         try:
-            with Watch(cast.time_limit_s) as watch:
+            with Watch(controllers.time_limit_s) as watch:
                 if screen is not None and screen.wanted():
                     screen.show(self.shot(turn, episode))
                 yield turn
@@ -154,8 +154,8 @@ class LocalEnvRunner:
                         screen.show(self.shot(turn, episode))
                     yield turn
         finally:  # also when it was cut, failed, or the generator was closed
-            for agent in [agent for agent in cast.players if agent not in record.ends]:
-                cast.forget(agent)
+            for agent in [agent for agent in controllers.players if agent not in record.ends]:
+                controllers.forget(agent)
 
     def shot(self, turn: Turn, episode: int) -> Shot:
         """Return the env after this Turn, to be drawn before the next step."""
@@ -165,13 +165,13 @@ class LocalEnvRunner:
 
     def set_policy_for_agent(self, agent: AgentID, policy: PolicyID) -> None:
         """Let another policy act for the agent from the next step on; the record notes the change."""
-        self.cast.swap(agent, policy)
+        self.controllers.swap(agent, policy)
         self.record.changes.append(PolicyChange(self.record.env_steps, agent, policy))
         self._find_everybody()
 
     def close(self) -> None:
         """Close the controllers (including engine processes) and the env."""
-        self.cast.close()
+        self.controllers.close()
         self.env.close()
 
     def __enter__(self) -> LocalEnvRunner:
@@ -181,14 +181,14 @@ class LocalEnvRunner:
         self.close()
 
     def _note_ends(self, turn: Turn) -> None:
-        record, cast = self.record, self.cast
+        record, controllers = self.record, self.controllers
         for agent in turn.final_observations:
-            record.policies.setdefault(agent, cast.policy_of(agent))  # an agent that appeared later
+            record.policies.setdefault(agent, controllers.policy_of(agent))  # an agent that appeared later
             record.ends[agent] = (record.env_steps, _end(turn, agent))
-            cast.forget(agent)
+            controllers.forget(agent)
 
     def _find_everybody(self) -> None:
-        players = [self.cast.players[agent] for agent in self.env.possible_agents]  # swapped players: looked up again
+        players = [self.controllers.players[agent] for agent in self.env.possible_agents]  # swapped players: looked up again
         self._everybody = players[0] if players and all(player is players[0] for player in players) else None
 
     def _ask(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
@@ -201,12 +201,12 @@ class LocalEnvRunner:
         for agent, action in actions.items():
             problem = objections[agent](action, masks.get(agent))
             if problem:
-                policy = self.cast.policy_of(agent)
+                policy = self.controllers.policy_of(agent)
                 raise IllegalActionError(f"Step {steps}: policy '{policy}' played {problem}, for agent '{agent}'.")
         return actions
 
     def _ask_each(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
-        players = self.cast.players
+        players = self.controllers.players
         if len(turn.observations) == 1:
             (agent,) = turn.observations
             player = players[agent]
@@ -244,7 +244,7 @@ def play_episode(
     try:
         return runner.run(seed, max_steps=max_steps, digests=True)
     finally:
-        runner.cast.close()
+        runner.controllers.close()
 
 
 def _reason(error: BaseException) -> str:

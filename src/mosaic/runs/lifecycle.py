@@ -15,27 +15,29 @@ _PUSHES = ((0.6, SIGINT), (0.8, SIGTERM), (1.0, SIGKILL))  # share of the patien
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ScheduledSignal:
     at_s: float  # on the monotonic clock
     signal: Signals
 
 
-def ladder(now_s: float, patience_s: float) -> tuple[Rung, ...]:
+def stop_signals(now_s: float, patience_s: float) -> tuple[ScheduledSignal, ...]:
     """Schedule the signals that follow a stop request at `now_s`; the last one ends everything."""
-    return tuple(Rung(now_s + share * patience_s, signal) for share, signal in _PUSHES)
+    return tuple(ScheduledSignal(now_s + share * patience_s, signal) for share, signal in _PUSHES)
 
 
-def climb(rungs: tuple[Rung, ...], now_s: float) -> tuple[tuple[Signals, ...], tuple[Rung, ...]]:
-    """Return the signals that are due, and the rungs that remain."""
-    due = tuple(rung.signal for rung in rungs if rung.at_s <= now_s)
-    return due, rungs[len(due) :]
+def due_signals(
+    signals: tuple[ScheduledSignal, ...], now_s: float
+) -> tuple[tuple[Signals, ...], tuple[ScheduledSignal, ...]]:
+    """Split the signals into those that are due and those that remain."""
+    due = tuple(each.signal for each in signals if each.at_s <= now_s)
+    return due, signals[len(due) :]
 
 
-def hasten(rungs: tuple[Rung, ...], now_s: float, patience_s: float) -> tuple[Rung, ...]:
+def bring_forward(signals: tuple[ScheduledSignal, ...], now_s: float, patience_s: float) -> tuple[ScheduledSignal, ...]:
     """Apply a second stop, which may bring the end nearer, never postpone it; signals already sent are not repeated."""
-    if not rungs or now_s + patience_s >= rungs[-1].at_s:
-        return rungs
-    return ladder(now_s, patience_s)[-len(rungs) :]
+    if not signals or now_s + patience_s >= signals[-1].at_s:
+        return signals
+    return stop_signals(now_s, patience_s)[-len(signals) :]
 
 
 End: TypeAlias = Literal[State.FINISHED, State.STOPPED, State.FAILED, State.LOST]
@@ -51,7 +53,7 @@ class PendingStop:
 
     reason: str
     verdict: Verdict  # final state unless the worker finishes first
-    rungs: tuple[Rung, ...]  # signals still to be sent
+    signals: tuple[ScheduledSignal, ...]  # signals still to be sent
     patience_s: float  # from the first to the last of them
 
 
@@ -303,14 +305,14 @@ def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: f
         case State.QUEUED:
             return _end(life, verdict, reason)
         case State.STARTING | State.RUNNING | State.PAUSED:
-            stop = PendingStop(reason, verdict, ladder(now_s, patience_s), patience_s)
-            return replace(life, state=State.STOPPING, stop=stop), (Tell("stop", reason), Arm(stop.rungs[0].at_s))
+            stop = PendingStop(reason, verdict, stop_signals(now_s, patience_s), patience_s)
+            return replace(life, state=State.STOPPING, stop=stop), (Tell("stop", reason), Arm(stop.signals[0].at_s))
         case State.STOPPING:
             assert life.stop is not None
-            rungs = hasten(life.stop.rungs, now_s, patience_s)
-            given_s = life.stop.patience_s if rungs == life.stop.rungs else patience_s
-            stop = replace(life.stop, rungs=rungs, patience_s=given_s)
-            return replace(life, stop=stop), tuple(Arm(rung.at_s) for rung in rungs[:1])
+            signals = bring_forward(life.stop.signals, now_s, patience_s)
+            given_s = life.stop.patience_s if signals == life.stop.signals else patience_s
+            stop = replace(life.stop, signals=signals, patience_s=given_s)
+            return replace(life, stop=stop), tuple(Arm(each.at_s) for each in signals[:1])
         case State.FINISHED | State.STOPPED | State.FAILED | State.LOST:
             return life, (Refuse(f"cannot stop: the run is {life.state}"),)
         case _:
@@ -320,10 +322,10 @@ def _stop(life: Life, verdict: Verdict, reason: str, now_s: float, patience_s: f
 def _push(life: Life, now_s: float) -> Step:
     if life.stop is None:
         return life, ()
-    signals, rungs = climb(life.stop.rungs, now_s)
-    pushes = tuple(EndEverything() if signal is SIGKILL else Signal(signal) for signal in signals)
-    arms = tuple(Arm(rung.at_s) for rung in rungs[:1])
-    return replace(life, stop=replace(life.stop, rungs=rungs)), (*pushes, *arms)
+    due, remaining = due_signals(life.stop.signals, now_s)
+    pushes = tuple(EndEverything() if signal is SIGKILL else Signal(signal) for signal in due)
+    arms = tuple(Arm(each.at_s) for each in remaining[:1])
+    return replace(life, stop=replace(life.stop, signals=remaining)), (*pushes, *arms)
 
 
 def _judge(life: Life, code: int | None, signal: int | None) -> Step:
@@ -345,7 +347,7 @@ def _judge(life: Life, code: int | None, signal: int | None) -> Step:
 
 
 def _force(life: Life, stop: PendingStop, how: str) -> str:
-    if stop.rungs or life.trouble:  # not killed by us
+    if stop.signals or life.trouble:  # not killed by us
         return f"the worker did not end in order: {life.trouble or how}"
     return f"it did not stop within {stop.patience_s:g} s and was killed"
 

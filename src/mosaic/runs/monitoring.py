@@ -113,7 +113,7 @@ class FolderGoneError(MosaicError):
     """Error for a run whose folder was deleted or moved, so that nothing can be stored."""
 
 
-class Chores:
+class PeriodicChecks:
     def __init__(self, folder: RunFolder, logbook: Logbook, started_s: float) -> None:
         resources = folder.read_config().resources
         self._limits = RunLimits(resources.max_wall_s, resources.max_memory_mb)

@@ -13,8 +13,8 @@ from mosaic.runs.control import RunNotAliveError, send
 from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.state_file import Logbook
-from mosaic.runs.waiting import doze, has_ended, wait_until
-from mosaic.store.archives.trust import require_trust_to_go_on, require_trust_to_run, trust_given
+from mosaic.runs.waiting import has_ended, sleep_between_polls, wait_until
+from mosaic.store.archives.trust import require_trust_to_resume, require_trust_to_run, trust_given
 from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.index.summary import RunSummary, summarise
 from mosaic.store.lock import RunLock, held
@@ -180,7 +180,7 @@ class Run:
                     raise MosaicError(f"The run {self.id} ended before it saved: it is {record.state}.")
                 if monotonic() >= deadline_s:
                     raise self._too_long("save", timeout_s)
-                doze(record)
+                sleep_between_polls(record)
 
     def _saved(self, path: Path) -> Checkpoint:
         """Return the checkpoint, or the newest if a worker that saves very often has already deleted it."""
@@ -229,7 +229,7 @@ class Run:
                     yield from events
                 if last:
                     return
-                doze(record)
+                sleep_between_polls(record)
 
     def log(self, stream: Stream | None = None) -> str:
         """Return what the worker wrote to stdout, then what it wrote to stderr; or one of them."""
@@ -341,7 +341,7 @@ class Run:
         if getattr(worker, "resumes_from_pickles", False):  # else it would start, only to fail
             saved = find_checkpoint(self.folder, missing_ok=True)
             if saved is not None:
-                require_trust_to_go_on(saved, trust)
+                require_trust_to_resume(saved, trust)
 
 
 def _last_seq(folder: RunFolder) -> int:

@@ -39,7 +39,7 @@ from mosaic.runs.lifecycle import (
     WorkerStarted,
     advance,
 )
-from mosaic.runs.monitoring import Chores, FolderGoneError, prepare_curves
+from mosaic.runs.monitoring import FolderGoneError, PeriodicChecks, prepare_curves
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.resume import clear_cluster, end_leftovers
 from mosaic.runs.state_file import Logbook, log
@@ -47,7 +47,7 @@ from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, ProcessRecord, RunState, State
-from mosaic.telemetry.frames.paths import remove_lane
+from mosaic.telemetry.frames.paths import remove_ring
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0
@@ -71,7 +71,7 @@ class Supervision:
         self._worker = worker
         self._exit: int | None = None
         self._timer_s: float | None = None
-        self._chores: Chores | None = None
+        self._checks: PeriodicChecks | None = None
         self._selector = selectors.DefaultSelector()
 
     def run(self, ready: Callable[[], None]) -> None:
@@ -92,8 +92,8 @@ class Supervision:
             raise
         finally:
             self._folder.control.unlink(missing_ok=True)
-            if self._chores is not None:
-                self._chores.close(_END_WITHIN_S)
+            if self._checks is not None:
+                self._checks.close(_END_WITHIN_S)
 
     def _start(self) -> None:
         self._started_s = monotonic()
@@ -117,7 +117,7 @@ class Supervision:
         self._life = life
 
     def _supervise(self) -> None:
-        self._chores = Chores(self._folder, self._logbook, self._started_s)
+        self._checks = PeriodicChecks(self._folder, self._logbook, self._started_s)
         self._reap()  # it may have died before we watched
         while self._life.state in LIVE:
             for key, _ in self._selector.select(self._pause_s()):
@@ -125,17 +125,17 @@ class Supervision:
             self._look_at_clock()
 
     def _pause_s(self) -> float:
-        assert self._chores is not None
-        next_s = self._chores.due_s if self._timer_s is None else min(self._chores.due_s, self._timer_s)
+        assert self._checks is not None
+        next_s = self._checks.due_s if self._timer_s is None else min(self._checks.due_s, self._timer_s)
         return max(0.0, next_s - monotonic())
 
     def _look_at_clock(self) -> None:
-        assert self._chores is not None
+        assert self._checks is not None
         now_s = monotonic()
         if self._timer_s is not None and now_s >= self._timer_s:
             self._timer_s = None
             self._see(TimerFired(now_s))
-        if self._life.state in LIVE and (exceeded := self._chores.look(now_s)):
+        if self._life.state in LIVE and (exceeded := self._checks.look(now_s)):
             self._see(exceeded)
 
     # Inputs
@@ -253,7 +253,7 @@ class Supervision:
         if survivors:
             log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
         else:
-            remove_lane(self._folder.path)  # left by a worker that was killed; others remove their own
+            remove_ring(self._folder.path)  # left by a worker that was killed; others remove their own
         clear_cluster(self._folder)
 
     def _ours(self) -> set[Row]:

@@ -26,7 +26,7 @@ def wait_until(folder: RunFolder, true: Callable[[RunState], bool], timeout_s: f
             return record
         if deadline_s is not None and monotonic() >= deadline_s:
             return None
-        doze(record)
+        sleep_between_polls(record)
 
 
 def has_ended(folder: RunFolder, record: RunState) -> bool:
@@ -34,7 +34,7 @@ def has_ended(folder: RunFolder, record: RunState) -> bool:
     return record.state in ENDED and not held(folder)
 
 
-def doze(record: RunState) -> None:
+def sleep_between_polls(record: RunState) -> None:
     """Sleep a moment, cut short by the end of the run, because another process's file has to be polled."""
     raise_if_pressed()
     supervisor = record.attempts[-1].supervisor if record.attempts else None

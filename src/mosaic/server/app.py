@@ -19,7 +19,7 @@ from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import DoctorFinding, ServerContext
 from mosaic.server.errors import REFUSALS, answer_errors
-from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
 from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.server.queue.idempotency import Submissions
@@ -38,7 +38,7 @@ def create_app(
     token = ensure_token(store.home)
     dispatcher = Dispatcher(trainer, settings.limits, settings.retries)
     programs = ProgramRule(store.home, settings.allow_programs)
-    examined = Examinations(store.home, programs)
+    examined = EvaluationJobs(store.home, programs)
     context = ServerContext(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
 
     matches = Matches(store.home, programs=programs)

@@ -9,7 +9,7 @@ from typing import Protocol
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.programs import ProgramRule
-from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.server.queue.idempotency import Submissions
 from mosaic.server.settings import ServerSettings
@@ -38,7 +38,7 @@ class ServerContext:
     submissions: Submissions
     dispatcher: Dispatcher
     doctor: Callable[[], Iterable[DoctorFinding]]
-    examinations: Examinations
+    examinations: EvaluationJobs
     programs: ProgramRule
 
     def folder(self, ref: str) -> RunFolder:

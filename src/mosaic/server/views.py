@@ -12,7 +12,7 @@ from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.last_metrics import last_metrics
 from mosaic.store.index.summary import RunSummary
-from mosaic.store.live_sessions import shows
+from mosaic.store.live_sessions import list_sessions
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
@@ -85,9 +85,11 @@ def last_seq(folder: RunFolder) -> int:
 def live_rows(home: Path) -> list[LiveRow]:
     """Return the live activities, newest first."""
     rows = []
-    for show in shows(home):
-        about = show.about()
+    for session in list_sessions(home):
+        about = session.about()
         if about is not None:  # it may have ended in between
-            row = LiveRow(id=show.id, kind=about.kind, env=about.env, policies=dict(about.policies), began=about.began)
+            row = LiveRow(
+                id=session.id, kind=about.kind, env=about.env, policies=dict(about.policies), began=about.began
+            )
             rows.append(row)
     return rows

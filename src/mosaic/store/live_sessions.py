@@ -22,9 +22,9 @@ from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
-from mosaic.telemetry.frames.paths import remove_lane, ring_bell
-from mosaic.telemetry.frames.reader import Frame, LaneState
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.paths import remove_ring, request_pictures
+from mosaic.telemetry.frames.reader import Frame, StreamState
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.live import LivePictures
 
 _FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
@@ -42,7 +42,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Show:
+class LiveSession:
     path: Path
 
     @property
@@ -62,91 +62,95 @@ class Show:
 
     def ask(self) -> None:
         """Request pictures; the session notices within a fraction of a second."""
-        ring_bell(self.path)
+        request_pictures(self.path)
 
     def end(self) -> None:
         """Remove everything; idempotent, and allowed for other processes if its own has died."""
-        remove_lane(self.path)
+        remove_ring(self.path)
         trash = self.path.with_name(_passing_name())  # a request for pictures finds no folder from here on
         with suppress(FileNotFoundError):
             os.rename(self.path, trash)
             _remove(trash)
 
 
-def begin_show(home: Path, kind: str, env: str, policies: Mapping[str, str], show_id: str | None = None) -> Show:
+def begin_session(
+    home: Path, kind: str, env: str, policies: Mapping[str, str], session_id: str | None = None
+) -> LiveSession:
     """Create a live session atomically, after removing the remains of dead ones. The caller ends it."""
     folder, pid = home / _FOLDER, os.getpid()
     about = About(kind, env, dict(policies), time.time(), pid, started_at(pid) or 0, boot_id())
-    show = Show(folder / (show_id or f"{kind}-{secrets.token_hex(2)}"))
+    session = LiveSession(folder / (session_id or f"{kind}-{secrets.token_hex(2)}"))
     new = folder / _passing_name()
     try:
-        sweep_shows(home)
+        sweep_sessions(home)
         private_folder(home)
         private_folder(folder)
         new.mkdir(mode=0o700)
         (new / _ABOUT).write_text(json.dumps(asdict(about)))
-        os.rename(new, show.path)
+        os.rename(new, session.path)
     except OSError as error:
         shutil.rmtree(new, ignore_errors=True)  # report the original error; the rest is swept later
-        raise StorageError(f"Nobody can watch this: '{show.path}' could not be made: {reason(error)}.") from error
-    return show
+        raise StorageError(f"Nobody can watch this: '{session.path}' could not be made: {reason(error)}.") from error
+    return session
 
 
-def end_show(home: Path, show_id: str) -> None:
+def end_session(home: Path, session_id: str) -> None:
     """End a session whose process has died, or will not end it."""
-    Show(home / _FOLDER / show_id).end()
+    LiveSession(home / _FOLDER / session_id).end()
 
 
 @contextmanager
 def live_screen(
-    kind: str, env: str, policies: Mapping[str, str], *, show_id: str | None = None, home: Path | None = None
+    kind: str, env: str, policies: Mapping[str, str], *, session_id: str | None = None, home: Path | None = None
 ) -> Iterator[LiveScreen]:
-    """Offer pictures of what is played inside the block to `mosaic watch`, under the id `KIND-…` or `show_id`.
+    """Offer pictures of what is played inside the block to `mosaic watch`, under the id `KIND-…` or `session_id`.
 
     `kind` is evaluate, tournament or play; `home` is $MOSAIC_HOME unless given.
     """
-    show = begin_show(store_home() if home is None else home, kind, env, policies, show_id)
+    session = begin_session(store_home() if home is None else home, kind, env, policies, session_id)
     try:
-        with LiveScreen(show.path) as screen:
+        with LiveScreen(session.path) as screen:
             yield screen
     finally:
-        show.end()
+        session.end()
 
 
-def shows(home: Path) -> list[Show]:
+def list_sessions(home: Path) -> list[LiveSession]:
     """Return the sessions in progress, newest first."""
-    found = [(about.began, show) for show in _all(home) if (about := show.about()) is not None and show.is_on()]
-    return [show for _, show in sorted(found, key=lambda each: each[0], reverse=True)]
+    found = [
+        (about.began, session) for session in _all(home) if (about := session.about()) is not None and session.is_on()
+    ]
+    return [session for _, session in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
-def find_show(home: Path, reference: str) -> Show:
+def find_session(home: Path, reference: str) -> LiveSession:
     """Find a session by its id or a unique prefix of it."""
-    known = shows(home)
-    for show in known:
-        if show.id == reference:
-            return show
-    begun = [show for show in known if reference and show.id.startswith(reference)]
+    known = list_sessions(home)
+    for session in known:
+        if session.id == reference:
+            return session
+    begun = [session for session in known if reference and session.id.startswith(reference)]
     if len(begun) > 1:
-        names = ", ".join(show.id for show in begun)
+        names = ", ".join(session.id for session in begun)
         raise InputError(f"{len(begun)} games that are played now begin with '{reference}': {names}. Type more.")
     if not begun:
-        raise unknown("game that is played now", reference, [show.id for show in known])
+        raise unknown("game that is played now", reference, [session.id for session in known])
     return begun[0]
 
 
-def sweep_shows(home: Path) -> None:
+def sweep_sessions(home: Path) -> None:
     """Remove what dead processes left."""
     for path in _folders(home):
         if path.name.startswith(_PASSING):
             pid, started = path.name.split("-")[1:3]
             if not _is_alive(int(pid), int(started)):
                 _remove(path)
-        elif not Show(path).is_on():
-            Show(path).end()
+        elif not LiveSession(path).is_on():
+            LiveSession(path).end()
 
 
-def _all(home: Path) -> list[Show]:
-    return [Show(path) for path in _folders(home) if not path.name.startswith(_PASSING)]
+def _all(home: Path) -> list[LiveSession]:
+    return [LiveSession(path) for path in _folders(home) if not path.name.startswith(_PASSING)]
 
 
 def _folders(home: Path) -> list[Path]:
@@ -176,20 +180,20 @@ def _ignore_gone(error: BaseException) -> None:
         raise error
 
 
-class ShowPictures:
+class SessionPictures:
     """Pictures of a session. Its writers may follow one another, in several processes; the session decides the end."""
 
-    def __init__(self, show: Show, wish: Wish) -> None:
-        self._show = show
-        self._pictures = LivePictures(show.path, wish)
+    def __init__(self, session: LiveSession, request: FrameRequest) -> None:
+        self._session = session
+        self._pictures = LivePictures(session.path, request)
 
     def newest(self) -> Frame | None:
-        self._show.ask()
+        self._session.ask()
         return self._pictures.newest()
 
     @property
-    def state(self) -> LaneState:
-        is_on, state = self._show.is_on(), self._pictures.state
+    def state(self) -> StreamState:
+        is_on, state = self._session.is_on(), self._pictures.state
         if is_on:
             return "waiting" if state in ("finished", "writer died") else state
         return "writer died" if state == "writer died" else "finished"

@@ -22,10 +22,10 @@ def open_browser(address: str) -> bool:
     The address may hold a token, and the process list shows a browser's arguments to every user: so the browser is
     given a file that only this user can read, and that redirects to the address.
     """
-    return has_display() and webbrowser.open(_doorway(address).as_uri())
+    return has_display() and webbrowser.open(_redirect_page(address).as_uri())
 
 
-def _doorway(address: str) -> Path:
+def _redirect_page(address: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable only by its owner
     path = folder / "open.html"
     target = html.escape(address, quote=True)

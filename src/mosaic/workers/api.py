@@ -103,7 +103,7 @@ class MakesPolicies(Protocol):
 
     A worker whose controllers never unpickle anything may set `loads_pickles = False`: imported checkpoints then play
     without --trust. One that unpickles to resume sets `resumes_from_pickles = True`, so that an imported run is refused
-    before it starts, and calls `mosaic.plugins.require_trust_to_go_on` before unpickling. `python:` references in an
+    before it starts, and calls `mosaic.plugins.require_trust_to_resume` before unpickling. `python:` references in an
     untrusted checkpoint are refused within `controller`, so code must be loaded there and not later.
 
     A worker that cannot promise `resume` for every run sets `resumes_what_was_saved = True`: runs with a checkpoint

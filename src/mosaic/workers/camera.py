@@ -46,9 +46,9 @@ class Camera:
     def glance(self) -> None:
         if not self.wanted():
             return
-        wish = self._context.frame_wish()
-        first = min(wish.env, self._scene.envs - 1)
-        count = max(1, min(wish.grid, self._scene.envs - first))
+        request = self._context.frame_request()
+        first = min(request.env, self._scene.envs - 1)
+        count = max(1, min(request.grid, self._scene.envs - first))
         shots = [self._scene.shoot(index) for index in range(first, first + count)]
         if not self._scene.freezes:
             self._develop(shots)

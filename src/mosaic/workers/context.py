@@ -23,7 +23,7 @@ from mosaic.workers.heartbeat import Heartbeat
 from mosaic.workers.inbox import Inbox
 
 if TYPE_CHECKING:  # these import numba
-    from mosaic.telemetry.frames.requests import Wish
+    from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.frames.writer import FrameWriter
 
 
@@ -112,11 +112,11 @@ class WorkerContext:
             self._frames = FrameWriter(self.folder.path)
         return self._frames.wanted()
 
-    def frame_wish(self) -> Wish:
+    def frame_request(self) -> FrameRequest:
         """Return which env the last viewer requested, and how many side by side."""
-        from mosaic.telemetry.frames.requests import Wish
+        from mosaic.telemetry.frames.requests import FrameRequest
 
-        return (self._frames.wish() if self._frames else None) or Wish()
+        return (self._frames.request() if self._frames else None) or FrameRequest()
 
     def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> None:
         """Publish a frame of the env that is trained; call it if `frame_wanted` returned true.

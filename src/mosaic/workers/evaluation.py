@@ -94,7 +94,7 @@ def _play(
 ) -> Iterator[tuple[AgentID, Episode]]:
     mapping = {agent: others.get(agent, _LEARNER.format(agent=agent)) for agent in env.spec.possible_agents}
     runner = LocalEnvRunner(env, mapping, controllers=controllers, screen=screen)
-    with closing(runner.cast):
+    with closing(runner.controllers):
         for number, seed in numbered:
             for _ in runner.turns(seed, episode=number, max_steps=DEFAULT_MAX_STEPS):
                 if stopped():

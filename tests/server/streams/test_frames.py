@@ -21,7 +21,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.routes.frames import MOST_CREDITS
 from mosaic.server.streams.frame_messages import FrameMessage, pack, unpack
 from mosaic.telemetry.frames.reader import Frame
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.writer import FrameWriter
 from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, toy
 
@@ -72,10 +72,10 @@ def next_word(socket: Any) -> FrameMessage:
 def test_the_newest_picture_comes_for_a_credit_and_none_without(api: TestClient, run: Run) -> None:
     with FrameWriter(run.folder.path) as lane, stream(api, run, "?rate=100&env=3&grid=2") as socket:
         assert unpack(socket.receive_bytes()).facts.state == "waiting"
-        assert lane.wish() is None  # without a credit nobody looks: the run need not draw
+        assert lane.request() is None  # without a credit nobody looks: the run need not draw
         socket.send_text("next")
         eventually(lane.wanted, "that the server looks")
-        assert lane.wish() == Wish(100.0, 3, 2)
+        assert lane.request() == FrameRequest(100.0, 3, 2)
         lane.publish(board(1), step=7, episode=2, env=3, agent="red=1.5, blue=-2", reward=0.5, ret=-0.5)
         first = next_picture(socket)
         assert np.array_equal(first.frame().pixels, board(1))  # type: ignore[union-attr]
@@ -159,9 +159,9 @@ def test_a_client_sees_pictures_of_a_run_on_a_server(home: Path) -> None:
     with ServerProcess(home, limits=NOTHING_STARTS) as server, server.client() as client:
         run = Trainer(home).submit(toy(), start=False)
         with pytest.raises(UnknownNameError, match="There is no run 'nothing'"):
-            type(client.run(run.id))(client, "nothing").pictures(Wish())
+            type(client.run(run.id))(client, "nothing").pictures(FrameRequest())
         lane = FrameWriter(run.folder.path)
-        pictures = client.run(run.id).pictures(Wish(60.0, 1))
+        pictures = client.run(run.id).pictures(FrameRequest(60.0, 1))
         eventually(lane.wanted, "that the server looks")
         seen: list[Frame] = []
 
@@ -181,7 +181,7 @@ def test_a_client_sees_pictures_of_a_run_on_a_server(home: Path) -> None:
         eventually(lambda: pictures.newest() is None and pictures.state == "finished", "the end")
         pictures.close()
         other = Trainer(home).submit(toy(), start=False)
-        broken = client.run(other.id).pictures(Wish())
+        broken = client.run(other.id).pictures(FrameRequest())
         server.kill()
         with pytest.raises(MosaicError, match="The server sends no more pictures"):
             eventually(lambda: broken.newest() is not None, "the end")

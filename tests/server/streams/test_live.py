@@ -13,9 +13,9 @@ from starlette.testclient import WebSocketDenialResponse
 
 from mosaic.envs.catalog import make_env
 from mosaic.server.streams.frame_messages import FrameMessage, unpack
-from mosaic.store.live_sessions import ShowPictures, find_show, shows
-from mosaic.telemetry.frames.paths import lane_paths
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.store.live_sessions import SessionPictures, find_session, list_sessions
+from mosaic.telemetry.frames.paths import ring_paths
+from mosaic.telemetry.frames.requests import FrameRequest
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import ServerProcess, app_client, eventually
 
@@ -27,12 +27,14 @@ PENDULUM = {"environment": {"env_id": "gym/Pendulum-v1"}, "agents": {"*": "rando
 def client(tmp_path: Path) -> Iterator[TestClient]:
     with app_client(tmp_path) as client:
         yield client
-    assert shows(tmp_path) == []
+    assert list_sessions(tmp_path) == []
     assert not (tmp_path / "live").exists() or list((tmp_path / "live").iterdir()) == []
 
 
-def stream(client: TestClient, show_id: str) -> Any:
-    return client.websocket_connect(f"ws://127.0.0.1:8642/live/{show_id}/frames?rate=100", headers=dict(client.headers))
+def stream(client: TestClient, session_id: str) -> Any:
+    return client.websocket_connect(
+        f"ws://127.0.0.1:8642/live/{session_id}/frames?rate=100", headers=dict(client.headers)
+    )
 
 
 def next_picture(socket: Any) -> FrameMessage:
@@ -75,7 +77,7 @@ def test_who_comes_while_a_person_thinks_sees_the_board(client: TestClient, tmp_
     match_id = open_match(client, TICTACTOE, {"player_1": "human", "player_2": "random"})
     with screen(client, match_id) as seat:
         seat.until(lambda s: s["chooser"] is not None)
-        with closing(ShowPictures(find_show(tmp_path, match_id), Wish(100))) as pictures:
+        with closing(SessionPictures(find_session(tmp_path, match_id), FrameRequest(100))) as pictures:
             found: list[Any] = []
             eventually(lambda: bool(found or found.extend(filter(None, [pictures.newest()]))), "a picture")
         assert found[0].step == 0
@@ -92,7 +94,7 @@ def test_a_match_that_nobody_looks_at_from_outside_is_drawn_for_its_page_alone(
     assert drawn == []
     with screen(client, match_id) as seat:
         seat.until_frame(lambda h: h["step"] >= 2)
-        assert not any(path.exists() for path in lane_paths(find_show(tmp_path, match_id).path))
+        assert not any(path.exists() for path in ring_paths(find_session(tmp_path, match_id).path))
         assert len(drawn) <= seat.state["step"] + 2
 
 
@@ -101,7 +103,7 @@ def test_an_evaluation_is_watched_and_stopped_without_a_trace(client: TestClient
     assert asked.status_code == 201, asked.text
     examination_id = asked.json()["examination_id"]
     eventually(lambda: examination_id in ids(client), "the evaluation's show")
-    show = find_show(tmp_path, examination_id)
+    show = find_session(tmp_path, examination_id)
     with stream(client, examination_id) as socket:
         first, second = next_picture(socket), next_picture(socket)
         assert (first.facts.width, first.facts.height) == (500, 500)
@@ -109,7 +111,7 @@ def test_an_evaluation_is_watched_and_stopped_without_a_trace(client: TestClient
         client.post(f"/evaluate/{examination_id}/stop")
         assert socket_end(socket)["code"] == 1000
     assert ids(client) == []
-    assert not any(path.exists() for path in lane_paths(show.path))
+    assert not any(path.exists() for path in ring_paths(show.path))
 
 
 def test_what_is_not_played_is_refused(client: TestClient) -> None:
@@ -126,14 +128,14 @@ def test_a_client_watches_and_a_killed_server_leaves_nothing_after_the_next_star
     with ServerProcess(home) as server, server.client() as client:
         request = {"environment": {"env_id": TICTACTOE}, "agents": {"*": "random"}}
         match_id = client.send("POST", "/matches", json=request).json()["match_id"]
-        assert [row.id for row in client.shows()] == [match_id]
-        with closing(client.show(match_id).pictures(Wish(50))) as pictures:
+        assert [row.id for row in client.sessions()] == [match_id]
+        with closing(client.session(match_id).pictures(FrameRequest(50))) as pictures:
             eventually(lambda: pictures.newest() is not None, "a picture")
-        show = find_show(home, match_id)
-        assert any(path.exists() for path in lane_paths(show.path))
+        show = find_session(home, match_id)
+        assert any(path.exists() for path in ring_paths(show.path))
         server.kill()
-    assert shows(home) == []
+    assert list_sessions(home) == []
     assert show.path.exists()
     with app_client(home):
         assert list((home / "live").iterdir()) == []
-        assert not any(path.exists() for path in lane_paths(show.path))
+        assert not any(path.exists() for path in ring_paths(show.path))

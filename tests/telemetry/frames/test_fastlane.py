@@ -15,9 +15,9 @@ from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.telemetry.frames import paths as fastlane_place
 from mosaic.telemetry.frames.fences import put_word
 from mosaic.telemetry.frames.layout import PHASE_AT, READERS, VERSION, RingPhase, head_for
-from mosaic.telemetry.frames.paths import lane_paths, remove_lane, unfinished
+from mosaic.telemetry.frames.paths import remove_ring, ring_paths, unfinished
 from mosaic.telemetry.frames.reader import FrameReader
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.ring_file import open_ring
 from mosaic.telemetry.frames.writer import FrameWriter
 from tests.telemetry import fastlane_programs as programs
@@ -39,11 +39,11 @@ class Clock:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    remove_lane(tmp_path)
+    remove_ring(tmp_path)
 
 
 def files(folder: Path) -> list[Path]:
-    return [each for path in lane_paths(folder) for each in (path, unfinished(path)) if each.exists()]
+    return [each for path in ring_paths(folder) for each in (path, unfinished(path)) if each.exists()]
 
 
 def test_a_frame_arrives_once_with_its_numbers(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_frames_may_change_their_size(folder: Path) -> None:
             assert frame.pixels.shape == shape
             assert programs.fault(frame) == ""
             assert reader.state() == "live"
-        assert writer.wish() is not None  # the reader is known in the new ring too
+        assert writer.request() is not None  # the reader is known in the new ring too
     assert files(folder) == []
 
 
@@ -259,7 +259,7 @@ def test_a_reader_goes_on_with_the_next_attempt(folder: Path) -> None:
     with FrameWriter(folder) as second:
         assert reader.state() == "waiting"
         assert reader.read() is None
-        assert second.wish() == pytest.approx(Wish(30, 3, 1))
+        assert second.request() == pytest.approx(FrameRequest(30, 3, 1))
         programs.publish(second, 1, programs.SMALL)
         frame = reader.read()
         assert frame is not None
@@ -270,7 +270,7 @@ def test_nothing_is_wanted_until_somebody_looks_and_then_at_the_rate_asked_for(f
     clock = Clock()
     with FrameWriter(folder, clock) as writer, FrameReader(folder, clock) as reader:
         assert not writer.wanted()
-        assert writer.wish() is None
+        assert writer.request() is None
         reader.read()
         assert not writer.wanted()  # who only reads what is there asks for nothing
         reader.look(rate=10)
@@ -284,7 +284,7 @@ def test_nothing_is_wanted_until_somebody_looks_and_then_at_the_rate_asked_for(f
         assert writer.wanted()
         clock.pass_s(0.2)
         assert not writer.wanted()  # nobody looked for more than 2 s
-        assert writer.wish() is None
+        assert writer.request() is None
         reader.look(rate=10)
         assert writer.wanted()
         reader.close()
@@ -311,15 +311,15 @@ def test_the_fastest_rate_counts_and_the_last_change_of_mind(folder: Path) -> No
         one.look(rate=50, env=1)
         clock.pass_s(0.001)
         other.look(rate=1, env=2, grid=4)
-        assert writer.wish() == pytest.approx(Wish(1, 2, 4))
+        assert writer.request() == pytest.approx(FrameRequest(1, 2, 4))
         clock.pass_s(0.001)
         one.look(rate=50, env=1)  # looks again, asks for nothing else
-        assert writer.wish() == pytest.approx(Wish(1, 2, 4))
+        assert writer.request() == pytest.approx(FrameRequest(1, 2, 4))
         assert writer.wanted()
         clock.pass_s(0.02)
         assert writer.wanted()
         one.look(rate=50, env=5)
-        assert writer.wish() == pytest.approx(Wish(50, 5, 1))
+        assert writer.request() == pytest.approx(FrameRequest(50, 5, 1))
 
 
 def test_more_readers_than_areas_are_served(folder: Path) -> None:
@@ -330,14 +330,14 @@ def test_more_readers_than_areas_are_served(folder: Path) -> None:
             for reader in readers:
                 clock.pass_s(0.01)
                 reader.look()
-                assert writer.wish() is not None
+                assert writer.request() is not None
         writer.publish(GREY)
         assert all(reader.read() is not None for reader in readers)
         for reader in readers[1:]:
             reader.close()
         clock.pass_s(1)
         readers[0].look(env=9)
-        assert writer.wish() == pytest.approx(Wish(30, 9, 1))
+        assert writer.request() == pytest.approx(FrameRequest(30, 9, 1))
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_two_runs_do_not_see_each_other(tmp_path: Path) -> None:
 def test_the_name_is_that_of_the_folder_however_it_is_written(folder: Path) -> None:
     link = folder / "link"
     link.symlink_to(folder)
-    assert lane_paths(link) == lane_paths(folder) == lane_paths(folder / "x" / "..")
+    assert ring_paths(link) == ring_paths(folder) == ring_paths(folder / "x" / "..")
 
 
 def test_without_shared_memory_the_ring_is_in_the_run_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,7 +404,7 @@ def test_where_shared_memory_is_full_the_ring_moves_to_the_run_folder(
         frame = reader.read()
         assert frame is not None
         assert programs.fault(frame) == ""
-        assert writer.wish() is not None
+        assert writer.request() is not None
 
 
 def test_no_room_anywhere_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,7 +420,7 @@ def test_no_room_anywhere_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_a_dead_writer_left_is_replaced_or_removed(folder: Path) -> None:
-    for path in lane_paths(folder):
+    for path in ring_paths(folder):
         path.write_bytes(head_for(0, 2**22 + 1, 5, 6).pack().ljust(4096, b"\0"))
         unfinished(path).write_bytes(b"half a ring")
     reader = FrameReader(folder)
@@ -430,17 +430,17 @@ def test_what_a_dead_writer_left_is_replaced_or_removed(folder: Path) -> None:
         writer.publish(GREY)
         assert reader.read() is not None
         assert reader.state() == "live"
-    for path in lane_paths(folder):
+    for path in ring_paths(folder):
         path.write_bytes(b"rest")
         unfinished(path).write_bytes(b"half a ring")
-    remove_lane(folder)
+    remove_ring(folder)
     assert files(folder) == []
-    remove_lane(folder)
-    remove_lane(folder / "never" / "was")
+    remove_ring(folder)
+    remove_ring(folder / "never" / "was")
 
 
 def test_a_process_that_took_over_the_writers_number_is_not_the_writer(folder: Path) -> None:
-    path = lane_paths(folder)[0]
+    path = ring_paths(folder)[0]
     path.write_bytes(head_for(0, os.getpid(), 1, 6).pack().ljust(4096, b"\0"))
     assert FrameReader(folder).state() == "writer died"
 
@@ -459,7 +459,7 @@ def test_a_process_that_took_over_the_writers_number_is_not_the_writer(folder: P
     ],
 )
 def test_a_file_that_is_no_ring_is_refused(folder: Path, content: bytes, said: str) -> None:
-    lane_paths(folder)[0].write_bytes(content)
+    ring_paths(folder)[0].write_bytes(content)
     with pytest.raises(FormatError, match=said):
         FrameReader(folder)
 
@@ -467,7 +467,7 @@ def test_a_file_that_is_no_ring_is_refused(folder: Path, content: bytes, said: s
 def test_a_link_in_shared_memory_is_not_followed(folder: Path) -> None:
     target = folder / "precious"
     target.write_bytes(head_for(0, 1, 1, 1).pack().ljust(4096, b"\0"))
-    lane_paths(folder)[0].symlink_to(target)
+    ring_paths(folder)[0].symlink_to(target)
     with pytest.raises(MosaicError, match=r"cannot be opened: /.* Only the user who started the run can watch it."):
         FrameReader(folder)
     with FrameWriter(folder) as writer:

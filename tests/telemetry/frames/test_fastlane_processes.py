@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from mosaic.telemetry.frames import fences as fastlane_fences
-from mosaic.telemetry.frames.paths import lane_paths, remove_lane
+from mosaic.telemetry.frames.paths import remove_ring, ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.frames.ring_file import open_ring
 from mosaic.telemetry.frames.writer import FrameWriter
@@ -58,7 +58,7 @@ def last_words(reader: Program) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    remove_lane(tmp_path)
+    remove_ring(tmp_path)
 
 
 @pytest.mark.parametrize("seconds", [pytest.param(2, marks=pytest.mark.chosen), 60])
@@ -88,7 +88,7 @@ def test_no_reader_accepts_a_torn_an_old_or_a_second_frame(folder: Path, seconds
     assert [words["faults"] for words in ends] == [[]] * 4
     assert all(words["ended"] for words in ends)
     assert sum(words["seen"] for words in ends) >= enough
-    assert not lane_paths(folder)[0].exists()
+    assert not ring_paths(folder)[0].exists()
 
 
 @pytest.mark.parametrize("times", [pytest.param(10, marks=pytest.mark.chosen), 100])
@@ -114,8 +114,8 @@ def test_a_writer_killed_in_the_middle_of_a_picture_leaves_whole_ones(folder: Pa
             assert programs.fault(left) == ""
             assert left.number >= frame.number
             half_written += is_half_written(folder, left.number + 1)
-            remove_lane(folder)
-            assert not any(path.exists() for path in lane_paths(folder))
+            remove_ring(folder)
+            assert not any(path.exists() for path in ring_paths(folder))
     assert half_written > 0  # or nothing was tested
 
 
@@ -144,7 +144,7 @@ def test_a_killed_reader_disturbs_nobody_and_is_forgotten(folder: Path) -> None:
         assert frame is not None
         assert frame.number == step + 1
         assert programs.fault(frame) == ""
-        assert lane_paths(folder)[0].exists()
+        assert ring_paths(folder)[0].exists()
         with FrameReader(folder) as later:
             assert later.read() is not None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mosaic.telemetry.frames import paths as fastlane_place
-from mosaic.telemetry.frames.paths import lane_paths, make_place, remove_dead_rings, remove_lane
+from mosaic.telemetry.frames.paths import make_ring_folder, remove_dead_rings, remove_ring, ring_paths
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +31,14 @@ def folder(tmp_path: Path) -> Path:
 def test_the_place_is_private_found_again_and_different_each_time(folder: Path, shared_memory: Path) -> None:
     seen = set()
     for _ in range(3):
-        place = make_place(folder)
-        assert make_place(folder) == place == lane_paths(folder)
+        place = make_ring_folder(folder)
+        assert make_ring_folder(folder) == place == ring_paths(folder)
         private = place[0].parent
         assert private.parent == shared_memory
         assert stat.S_IMODE(private.stat().st_mode) == 0o700
         seen.add(private.name)
-        remove_lane(folder)
-        assert lane_paths(folder) == (folder / "frames.ring",)
+        remove_ring(folder)
+        assert ring_paths(folder) == (folder / "frames.ring",)
         assert list(shared_memory.iterdir()) == list(folder.iterdir()) == []
     assert len(seen) == 3
 
@@ -48,8 +48,8 @@ def test_a_name_that_is_not_ours_leads_nowhere(folder: Path, shared_memory: Path
     """As an imported run might bring along: also a folder that others may enter, or a link."""
     (shared_memory / ("mosaic-" + "0" * 32)).mkdir(mode=0o755)
     (folder / ".frames").write_text(name)
-    assert lane_paths(folder) == (folder / "frames.ring",)
-    remove_lane(folder)
+    assert ring_paths(folder) == (folder / "frames.ring",)
+    remove_ring(folder)
     assert (shared_memory / ("mosaic-" + "0" * 32)).exists()
 
 
@@ -58,11 +58,11 @@ def test_a_link_is_not_followed(folder: Path, shared_memory: Path, tmp_path: Pat
     name = "mosaic-" + "1" * 32
     (shared_memory / name).symlink_to(tmp_path / "target")
     (folder / ".frames").write_text(name)
-    assert lane_paths(folder) == (folder / "frames.ring",)
+    assert ring_paths(folder) == (folder / "frames.ring",)
 
 
 def test_rings_of_dead_writers_are_removed_and_others_stay(folder: Path, shared_memory: Path, tmp_path: Path) -> None:
-    mine = make_place(folder)[0].parent
+    mine = make_ring_folder(folder)[0].parent
     other = tmp_path / "other"
     other.mkdir()
     program = (
@@ -74,4 +74,4 @@ def test_rings_of_dead_writers_are_removed_and_others_stay(folder: Path, shared_
     remove_dead_rings()
     assert list(shared_memory.iterdir()) == [mine]
     assert os.listdir(mine) == ["owner"]
-    remove_lane(folder)
+    remove_ring(folder)

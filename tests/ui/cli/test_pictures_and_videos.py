@@ -58,7 +58,7 @@ def drawing(lane):
         while not over.wait(0.002):
             step += 1
             if lane.wanted():
-                lane.publish(np.full((40, 300, 3), 7, np.uint8), step=step, env=lane.wish().env, agent="a=1, b=-2")
+                lane.publish(np.full((40, 300, 3), 7, np.uint8), step=step, env=lane.request().env, agent="a=1, b=-2")
 
     thread = threading.Thread(target=draw)
     thread.start()

@@ -11,9 +11,9 @@ from time import monotonic
 import pytest
 from PIL import Image
 
-from mosaic.store.live_sessions import ShowPictures, shows
-from mosaic.telemetry.frames.paths import lane_paths, unfinished
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.store.live_sessions import SessionPictures, list_sessions
+from mosaic.telemetry.frames.paths import ring_paths, unfinished
+from mosaic.telemetry.frames.requests import FrameRequest
 
 PATIENCE_S = 60
 PENDULUM = ("evaluate", "gym/Pendulum-v1", "--agent", "*=random", "--episodes", "10000")
@@ -46,12 +46,12 @@ def eventually(found, process=None):
 
 
 def begun(home, process):
-    (show,) = eventually(lambda: [show for show in shows(home) if show.about().pid == process.pid], process)
+    (show,) = eventually(lambda: [show for show in list_sessions(home) if show.about().pid == process.pid], process)
     return show
 
 
 def rings(show):
-    return [path for each in lane_paths(show.path) for path in (each, unfinished(each)) if path.exists()]
+    return [path for each in ring_paths(show.path) for path in (each, unfinished(each)) if path.exists()]
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_two_at_once_and_several_processes_each_show_their_own(mosaic, tmp_path)
     with playing(home, *PENDULUM) as one, playing(home, *board) as two:
         for process, shape in ((one, (500, 500, 3)), (two, None)):
             show = begun(home, process)
-            with closing(ShowPictures(show, Wish(100))) as pictures:
+            with closing(SessionPictures(show, FrameRequest(100))) as pictures:
                 frames = [eventually(pictures.newest, process) for _ in range(3)]
             assert len({frame.pixels.tobytes() for frame in frames}) == 3
             if shape:
@@ -115,7 +115,7 @@ def test_what_is_played_can_be_looked_up_while_it_is_played_and_not_afterwards(m
     )
     import looker
 
-    monkeypatch.setattr(looker, "look", lambda: seen.extend(show.about() for show in shows(tmp_path / "home")))
+    monkeypatch.setattr(looker, "look", lambda: seen.extend(show.about() for show in list_sessions(tmp_path / "home")))
     for command in ("play", "evaluate"):
         words = ["--episodes", "1"] if command == "evaluate" else []
         answer = mosaic(command, "gym/CartPole-v1", "--agent", "*=python:looker:make", *words)
@@ -123,7 +123,7 @@ def test_what_is_played_can_be_looked_up_while_it_is_played_and_not_afterwards(m
     assert [about.kind for about in seen] == ["play", "evaluate"]
     assert {about.env for about in seen} == {"gym/CartPole-v1"}
     assert seen[0].policies == {"*": "python:looker:make"}
-    assert shows(tmp_path / "home") == []
+    assert list_sessions(tmp_path / "home") == []
 
 
 def test_a_home_that_cannot_be_written_keeps_nobody_from_evaluating(mosaic, tmp_path):

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.settings import ServerSettings
-from mosaic.ui.web.login import Entrance
+from mosaic.ui.web.login import LoginMiddleware
 from mosaic.ui.web.routing import PageRoute
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
@@ -29,7 +29,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     settings = ServerSettings(start_queued=False)
     app = create_app(tmp_path, settings)
     app.router.routes.insert(0, PageRoute(_pages, ("/", "/runs", "/runs/{run_id}")))
-    app.add_middleware(Entrance, token=ensure_token(tmp_path), hosts=settings.hosts)
+    app.add_middleware(LoginMiddleware, token=ensure_token(tmp_path), hosts=settings.hosts)
     with TestClient(app, base_url="http://127.0.0.1:8642", follow_redirects=False) as client:
         yield client
 

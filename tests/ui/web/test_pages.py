@@ -124,10 +124,10 @@ def test_the_live_picture_is_the_one_that_was_asked_for(tab: Tab, server: WebSer
         with FrameWriter(folder.path) as lane:
             step = 0
             while not over.wait(0.02):
-                wish = lane.wish()
-                if wish is not None:
+                request = lane.request()
+                if request is not None:
                     step += 1
-                    lane.publish(np.full((48, 64, 3), colours[wish.env], np.uint8), step=step, env=wish.env)
+                    lane.publish(np.full((48, 64, 3), colours[request.env], np.uint8), step=step, env=request.env)
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -10,7 +10,7 @@ from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
 from mosaic.telemetry.events.reader import read_events
-from mosaic.telemetry.frames.paths import lane_paths, unfinished
+from mosaic.telemetry.frames.paths import ring_paths, unfinished
 from mosaic.workers.context import WorkerContext
 from tests.workers.hosting import run_config
 from tests.workers.watching import EagerContext, assert_in_order, collect, distinct, looking, train_here, without_clocks
@@ -31,7 +31,7 @@ def cartpole(steps, **settings):
 
 
 def ring_files(run):
-    return [path for each in lane_paths(run.folder.path) for path in (each, unfinished(each)) if path.exists()]
+    return [path for each in ring_paths(run.folder.path) for path in (each, unfinished(each)) if path.exists()]
 
 
 def test_whoever_looks_changes_no_metric(tmp_path):

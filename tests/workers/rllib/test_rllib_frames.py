@@ -3,7 +3,7 @@
 import pytest
 
 from mosaic.runs.trainer import Trainer
-from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.paths import ring_paths
 from tests.workers.watching import assert_in_order, collect, distinct, looking
 
 PARAMS = {
@@ -35,4 +35,4 @@ def test_envs_in_an_env_runner_are_seen_and_their_end_too(tmp_path):
         assert max(tiles.pixels.shape) > 600
         run.stop()
         assert reader.state() == "finished"
-    assert not any(path.exists() for path in lane_paths(run.folder.path))
+    assert not any(path.exists() for path in ring_paths(run.folder.path))

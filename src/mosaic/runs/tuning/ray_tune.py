@@ -90,14 +90,14 @@ _STATES: dict[str, TrialState] = {
 
 def drive(folder: SearchFolder, plan: SearchPlan, watch: Watch) -> list[TrialStanding]:
     """Drive the search until every trial has ended or Ctrl-C was pressed; return the trials' standings."""
-    board = _Board(watch)
+    board = _StandingsCallback(watch)
     with _settings(), _own_signals(), _quiet():
         tuner = _restored(folder, plan, board) or _fresh(folder, plan, board)
         tuner.fit()
     return board.standings
 
 
-def _fresh(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner:
+def _fresh(folder: SearchFolder, plan: SearchPlan, board: _StandingsCallback) -> tune.Tuner:
     space = plan.space()
     return tune.Tuner(
         _resourced(plan),
@@ -123,7 +123,7 @@ def _fresh(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner:
     )
 
 
-def _restored(folder: SearchFolder, plan: SearchPlan, board: _Board) -> tune.Tuner | None:
+def _restored(folder: SearchFolder, plan: SearchPlan, board: _StandingsCallback) -> tune.Tuner | None:
     """Restore an earlier session. None: it did not get far enough, and its runs are found again by their ids."""
     _drop_torn(folder)
     if not tune.Tuner.can_restore(str(folder.tune)) or not list(folder.tune.glob("experiment_state-*.json")):
@@ -204,7 +204,7 @@ class _Within:
         return {**config, OPTIONS: options}
 
 
-class _Board(tune.Callback):
+class _StandingsCallback(tune.Callback):
     """Callback that keeps the standings of all trials and reports changes."""
 
     def __init__(self, watch: Watch) -> None:

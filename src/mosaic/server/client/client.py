@@ -42,8 +42,8 @@ from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.frames.reader import Frame, LaneState
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.reader import Frame, StreamState
+from mosaic.telemetry.frames.requests import FrameRequest
 
 _AHEAD = 2  # one picture in transit while another is drawn
 
@@ -54,7 +54,7 @@ class RemotePictures:
     def __init__(self, socket: ClientConnection) -> None:
         self._open = ExitStack()
         self._socket = self._open.enter_context(socket)
-        self.state: LaneState = "waiting"
+        self.state: StreamState = "waiting"
         self._over = False
         for _ in range(_AHEAD):
             self._socket.send("next")
@@ -140,12 +140,12 @@ class Client:
         """Find a run by id, unique prefix, name or `latest`."""
         return RemoteRun(self, self.ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
 
-    def shows(self) -> list[LiveRow]:
+    def sessions(self) -> list[LiveRow]:
         """Return what is being played now apart from runs."""
         return self._list(LiveRow, "/live", {})
 
-    def show(self, show_id: str) -> RemoteShow:
-        return RemoteShow(self, show_id)
+    def session(self, session_id: str) -> RemoteSession:
+        return RemoteSession(self, session_id)
 
     def envs(self, family: str | None = None) -> list[EnvRow]:
         return self._list(EnvRow, "/envs", {"family": family} if family else {})
@@ -224,12 +224,12 @@ class Client:
         return UnreachableError(f"There is no Mosaic server at {self.url}: {why}. Start one there: mosaic serve")
 
 
-class RemoteShow:
-    def __init__(self, client: Client, show_id: str) -> None:
-        self._client, self.id = client, show_id
+class RemoteSession:
+    def __init__(self, client: Client, session_id: str) -> None:
+        self._client, self.id = client, session_id
 
-    def pictures(self, wish: Wish) -> RemotePictures:
-        return RemotePictures(self._client.stream(f"/live/{_quoted(self.id)}/frames?rate={wish.rate_hz:g}"))
+    def pictures(self, request: FrameRequest) -> RemotePictures:
+        return RemotePictures(self._client.stream(f"/live/{_quoted(self.id)}/frames?rate={request.rate_hz:g}"))
 
 
 class RemoteRun:
@@ -276,9 +276,9 @@ class RemoteRun:
     def curve(self, metric: str, **query: Any) -> CurvePoints:
         return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
 
-    def pictures(self, wish: Wish) -> RemotePictures:
+    def pictures(self, request: FrameRequest) -> RemotePictures:
         """Stream the newest pictures; poll it as often as they are displayed."""
-        query = f"rate={wish.rate_hz:g}&env={wish.env}&grid={wish.grid}"
+        query = f"rate={request.rate_hz:g}&env={request.env}&grid={request.grid}"
         return RemotePictures(self._client.stream(f"{self._path}/frames?{query}"))
 
     def events(

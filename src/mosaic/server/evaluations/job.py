@@ -19,7 +19,7 @@ from mosaic.server.evaluations.process import ORDER
 from mosaic.server.evaluations.request import Kind, Request
 from mosaic.server.schemas import ResponseModel
 from mosaic.store.atomic import write_atomic
-from mosaic.store.live_sessions import end_show
+from mosaic.store.live_sessions import end_session
 
 ExaminationState = Literal["running", "finished", "failed", "stopped"]
 RESULT, LOG = "result.json", "log.txt"
@@ -38,7 +38,7 @@ class ExaminationRow(ResponseModel):
     error: str = ""
 
 
-class Examination:
+class EvaluationJob:
     """Evaluation in its own process group, so that engines and further processes end with it."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Examination:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # without reaping, so that its PID is not reused
         self._kill()  # what it left behind in its group
         code = process.wait()
-        end_show(self._home, self.id)  # if it was ended by force
+        end_session(self._home, self.id)  # if it was ended by force
         with self._lock:
             if self._state == "running":
                 self._state, self._error = "failed", f"Its process ended with exit code {code}; see {LOG} beside it."

@@ -12,7 +12,7 @@ from pathlib import Path
 from mosaic.core.errors import InputError, unknown
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.env_trial import check_environment
-from mosaic.server.evaluations.job import RESULT, Examination, ExaminationRow
+from mosaic.server.evaluations.job import RESULT, EvaluationJob, ExaminationRow
 from mosaic.server.evaluations.process import EPISODES
 from mosaic.server.evaluations.request import Kind, Request, check_request
 from mosaic.server.play.registry import TooManyError
@@ -23,14 +23,14 @@ _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 _PATIENCE_S = 5.0
 
 
-class Examinations:
+class EvaluationJobs:
     """Evaluations of a server: those in progress are in memory, ended ones in `examinations` of the store."""
 
     def __init__(self, home: Path, programs: ProgramRule | None = None) -> None:
         self._home, self._programs = home, programs or ProgramRule(home)
         self._folder = home / "examinations"
         self._lock = threading.Lock()
-        self._running: dict[str, Examination] = {}
+        self._running: dict[str, EvaluationJob] = {}
 
     def begin(self, kind: Kind, request: Request) -> ExaminationRow:
         """Start in the background; raise if the request names something forbidden or makes no sense."""
@@ -46,7 +46,7 @@ class Examinations:
             private_folder(self._home)
             private_folder(self._folder)
             folder.mkdir()
-            made = Examination(name, kind, request, folder, self._home, lambda: self._forget(name))
+            made = EvaluationJob(name, kind, request, folder, self._home, lambda: self._forget(name))
             self._running[name] = made
             made.start()
         return made.row()

@@ -53,7 +53,7 @@ def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, A
     tell, kind = _Progress(say), order["kind"]
     model = EvaluationRequest if kind == "evaluate" else TournamentRequest
     asked = model.model_validate(order["request"])
-    with live_screen(kind, asked.environment.id, asked.references, show_id=folder.name) as screen:
+    with live_screen(kind, asked.environment.id, asked.references, session_id=folder.name) as screen:
         if isinstance(asked, EvaluationRequest):
             return _evaluate(asked, episodes, tell, screen)
         return _tournament(asked, episodes, tell, screen)

@@ -297,7 +297,7 @@ class Match:
         if agent is None:
             return
         policy = table.seats.back_of(agent) if people else table.seats.policy_of(agent)
-        controller = None if people else runner.cast.players[agent].controller
+        controller = None if people else runner.controllers.players[agent].controller
         names = {choice.action: choice.label for choice in choices(runner.env.spec, turn, agent)}
         advice = self._advisors.ask(runner.env.spec, agent, policy, turn, controller, names)
         with table.changed:

@@ -21,7 +21,7 @@ from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.replays import Replay
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
-from mosaic.store.live_sessions import begin_show, end_show, sweep_shows
+from mosaic.store.live_sessions import begin_session, end_session, sweep_sessions
 
 MOST_MATCHES, MOST_REPLAYS = 32, 16
 _END = ".episode.json"
@@ -39,7 +39,7 @@ class Matches:
         self._lock = threading.Lock()
         self._matches: dict[str, Match] = {}
         self._replays: dict[str, Replay] = {}
-        sweep_shows(home)  # a killed server leaves those of its matches
+        sweep_sessions(home)  # a killed server leaves those of its matches
 
     def open(self, request: MatchRequest) -> Match:
         """Start a match; raise if the env or a policy cannot be created or must not be named."""
@@ -135,13 +135,13 @@ class Matches:
     def _screen(self, match_id: str, request: MatchRequest) -> LiveScreen | None:
         """Make a screen for viewers in a terminal. A full disk does not prevent playing."""
         try:
-            show = begin_show(self._home, "match", request.environment.id, request.agents, match_id)
+            session = begin_session(self._home, "match", request.environment.id, request.agents, match_id)
         except StorageError as error:
             _log.warning("%s", error)
             return None
-        return LiveScreen(show.path)
+        return LiveScreen(session.path)
 
     def _forget(self, match_id: str) -> None:
         with self._lock:
             self._matches.pop(match_id, None)
-        end_show(self._home, match_id)
+        end_session(self._home, match_id)

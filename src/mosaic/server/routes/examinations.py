@@ -12,7 +12,7 @@ from mosaic.config.validation import explain_settings
 from mosaic.core.errors import FormatError, InputError
 from mosaic.runners.record import load_episode
 from mosaic.server.evaluations.job import ExaminationRow
-from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.evaluations.request import MODELS, Kind
 from mosaic.server.play.registry import Matches
 from mosaic.server.schemas import ResponseModel
@@ -26,14 +26,14 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def routes(examinations: Examinations, matches: Matches) -> APIRouter:
+def routes(examinations: EvaluationJobs, matches: Matches) -> APIRouter:
     router = APIRouter(tags=["evaluation"])
     for kind in MODELS:
         _add(router, kind, examinations, matches)
     return router
 
 
-def _add(router: APIRouter, kind: Kind, examinations: Examinations, matches: Matches) -> None:
+def _add(router: APIRouter, kind: Kind, examinations: EvaluationJobs, matches: Matches) -> None:
     path = f"/{kind}"
 
     @router.post(path, status_code=201, operation_id=f"begin_{kind}", openapi_extra=_describe(kind))

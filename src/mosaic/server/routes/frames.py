@@ -20,12 +20,12 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.context import ServerContext
 from mosaic.server.schemas import LiveRow
 from mosaic.server.streams.frame_messages import pack
-from mosaic.server.streams.frames import FrameFeed, FrameSource, RunStage, ShowStage, StreamPicture
+from mosaic.server.streams.frames import FrameFeed, FrameSource, RunFrames, SessionFrames, StreamPicture
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
 from mosaic.server.views import live_rows
-from mosaic.store.live_sessions import find_show
-from mosaic.telemetry.frames.reader import LaneState
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.store.live_sessions import find_session
+from mosaic.telemetry.frames.reader import StreamState
+from mosaic.telemetry.frames.requests import FrameRequest
 
 MOST_CREDITS = 4  # pictures in transit to one viewer
 FASTEST_HZ = 120.0
@@ -37,17 +37,17 @@ Grid: TypeAlias = Annotated[int, Query(ge=1, le=64)]
 
 def routes(context: ServerContext) -> APIRouter:
     router = APIRouter()
-    feeds: Shared[tuple[FrameSource, Wish], FrameFeed] = Shared(FrameFeed)
+    feeds: Shared[tuple[FrameSource, FrameRequest], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
     async def frames(socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1) -> None:
         folder = await run_in_threadpool(context.folder, ref)
-        await _show(socket, feeds, (RunStage(folder), Wish(rate, env, grid)))
+        await _show(socket, feeds, (RunFrames(folder), FrameRequest(rate, env, grid)))
 
     @router.websocket("/live/{ref}/frames")
     async def live_frames(socket: WebSocket, ref: str, rate: Rate = 30.0) -> None:
-        show = await run_in_threadpool(find_show, context.store.home, ref)
-        await _show(socket, feeds, (ShowStage(show), Wish(rate)))
+        session = await run_in_threadpool(find_session, context.store.home, ref)
+        await _show(socket, feeds, (SessionFrames(session), FrameRequest(rate)))
 
     @router.get("/live")
     def live() -> list[LiveRow]:
@@ -58,7 +58,9 @@ def routes(context: ServerContext) -> APIRouter:
 
 
 async def _show(
-    socket: WebSocket, feeds: Shared[tuple[FrameSource, Wish], FrameFeed], sight: tuple[FrameSource, Wish]
+    socket: WebSocket,
+    feeds: Shared[tuple[FrameSource, FrameRequest], FrameFeed],
+    sight: tuple[FrameSource, FrameRequest],
 ) -> None:
     await socket.accept()
     with feeds.lend(sight) as feed:
@@ -79,7 +81,7 @@ class _Viewer:
     def __init__(self, socket: WebSocket, feed: FrameFeed) -> None:
         self._socket, self._feed = socket, feed
         self._credits = 0
-        self._told: LaneState | None = None
+        self._told: StreamState | None = None
         self._shown = 0
         self._outbox: deque[bytes] = deque()
         self._bell = asyncio.Event()
@@ -92,7 +94,7 @@ class _Viewer:
     def hungry(self) -> bool:
         return self._credits > 0 and not self._outbox  # a queued one would become outdated
 
-    def offer(self, state: LaneState, newest: StreamPicture | None, *, last: bool) -> None:
+    def offer(self, state: StreamState, newest: StreamPicture | None, *, last: bool) -> None:
         if newest is not None and newest.number != self._shown and (self.hungry or last):
             self._credits = max(0, self._credits - 1)
             self._shown, self._told = newest.number, newest.state

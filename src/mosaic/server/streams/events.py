@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.streams.shared import final_state, nap
+from mosaic.server.streams.shared import final_state, sleep_unless_left
 from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
@@ -74,7 +74,7 @@ class EventFeed:
                 elif end is not None:
                     return end
                 else:
-                    await nap(self._left, POLL_S)
+                    await sleep_unless_left(self._left, POLL_S)
         return None
 
     def _remember(self, lines: list[EventLine]) -> None:

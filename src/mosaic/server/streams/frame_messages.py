@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.pictures.encode import decoded, encoded
 
 _LENGTH_BYTES = 4
@@ -22,7 +22,7 @@ class FrameFacts(BaseModel):
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
 
-    state: LaneState
+    state: StreamState
     format: Literal["jpeg", "webp"] | None = None
     number: int = 0
     step: int = 0
@@ -50,7 +50,7 @@ class FrameMessage(NamedTuple):
         return Frame(facts.number, decoded(self.picture), *where, facts.wall_time, reward, ret)
 
 
-def pack(state: LaneState, frame: Frame | None = None) -> bytes:
+def pack(state: StreamState, frame: Frame | None = None) -> bytes:
     if frame is None:
         return _joined(FrameFacts(state=state).model_dump_json(include={"state"}).encode(), b"")
     kind, data = encoded(frame.pixels)

@@ -11,19 +11,19 @@ from typing import NamedTuple, Protocol
 from starlette.concurrency import run_in_threadpool
 
 from mosaic.server.streams.frame_messages import pack
-from mosaic.server.streams.shared import final_state, nap
-from mosaic.store.live_sessions import Show, ShowPictures
+from mosaic.server.streams.shared import final_state, sleep_unless_left
+from mosaic.store.live_sessions import LiveSession, SessionPictures
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
-from mosaic.telemetry.frames.reader import LaneState
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.reader import StreamState
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.live import LivePictures, Pictures
 
 
 class FrameSource(Protocol):
     """Source of pictures; equal ones are the same source."""
 
-    def pictures(self, wish: Wish) -> Pictures: ...
+    def pictures(self, request: FrameRequest) -> Pictures: ...
 
     def end(self) -> str | None:
         """Return how it ended, in the terms of a run's state; None while it continues."""
@@ -31,25 +31,25 @@ class FrameSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RunStage:
+class RunFrames:
     folder: RunFolder
 
-    def pictures(self, wish: Wish) -> Pictures:
-        return LivePictures(self.folder.path, wish)
+    def pictures(self, request: FrameRequest) -> Pictures:
+        return LivePictures(self.folder.path, request)
 
     def end(self) -> str | None:
         return final_state(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
-class ShowStage:
-    show: Show
+class SessionFrames:
+    session: LiveSession
 
-    def pictures(self, wish: Wish) -> Pictures:
-        return ShowPictures(self.show, wish)
+    def pictures(self, request: FrameRequest) -> Pictures:
+        return SessionPictures(self.session, request)
 
     def end(self) -> str | None:
-        return None if self.show.is_on() else State.FINISHED
+        return None if self.session.is_on() else State.FINISHED
 
 
 _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
@@ -57,11 +57,11 @@ _SHORTEST_POLL_S, _LONGEST_POLL_S = 0.004, 0.1
 
 class StreamPicture(NamedTuple):
     number: int  # counted per feed
-    state: LaneState  # also contained in the message
+    state: StreamState  # also contained in the message
     message: bytes
 
 
-class Looks(Protocol):
+class FrameViewer(Protocol):
     """Viewer of a feed."""
 
     @property
@@ -69,7 +69,7 @@ class Looks(Protocol):
         """Return whether it has room for a picture."""
         ...
 
-    def offer(self, state: LaneState, newest: StreamPicture | None, *, last: bool) -> None:
+    def offer(self, state: StreamState, newest: StreamPicture | None, *, last: bool) -> None:
         """Take the writer's state and the newest picture, which it may already have; must not block."""
         ...
 
@@ -77,48 +77,50 @@ class Looks(Protocol):
 class FrameFeed:
     """Feed of pictures. Without a viewer that has room it requests none, so that nothing need be drawn.
 
-    `over`: how the stage ended.
+    `over`: how the source ended.
     """
 
-    def __init__(self, sight: tuple[FrameSource, Wish]) -> None:
-        self._stage, self._wish = sight
-        self._viewers: set[Looks] = set()
+    def __init__(self, sight: tuple[FrameSource, FrameRequest]) -> None:
+        self._source, self._request = sight
+        self._viewers: set[FrameViewer] = set()
         self._left = asyncio.Event()
         self.over: asyncio.Task[str | None] = asyncio.create_task(self._follow())
         self.over.add_done_callback(_forget)
 
-    def join(self, viewer: Looks) -> None:
+    def join(self, viewer: FrameViewer) -> None:
         self._viewers.add(viewer)
 
-    def leave(self, viewer: Looks) -> None:
+    def leave(self, viewer: FrameViewer) -> None:
         self._viewers.discard(viewer)
 
     def close(self) -> None:
         self._left.set()  # the reader ends by itself: it may be in the middle of a picture
 
     async def _follow(self) -> str | None:
-        """Offer pictures until the stage's end and return how it ended, or None once all viewers have left."""
+        """Offer pictures until the source's end and return how it ended, or None once all viewers have left."""
         newest: StreamPicture | None = None
-        with closing(self._stage.pictures(self._wish)) as pictures:
+        with closing(self._source.pictures(self._request)) as pictures:
             while not self._left.is_set():
-                state, message, end = await run_in_threadpool(_look, self._stage, pictures, _any_hungry(self._viewers))
+                state, message, end = await run_in_threadpool(_look, self._source, pictures, _any_hungry(self._viewers))
                 if message is not None:
                     newest = StreamPicture(newest.number + 1 if newest else 1, state, message)
                 for viewer in self._viewers:
                     viewer.offer(state, newest, last=end is not None)
                 if end is not None:
                     return end
-                await nap(self._left, _poll_s(self._wish.rate_hz) if state == "live" else _LONGEST_POLL_S)
+                await sleep_unless_left(
+                    self._left, _poll_s(self._request.rate_hz) if state == "live" else _LONGEST_POLL_S
+                )
         return None
 
 
-def _any_hungry(viewers: Iterable[Looks]) -> bool:
+def _any_hungry(viewers: Iterable[FrameViewer]) -> bool:
     return any(viewer.hungry for viewer in viewers)
 
 
-def _look(stage: FrameSource, pictures: Pictures, wanted: bool) -> tuple[LaneState, bytes | None, str | None]:
+def _look(source: FrameSource, pictures: Pictures, wanted: bool) -> tuple[StreamState, bytes | None, str | None]:
     # The end is read first: no picture follows it. A source with a live writer has not ended.
-    end = None if pictures.state == "live" else stage.end()
+    end = None if pictures.state == "live" else source.end()
     frame = pictures.newest() if wanted or end is not None else None
     state = pictures.state
     return state, None if frame is None else pack(state, frame), end

@@ -52,7 +52,7 @@ class Shared(Generic[K, F]):
                     del self._loans[key]
 
 
-async def nap(left: asyncio.Event, for_s: float) -> None:
+async def sleep_unless_left(left: asyncio.Event, for_s: float) -> None:
     """Sleep for `for_s` seconds, or until all users have left."""
     try:
         async with asyncio.timeout(for_s):

@@ -15,7 +15,7 @@ from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.staging import discard, sweep
 from mosaic.store.store import Store
-from mosaic.telemetry.frames.paths import remove_lane
+from mosaic.telemetry.frames.paths import remove_ring
 
 NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # meaningless or harmful elsewhere
 
@@ -44,7 +44,7 @@ def _pack(folder: RunFolder, target: Path) -> None:
 def delete_run(store: Store, folder: RunFolder) -> None:
     """Remove a run that is not alive, with everything it made."""
     with _not_alive(folder, "deleted"):
-        remove_lane(folder.path)
+        remove_ring(folder.path)
         discard(folder)
     store.index.remove(folder.run_id)
     sweep(store.runs)

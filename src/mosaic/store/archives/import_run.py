@@ -46,7 +46,7 @@ def unpack(archive: Path, target: Path, limits: ArchiveLimits) -> str:
     top: str | None = None
     total = 0
     try:
-        with _Sober(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as members:
+        with _BoundedReader(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as members:
             for count, member in enumerate(_each(members), start=1):
                 total += member.size
                 if count > limits.files:
@@ -81,7 +81,7 @@ def _read_to_end(archive: Path, stream: gzip.GzipFile) -> None:
             raise FormatError(f"'{archive}' holds {read:,} bytes and more behind its last file.")
 
 
-class _Sober(gzip.GzipFile):
+class _BoundedReader(gzip.GzipFile):
     """Reader that refuses absurd sizes: headers may claim to be gigabytes long, and tarfile would believe them."""
 
     def read(self, size: int | None = -1) -> bytes:

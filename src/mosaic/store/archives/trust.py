@@ -77,7 +77,7 @@ def confine(folder: RunFolder) -> None:
     os.chdir(folder.home)
 
 
-def require_trust_to_go_on(checkpoint: Checkpoint, trust: bool | None = None) -> None:
+def require_trust_to_resume(checkpoint: Checkpoint, trust: bool | None = None) -> None:
     """Raise TrustError before a worker unpickles to resume; the worker calls this itself, and so does its starter."""
     trust = trust_given() if trust is None else trust
     require_trust(checkpoint, trust, f"type: mosaic runs resume {checkpoint.run.run_id} --trust")

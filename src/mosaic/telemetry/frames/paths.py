@@ -20,13 +20,13 @@ from mosaic.core.proc import started_at
 _BELL = "bell"
 
 
-def ring_bell(folder: Path) -> None:
+def request_pictures(folder: Path) -> None:
     """Ask the session of this folder to open its pictures; idempotent. A missing folder means that it has ended."""
     with suppress(FileNotFoundError, NotADirectoryError):
         (folder / _BELL).touch()
 
 
-def bell_rang(folder: Path) -> bool:
+def pictures_requested(folder: Path) -> bool:
     return (folder / _BELL).exists()
 
 
@@ -37,21 +37,21 @@ _OWNER = "owner"  # in shared memory: the writer's process
 _FOLDER = re.compile(r"mosaic-[0-9a-f]{32}")
 
 
-def lane_paths(run_folder: Path) -> tuple[Path, ...]:
+def ring_paths(run_folder: Path) -> tuple[Path, ...]:
     """Return where the ring may be, best place first."""
     folder = run_folder.resolve()
     shared = _shared_folder(folder)
     return (folder / _NAME,) if shared is None else (shared / _NAME, folder / _NAME)
 
 
-def make_place(run_folder: Path) -> tuple[Path, ...]:
+def make_ring_folder(run_folder: Path) -> tuple[Path, ...]:
     """Return where a writer may put its ring, best place first; remove what dead writers of this user left."""
     folder = run_folder.resolve()
     if SHARED_MEMORY.is_dir() and _shared_folder(folder) is None:
         remove_dead_rings()
         with suppress(OSError):  # no room, or not writable: the run's own folder remains
             _make_shared(folder)
-    return lane_paths(folder)
+    return ring_paths(folder)
 
 
 def unfinished(path: Path) -> Path:
@@ -59,7 +59,7 @@ def unfinished(path: Path) -> Path:
     return path.with_name(path.name + ".new")
 
 
-def remove_lane(run_folder: Path) -> None:
+def remove_ring(run_folder: Path) -> None:
     """Remove what a dead writer left.
 
     Readers that have it open keep it; a writer that is still alive would lose its readers.

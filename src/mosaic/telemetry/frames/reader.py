@@ -33,10 +33,10 @@ from mosaic.telemetry.frames.layout import (
     FrameValues,
     RingPhase,
 )
-from mosaic.telemetry.frames.requests import RequestArea, Wish, checked
+from mosaic.telemetry.frames.requests import FrameRequest, RequestArea, checked
 from mosaic.telemetry.frames.ring_file import FrameRing, open_ring
 
-LaneState = Literal["waiting", "live", "stalled", "finished", "writer died"]
+StreamState = Literal["waiting", "live", "stalled", "finished", "writer died"]
 STALLED_AFTER_NS = 2_000_000_000
 _TRIES = 8  # a writer at full speed may overtake a copy; after this many in a row `read` returns None
 
@@ -61,8 +61,8 @@ class FrameReader:
     def __init__(self, run_folder: Path, clock_ns: Callable[[], int] = monotonic_ns) -> None:
         self._run_folder, self._clock_ns = run_folder, clock_ns
         self._ring: FrameRing | None = None
-        self._place: RequestArea | None = None
-        self._wish: Wish | None = None
+        self._area: RequestArea | None = None
+        self._request: FrameRequest | None = None
         self._last = 0
         self._seen, self._seen_ns, self._moved = 0, clock_ns(), False
         self._follow()
@@ -70,7 +70,7 @@ class FrameReader:
 
     def look(self, rate: float = 30.0, env: int = 0, grid: int = 1) -> None:
         """Request pictures. A request holds for two seconds; each `read` repeats it."""
-        self._wish = checked(Wish(rate, env, grid))
+        self._request = checked(FrameRequest(rate, env, grid))
         self._follow()
         self._beat()
 
@@ -89,7 +89,7 @@ class FrameReader:
                 return frame
         return None
 
-    def state(self) -> LaneState:
+    def state(self) -> StreamState:
         """Return the writer's state.
 
         `stalled`: the writer is alive but has published nothing for two seconds, or for three requested intervals.
@@ -106,16 +106,16 @@ class FrameReader:
         number = newest(ring.address)
         if number > self._seen:
             self._seen, self._seen_ns, self._moved = number, now, True
-        interval_ns = 1e9 / self._wish.rate_hz if self._wish else 0
+        interval_ns = 1e9 / self._request.rate_hz if self._request else 0
         if now - self._seen_ns <= max(STALLED_AFTER_NS, 3 * interval_ns):
             return "live" if self._moved else "waiting"
         return "stalled" if number else "waiting"
 
     def close(self) -> None:
         """Stop requesting pictures; the ring and its other readers are not affected."""
-        if self._place is not None:
-            self._place.leave()
-        self._ring = self._place = self._wish = None
+        if self._area is not None:
+            self._area.leave()
+        self._ring = self._area = self._request = None
 
     def __enter__(self) -> Self:
         return self
@@ -138,15 +138,15 @@ class FrameReader:
         if old is None or old.head.writer_id != ring.head.writer_id:
             self._last = 0
             self._seen, self._seen_ns, self._moved = 0, self._clock_ns(), False
-        self._ring, self._place = ring, None
+        self._ring, self._area = ring, None
 
     def _beat(self) -> None:
-        if self._ring is None or self._wish is None:
+        if self._ring is None or self._request is None:
             return
         now = self._clock_ns()
-        if self._place is None:
-            self._place = RequestArea(self._ring.address, self._wish, now)
-        self._place.look(self._wish, now)
+        if self._area is None:
+            self._area = RequestArea(self._ring.address, self._request, now)
+        self._area.look(self._request, now)
 
 
 def _copy(ring: FrameRing, number: int) -> Frame | None:

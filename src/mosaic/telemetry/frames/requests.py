@@ -28,7 +28,7 @@ MEMORY_NS = 2_000_000_000
 """A reader is considered gone after this long without a heartbeat."""
 
 
-class Wish(NamedTuple):
+class FrameRequest(NamedTuple):
     """Request for `grid` pictures of envs from `env` on, combined in one; 1: that env alone."""
 
     rate_hz: float = 30.0
@@ -36,28 +36,28 @@ class Wish(NamedTuple):
     grid: int = 1
 
 
-def checked(wish: Wish) -> Wish:
-    if not 0.01 <= wish.rate_hz <= 1000:
-        raise InputError(f"Pictures at {wish.rate_hz:g} a second cannot be had; ask for 0.01 to 1000.")
-    if wish.env < 0 or wish.grid < 1:
+def checked(request: FrameRequest) -> FrameRequest:
+    if not 0.01 <= request.rate_hz <= 1000:
+        raise InputError(f"Pictures at {request.rate_hz:g} a second cannot be had; ask for 0.01 to 1000.")
+    if request.env < 0 or request.grid < 1:
         raise InputError(
-            f"There is no picture of {wish.grid} envs from number {wish.env} on; "
+            f"There is no picture of {request.grid} envs from number {request.env} on; "
             "envs count from 0, and a grid has 1 or more."
         )
-    return wish
+    return request
 
 
 class RequestArea:
     """One reader's area in one file."""
 
-    def __init__(self, ring: int, wish: Wish, now_ns: int) -> None:
+    def __init__(self, ring: int, request: FrameRequest, now_ns: int) -> None:
         self._ring, self._token = ring, secrets.randbits(62) | 1
-        self._wish, self._asked_ns = wish, now_ns
+        self._request, self._asked_ns = request, now_ns
         self._area = self._claim()
 
-    def look(self, wish: Wish, now_ns: int) -> None:
-        if wish != self._wish:
-            self._wish, self._asked_ns = wish, now_ns
+    def look(self, request: FrameRequest, now_ns: int) -> None:
+        if request != self._request:
+            self._request, self._asked_ns = request, now_ns
         if get_word(self._area + OWNER_AT) != self._token:
             self._area = self._claim()  # another reader took us for gone, or claimed the area at the same moment
         self._write(now_ns)
@@ -74,14 +74,14 @@ class RequestArea:
         return area
 
     def _write(self, now_ns: int) -> None:
-        put_word(self._area + INTERVAL_AT, round(1e9 / self._wish.rate_hz))
-        put_word(self._area + ENV_AT, self._wish.env)
-        put_word(self._area + GRID_AT, self._wish.grid)
+        put_word(self._area + INTERVAL_AT, round(1e9 / self._request.rate_hz))
+        put_word(self._area + ENV_AT, self._request.env)
+        put_word(self._area + GRID_AT, self._request.grid)
         put_word(self._area + ASKED_AT, self._asked_ns)
         put_word(self._area + LOOKED_AT, now_ns)  # last: it makes the others valid
 
 
-def last_wish(ring: int, now_ns: int) -> Wish | None:
+def last_request(ring: int, now_ns: int) -> FrameRequest | None:
     """Return the request that changed most recently; None without readers.
 
     The most recent heartbeat does not decide: with two readers the picture would jump.
@@ -93,4 +93,6 @@ def last_wish(ring: int, now_ns: int) -> Wish | None:
             chosen, chosen_asked = area, asked
     if chosen is None:
         return None
-    return Wish(1e9 / max(1, get_word(chosen + INTERVAL_AT)), get_word(chosen + ENV_AT), get_word(chosen + GRID_AT))
+    return FrameRequest(
+        1e9 / max(1, get_word(chosen + INTERVAL_AT)), get_word(chosen + ENV_AT), get_word(chosen + GRID_AT)
+    )

@@ -25,7 +25,7 @@ from mosaic.telemetry.frames.layout import (
     head_for,
     unpack_head,
 )
-from mosaic.telemetry.frames.paths import lane_paths, make_place, unfinished
+from mosaic.telemetry.frames.paths import make_ring_folder, ring_paths, unfinished
 
 
 class FrameRing:
@@ -81,7 +81,7 @@ def create_ring(
 ) -> FrameRing:
     """Create a ring in the best place that has room. It replaces an existing ring, which stays open for its readers."""
     head, problems = head_for(capacity, *writer, writer_id), []
-    paths = make_place(run_folder)
+    paths = make_ring_folder(run_folder)
     for path in paths:
         try:
             ring = _create(path, head, areas)
@@ -100,7 +100,7 @@ def create_ring(
 
 def open_ring(run_folder: Path) -> FrameRing | None:
     """Open the run's ring; return None where there is none (yet, or any more)."""
-    for path in lane_paths(run_folder):
+    for path in ring_paths(run_folder):
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:

@@ -36,8 +36,8 @@ from mosaic.telemetry.frames.layout import (
     SLOTS,
     RingPhase,
 )
-from mosaic.telemetry.frames.paths import remove_lane
-from mosaic.telemetry.frames.requests import MEMORY_NS, Wish, last_wish
+from mosaic.telemetry.frames.paths import remove_ring
+from mosaic.telemetry.frames.requests import MEMORY_NS, FrameRequest, last_request
 from mosaic.telemetry.frames.ring_file import FrameRing, create_ring
 
 _UINT8 = np.dtype(np.uint8)
@@ -59,7 +59,7 @@ class FrameWriter:
         self._ring: FrameRing | None = None
         self._memory: Any = None
         self._drawn_ns = 0
-        remove_lane(run_folder)
+        remove_ring(run_folder)
         self._use(create_ring(run_folder, 0, self._writer, self._id))
 
     def wanted(self) -> bool:
@@ -78,9 +78,9 @@ class FrameWriter:
         self._drawn_ns = self._drawn_ns + interval if waited < 2 * interval else now
         return True
 
-    def wish(self) -> Wish | None:
+    def request(self) -> FrameRequest | None:
         """Return the most recent request of a reader; None without readers."""
-        return None if self._ring is None else last_wish(self._address, self._clock_ns())
+        return None if self._ring is None else last_request(self._address, self._clock_ns())
 
     def publish(
         self,
@@ -115,7 +115,7 @@ class FrameWriter:
         if ring is None:
             return
         if ring.is_at_its_path():
-            remove_lane(self._run_folder)
+            remove_ring(self._run_folder)
         for each in (*self._earlier, ring):
             each.enter(RingPhase.FINISHED if finished else RingPhase.GIVEN_UP)
         self._shape, self._slots, self._earlier, self._ring, self._memory = (), [], [], None, None

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from mosaic.telemetry.frames.reader import Frame, FrameReader, LaneState
-from mosaic.telemetry.frames.requests import Wish, checked
+from mosaic.telemetry.frames.reader import Frame, FrameReader, StreamState
+from mosaic.telemetry.frames.requests import FrameRequest, checked
 
 
 class Pictures(Protocol):
@@ -18,7 +18,7 @@ class Pictures(Protocol):
         ...
 
     @property
-    def state(self) -> LaneState: ...
+    def state(self) -> StreamState: ...
 
     def close(self) -> None: ...
 
@@ -26,16 +26,16 @@ class Pictures(Protocol):
 class LivePictures:
     """Pictures of a run on this machine."""
 
-    def __init__(self, run_folder: Path, wish: Wish) -> None:
-        self._wish = checked(wish)
+    def __init__(self, run_folder: Path, request: FrameRequest) -> None:
+        self._request = checked(request)
         self._reader = FrameReader(run_folder)
 
     def newest(self) -> Frame | None:
-        self._reader.look(*self._wish)
+        self._reader.look(*self._request)
         return self._reader.read()
 
     @property
-    def state(self) -> LaneState:
+    def state(self) -> StreamState:
         return self._reader.state()
 
     def close(self) -> None:

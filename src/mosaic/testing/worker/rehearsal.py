@@ -13,7 +13,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
-from mosaic.runs.waiting import doze, wait_until
+from mosaic.runs.waiting import sleep_between_polls, wait_until
 from mosaic.store.state import ENDED, State
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.reader import EventTail
@@ -60,7 +60,7 @@ class Rehearsal:
                     raise self._ended(capability, what)
                 if monotonic() > deadline_s:
                     raise self._silent(capability, what)
-                doze(record)
+                sleep_between_polls(record)
 
     def see_training(self, capability: str, count: int = 1, after_seq: int = 0) -> MetricEvent:
         """Wait for the next `count` training events and return the last."""

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
     from mosaic.server.schemas import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
-    from mosaic.store.live_sessions import Show
+    from mosaic.store.live_sessions import LiveSession
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
-    from mosaic.telemetry.frames.requests import Wish
+    from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.pictures.live import Pictures
 
 
-class PlacedRun(Protocol):
+class BackendRun(Protocol):
     """A run, local or on a server."""
 
     id: str
@@ -44,38 +44,38 @@ class PlacedRun(Protocol):
 
     def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart: ...
 
-    def pictures(self, wish: Wish) -> Pictures: ...
+    def pictures(self, request: FrameRequest) -> Pictures: ...
 
 
-class PlacedShow(Protocol):
+class BackendSession(Protocol):
     """A live session that is not a run (a game, match or evaluation), local or on a server."""
 
     id: str
 
-    def pictures(self, wish: Wish) -> Pictures: ...
+    def pictures(self, request: FrameRequest) -> Pictures: ...
 
 
 class Backend(Protocol):
-    def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun: ...
+    def submit(self, config: RunConfig, *, group: str = "") -> BackendRun: ...
 
     def runs(self) -> list[RunRow]: ...
 
-    def run(self, ref: str) -> PlacedRun: ...
+    def run(self, ref: str) -> BackendRun: ...
 
-    def shows(self) -> list[LiveRow]: ...
+    def sessions(self) -> list[LiveRow]: ...
 
-    def show(self, show_id: str) -> PlacedShow: ...
+    def session(self, session_id: str) -> BackendSession: ...
 
 
-class _Here:
+class _LocalBackend:
     @cached_property
     def _trainer(self) -> Trainer:
         from mosaic.runs.trainer import Trainer
 
         return Trainer()
 
-    def submit(self, config: RunConfig, *, group: str = "") -> PlacedRun:
-        return _RunHere(self._trainer.submit(config, group=group or None))
+    def submit(self, config: RunConfig, *, group: str = "") -> BackendRun:
+        return _LocalRun(self._trainer.submit(config, group=group or None))
 
     def runs(self) -> list[RunRow]:
         from mosaic.server.views import row_of
@@ -88,23 +88,23 @@ class _Here:
             note(text)
         return rows
 
-    def run(self, ref: str) -> PlacedRun:
-        return _RunHere(self._trainer.run(ref))
+    def run(self, ref: str) -> BackendRun:
+        return _LocalRun(self._trainer.run(ref))
 
-    def shows(self) -> list[LiveRow]:
+    def sessions(self) -> list[LiveRow]:
         from mosaic.server.views import live_rows
         from mosaic.store.store import home
 
         return live_rows(home())
 
-    def show(self, show_id: str) -> PlacedShow:
-        from mosaic.store.live_sessions import find_show
+    def session(self, session_id: str) -> BackendSession:
+        from mosaic.store.live_sessions import find_session
         from mosaic.store.store import home
 
-        return _ShowHere(find_show(home(), show_id))
+        return _LocalSession(find_session(home(), session_id))
 
 
-class _RunHere:
+class _LocalRun:
     def __init__(self, run: Run) -> None:
         self._run, self.id = run, run.id
 
@@ -144,26 +144,26 @@ class _RunHere:
 
         return log_part(self._run.folder, stream, after, size)
 
-    def pictures(self, wish: Wish) -> Pictures:
+    def pictures(self, request: FrameRequest) -> Pictures:
         from mosaic.telemetry.pictures.live import LivePictures
 
-        return LivePictures(self._run.folder.path, wish)
+        return LivePictures(self._run.folder.path, request)
 
 
-class _ShowHere:
-    def __init__(self, show: Show) -> None:
-        self._show, self.id = show, show.id
+class _LocalSession:
+    def __init__(self, session: LiveSession) -> None:
+        self._session, self.id = session, session.id
 
-    def pictures(self, wish: Wish) -> Pictures:
-        from mosaic.store.live_sessions import ShowPictures
+    def pictures(self, request: FrameRequest) -> Pictures:
+        from mosaic.store.live_sessions import SessionPictures
 
-        return ShowPictures(self._show, wish)
+        return SessionPictures(self._session, request)
 
 
 @contextmanager
-def place(server: str | None) -> Iterator[Backend]:
+def open_backend(server: str | None) -> Iterator[Backend]:
     if server is None:
-        yield _Here()
+        yield _LocalBackend()
         return
     from mosaic.server.client.client import Client
 

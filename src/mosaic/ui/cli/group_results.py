@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mosaic.ui.cli.backend import PlacedRun
+from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.evaluation.statistics import Estimate
@@ -24,7 +24,7 @@ class Group(NamedTuple):
 
     name: str  # the group's id
     env: str
-    runs: list[PlacedRun]
+    runs: list[BackendRun]
     scores: list[float]  # of the runs that reported one
     config: Mapping[str, Any]  # of the group's first run
 
@@ -81,7 +81,7 @@ def _without_number(name: str) -> str:
     return start if number.isdigit() else ""
 
 
-def make_groups(runs: Sequence[PlacedRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
+def make_groups(runs: Sequence[BackendRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
     """Group runs that share env, settings and seed group; `groups` holds the seed group of each run, or ""."""
 
     found: dict[tuple[str, str], Group] = {}
@@ -120,7 +120,7 @@ def _estimate(name: str, found: Estimate) -> dict[str, Any]:
     return {name: found.mean, f"{name}_ci95": found.ci95}
 
 
-def group_curve(runs: Sequence[PlacedRun], metric: str = METRIC) -> dict[str, list[float | None]]:
+def group_curve(runs: Sequence[BackendRun], metric: str = METRIC) -> dict[str, list[float | None]]:
     """Return columns x, mean, iqm, low, high; None where there is no value."""
     import numpy as np
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from mosaic.store.logs import Stream
 from mosaic.store.state import ENDED
-from mosaic.ui.cli.backend import PlacedRun
+from mosaic.ui.cli.backend import BackendRun
 
 _BYTES = 500_000  # per request
 _LOOK_EVERY_S = 0.5
 
 
-def print_log(run: PlacedRun, streams: Sequence[Stream], tail: int | None, *, follow: bool) -> None:
+def print_log(run: BackendRun, streams: Sequence[Stream], tail: int | None, *, follow: bool) -> None:
     """Print each stream; with `follow`, also what is written later, until the run has ended."""
     positions = {stream: 0 if tail is None else _print_tail(run, stream, tail) for stream in streams}
     while True:
@@ -27,7 +27,7 @@ def print_log(run: PlacedRun, streams: Sequence[Stream], tail: int | None, *, fo
         threading.Event().wait(_LOOK_EVERY_S)
 
 
-def _print_from(run: PlacedRun, stream: Stream, position: int) -> int:
+def _print_from(run: BackendRun, stream: Stream, position: int) -> int:
     """Print the log from this position on; return the position after it."""
     while True:
         part = run.log(position, _BYTES, stream)
@@ -37,7 +37,7 @@ def _print_from(run: PlacedRun, stream: Stream, position: int) -> int:
         position = part.end
 
 
-def _print_tail(run: PlacedRun, stream: Stream, lines: int) -> int:
+def _print_tail(run: BackendRun, stream: Stream, lines: int) -> int:
     """Print the last lines, read from the end backwards; return the position after them."""
     part = run.log(None, _BYTES, stream)
     text, start, end = part.text, part.start, part.end

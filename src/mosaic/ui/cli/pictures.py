@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from mosaic.core.errors import MosaicError
-from mosaic.telemetry.frames.reader import Frame, LaneState
+from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
 from mosaic.telemetry.pictures.resize import Picture, as_rgb
@@ -124,7 +124,7 @@ def _rgb(number: int) -> Color:
     return Color.from_rgb(number >> 16, number >> 8 & 255, number & 255)
 
 
-WORDS: dict[LaneState, str] = {
+WORDS: dict[StreamState, str] = {
     "waiting": "no picture yet",
     "live": "live",
     "stalled": "stalled: nothing new is shown",
@@ -132,7 +132,7 @@ WORDS: dict[LaneState, str] = {
     "writer died": "the process that drew has died",
 }
 _plain = Console(color_system=None)  # needed to wrap text
-_STYLES: dict[LaneState, str] = {"live": "green", "stalled": "yellow", "writer died": "red"}
+_STYLES: dict[StreamState, str] = {"live": "green", "stalled": "yellow", "writer died": "red"}
 
 
 class PicturePane:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mosaic.ui.cli.backend import PlacedRun
+from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -110,7 +110,7 @@ def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
     )
 
 
-def result(run: PlacedRun) -> dict[str, Any]:
+def result(run: BackendRun) -> dict[str, Any]:
     """Return what `mosaic train --json` prints about an ended run."""
     from mosaic.runs.train import times
 

@@ -15,9 +15,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.live import Pictures
-from mosaic.ui.cli.backend import PlacedRun, PlacedShow
+from mosaic.ui.cli.backend import BackendRun, BackendSession
 from mosaic.ui.cli.chart import chart
 from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, err, note, out
 from mosaic.ui.cli.pictures import PicturePane
@@ -161,7 +161,7 @@ _GAP = 2
 
 
 def follow(
-    run: PlacedRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
+    run: BackendRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
 ) -> None:
     """Show the run until it has ended; the last picture stays on the screen."""
     if not shown or not err.is_terminal:
@@ -177,7 +177,7 @@ def follow(
             view.add(event)
 
 
-def _follow_in_lines(run: PlacedRun, view: TrainingView, shown: bool) -> None:
+def _follow_in_lines(run: BackendRun, view: TrainingView, shown: bool) -> None:
     """Print a plain line now and then where no terminal can be redrawn: a pipe, a file, a cluster job."""
     pace = Throttle(LINE_EVERY_S, monotonic)
     if shown:
@@ -209,7 +209,7 @@ def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: i
     return grid
 
 
-def view_of(run: PlacedRun, *, curve: bool = False) -> TrainingView:
+def view_of(run: BackendRun, *, curve: bool = False) -> TrainingView:
     config = run.show().config
     environment, training = config["environment"], config["training"]
     env = f"{environment['family']}/{environment['env_id']}"
@@ -221,26 +221,26 @@ _LOOK_EVERY_S = 0.05
 _OVER = ("finished", "writer died")
 
 
-def watch_show(show: PlacedShow, wish: Wish, *, once: bool, picture: Path | None) -> None:
+def watch_session(session: BackendSession, request: FrameRequest, *, once: bool, picture: Path | None) -> None:
     if picture is not None:
         check_file(picture)
-    with closing(show.pictures(wish)) as pictures:
+    with closing(session.pictures(request)) as pictures:
         if picture is not None:
-            frame = take(pictures, show.id, "game")
-            save(picture, frame, show.id)
+            frame = take(pictures, session.id, "game")
+            save(picture, frame, session.id)
             note(f"{picture}: episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
         elif once:
-            frame = take(pictures, show.id, "game")
+            frame = take(pictures, session.id, "game")
             out.print(PicturePane(pictures, frame).render(min(out.width, 100), out.height))
         else:
-            _follow(show, pictures, wish)
+            _follow(session, pictures, request)
 
 
-def _follow(show: PlacedShow, pictures: Pictures, wish: Wish) -> None:
+def _follow(session: BackendSession, pictures: Pictures, request: FrameRequest) -> None:
     """Show pictures until the session is over; the last one stays on the screen."""
     pane, pause = PicturePane(pictures), threading.Event()
     if not err.is_terminal:
-        note(f"{show.id} is followed to its end; pictures need a terminal, or --picture FILE.png.")
+        note(f"{session.id} is followed to its end; pictures need a terminal, or --picture FILE.png.")
         while pictures.state not in _OVER:
             pause.wait(_LOOK_EVERY_S)
             pictures.newest()
@@ -252,5 +252,5 @@ def _follow(show: PlacedShow, pictures: Pictures, wish: Wish) -> None:
                 live.update(pane.render(err.width, err.height - 2), refresh=True)
                 if over:
                     break
-                pause.wait(max(_LOOK_EVERY_S, 1 / wish.rate_hz))
-    out.print(f"{show.id} is over.")
+                pause.wait(max(_LOOK_EVERY_S, 1 / request.rate_hz))
+    out.print(f"{session.id} is over.")

@@ -19,7 +19,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import ServerContext
 from mosaic.store.atomic import private_folder
-from mosaic.ui.web.login import Entrance
+from mosaic.ui.web.login import LoginMiddleware
 from mosaic.ui.web.routing import PageRoute
 
 PAGES = {  # address → the module whose `page(frame, …)` draws it
@@ -94,7 +94,7 @@ def add_pages(app: FastAPI) -> None:
         storage_secret=hashlib.sha256(f"pages {token}".encode()).hexdigest(),
     )
     app.router.routes.insert(0, PageRoute(pages_app, tuple(views)))
-    app.add_middleware(Entrance, token=token, hosts=context.settings.hosts)
+    app.add_middleware(LoginMiddleware, token=token, hosts=context.settings.hosts)
 
 
 def _views(app: FastAPI, context: ServerContext) -> dict[str, Callable[..., Any]]:

@@ -16,7 +16,7 @@ from mosaic.ui.web.routing import wants_page
 _REMEMBER_S = 30 * 24 * 3600
 
 
-class Entrance:
+class LoginMiddleware:
     """Middleware outside the server's authentication, which still checks every request."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: AllowedHosts) -> None:
@@ -30,7 +30,7 @@ class Entrance:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value.strip() for name, value in query if name == "token"), None)
         if given is None or not self._hosts.allow(Headers(scope=scope).get("host", "")):
-            await _Asking(self._app, scope, receive, send).answer()
+            await _PageRequest(self._app, scope, receive, send).answer()
         elif same_secret(given, self._token):
             await self._enter(scope, query)(scope, receive, send)
         else:
@@ -47,7 +47,7 @@ class Entrance:
         return answer
 
 
-class _Asking:
+class _PageRequest:
     """One page request, whose JSON response to a missing token is replaced by a login page."""
 
     def __init__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,7 +18,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import read_casting
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
-from mosaic.store.archives.trust import require_trust_to_go_on
+from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
@@ -73,7 +73,7 @@ class Training:
 
 def train(context: WorkerContext) -> None:
     if context.resume_from is not None:
-        require_trust_to_go_on(context.resume_from)
+        require_trust_to_resume(context.resume_from)
     context.config = with_limit(context.config)
     with ray_of_run(context.folder) as start_ray:
         setup = prepare(context, start_ray)

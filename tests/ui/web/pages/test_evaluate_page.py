@@ -19,7 +19,7 @@ from mosaic.runners.record import episode_from_json
 from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.evaluations.jobs import Examinations
+from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest, check_request
 from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.pages.evaluate.results import chosen_episodes
@@ -210,7 +210,7 @@ def test_a_tournament_through_the_api(api: TestClient, tmp_path: Path) -> None:
     opened = api.post(f"{path}/episodes/0/replay")
     assert opened.status_code == 201
     assert api.get(f"/replays/{opened.json()['replay_id']}").json()["env_steps"] == games[0]["length"]
-    assert Examinations(tmp_path).row(row["examination_id"]).result == row["result"]  # after a restart, too
+    assert EvaluationJobs(tmp_path).row(row["examination_id"]).result == row["result"]  # after a restart, too
     listed = api.get("/tournament").json()
     assert [(each["examination_id"], each["result"]) for each in listed] == [(row["examination_id"], None)]
     assert api.get("/evaluate").json() == []

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mosaic.telemetry.frames.paths import lane_paths
+from mosaic.telemetry.frames.paths import ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.workers.rllib.reporting import callbacks as frames
 from mosaic.workers.rllib.reporting.episodes import (
@@ -123,7 +123,7 @@ def told(made, samples=1):
 
 
 def ring(folder):
-    return [path for path in lane_paths(folder) if path.exists()]
+    return [path for path in ring_paths(folder) if path.exists()]
 
 
 def end(made, finished=True):

@@ -11,7 +11,7 @@ from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOpti
 
 if TYPE_CHECKING:
     from mosaic.server.schemas import CheckpointRow
-    from mosaic.ui.cli.backend import PlacedRun
+    from mosaic.ui.cli.backend import BackendRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -39,10 +39,10 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List runs, the newest first."""
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import note, out, print_json, print_table
 
-    with place(server) as runs:
+    with open_backend(server) as runs:
         rows = [row for row in runs.runs() if tag is None or tag in (*row.tags, row.group)]
     named = any(row.name for row in rows)
     if json:
@@ -70,10 +70,10 @@ def list_(
 @app.command()
 def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Show a run: state, attempts, checkpoints, configuration."""
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out, print_json, print_table
 
-    with place(server) as runs:
+    with open_backend(server) as runs:
         details = runs.run(run).show()
     if json:
         print_json(details.model_dump(mode="json"))
@@ -101,7 +101,7 @@ def compare(
     their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.group_results import (
         compare_groups,
         differences,
@@ -112,7 +112,7 @@ def compare(
     )
     from mosaic.ui.cli.output import note, print_json, print_table
 
-    with place(server) as runs:
+    with open_backend(server) as runs:
         rows_here = runs.runs()
         group_of = {row.run_id: row.group or "" for row in rows_here}
         named = [runs.run(ref) for ref in runs_asked_for(run, rows_here)]
@@ -166,7 +166,7 @@ def stop(
     from mosaic.store.state import ENDED
     from mosaic.ui.cli.run_config import unsaved_work
 
-    def stop_and_check(chosen: PlacedRun) -> None:
+    def stop_and_check(chosen: BackendRun) -> None:
         had_ended = chosen.show().state in ENDED
         chosen.stop(patience)
         if not had_ended and (text := unsaved_work(chosen.show())):
@@ -221,10 +221,10 @@ def checkpoint(run: RunArgument, server: ServerOption = None, json: JsonOption =
 @app.command()
 def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Delete a run that has ended, with all that belongs to it."""
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out, print_json
 
-    with place(server) as runs:
+    with open_backend(server) as runs:
         chosen = runs.run(run)
         chosen.delete()
     if json:
@@ -246,11 +246,11 @@ def log(
 ) -> None:
     """Print what a run's worker wrote: its stdout, then its stderr. The oldest part of a very long log is dropped."""
     from mosaic.store.logs import STREAMS
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.log import print_log
 
     streams = [stream for stream, asked in zip(STREAMS, (stdout, stderr), strict=True) if asked] or STREAMS
-    with place(server) as runs:
+    with open_backend(server) as runs:
         print_log(runs.run(run), streams, tail, follow=follow)
 
 
@@ -327,10 +327,10 @@ def import_(
 
 
 def _act(run: str, server: str | None, json: bool, action: Any) -> None:
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out, print_json
 
-    with place(server) as runs:
+    with open_backend(server) as runs:
         chosen = runs.run(run)
         action(chosen)
         details = chosen.show()

@@ -11,7 +11,7 @@ from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption, TrustOpti
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
-    from mosaic.ui.cli.backend import PlacedRun
+    from mosaic.ui.cli.backend import BackendRun
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     json: JsonOption = False,
 ) -> None:
     """Train policies; Ctrl-C stops and saves."""
-    from mosaic.ui.cli.backend import place
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.run_config import resolved
 
@@ -81,7 +81,7 @@ def train(
     if dry_run:
         _show_dry(configured.resolved, json)
         return
-    with place(server) as runs:
+    with open_backend(server) as runs:
         started = _submit(runs, configured.asked, seeds)
         if detach:
             _say_detached(started, json)
@@ -95,7 +95,7 @@ def _rule(text: str) -> tuple[str, str]:
     return PolicyMapping.of([text]).rules[0]
 
 
-def _submit(runs: Any, config: RunConfig, seeds: int) -> list[PlacedRun]:
+def _submit(runs: Any, config: RunConfig, seeds: int) -> list[BackendRun]:
     if seeds == 1:
         return [runs.submit(config)]
     from mosaic.runs.trainer import group_members
@@ -116,7 +116,7 @@ def _show_dry(config: RunConfig, json: bool) -> None:
     note(f"Nothing was started. The worker {config.training.worker} would train {config.environment.id}.")
 
 
-def _say_detached(started: list[PlacedRun], json: bool) -> None:
+def _say_detached(started: list[BackendRun], json: bool) -> None:
     from mosaic.ui.cli.output import note, out, print_json
 
     if json:
@@ -128,7 +128,7 @@ def _say_detached(started: list[PlacedRun], json: bool) -> None:
     note("Follow it: mosaic watch latest    Stop it: mosaic runs stop latest")
 
 
-def _foreground(started: list[PlacedRun], json: bool) -> None:
+def _foreground(started: list[BackendRun], json: bool) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.core.interrupts import ctrl_c_kept
     from mosaic.ui.cli.group_results import make_groups, show_groups

@@ -13,8 +13,8 @@ from mosaic.ui.cli.options import ServerOption
 
 if TYPE_CHECKING:
     from mosaic.core.errors import UnknownNameError
-    from mosaic.telemetry.frames.requests import Wish
-    from mosaic.ui.cli.backend import Backend, PlacedRun, PlacedShow
+    from mosaic.telemetry.frames.requests import FrameRequest
+    from mosaic.ui.cli.backend import Backend, BackendRun, BackendSession
 
 _ENDED = ("finished", "stopped", "failed", "lost")
 
@@ -40,36 +40,36 @@ def watch(
     Evaluations, tournaments, games and matches that are played now can be watched too, by their id.
     """
     from mosaic.core.errors import UnknownNameError
-    from mosaic.telemetry.frames.requests import Wish
-    from mosaic.ui.cli.backend import place
+    from mosaic.telemetry.frames.requests import FrameRequest
+    from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out
 
-    with place(server) as there:
+    with open_backend(server) as there:
         try:
             watched = there.run(run)
         except UnknownNameError as error:
-            from mosaic.ui.cli.watching import watch_show
+            from mosaic.ui.cli.watching import watch_session
 
-            watch_show(_show_instead(there, run, error), Wish(rate), once=once, picture=picture)
+            watch_session(_session_instead(there, run, error), FrameRequest(rate), once=once, picture=picture)
             return
         if picture is not None:
-            _save(watched, picture, Wish(rate, env))
+            _save(watched, picture, FrameRequest(rate, env))
             return
         if once or watched.show().state in _ENDED:
             _draw(watched, once)
         else:
-            _follow(watched, Wish(rate, env))
+            _follow(watched, FrameRequest(rate, env))
         shown = watched.show()
         out.print(f"{shown.run_id} is {shown.state}" + (f": {shown.reason}" if shown.reason else "."))
 
 
-def _show_instead(there: Backend, asked: str, error: UnknownNameError) -> PlacedShow:
+def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> BackendSession:
     """Return the live session with this id, or whose id begins with it."""
-    rows = there.shows()
+    rows = there.sessions()
     exact = [row for row in rows if row.id == asked]
     begun = exact or [row for row in rows if row.id.startswith(asked)]
     if len(begun) == 1:
-        return there.show(begun[0].id)
+        return there.session(begun[0].id)
     if not rows:
         raise error
     from mosaic.core.errors import UnknownNameError
@@ -78,7 +78,7 @@ def _show_instead(there: Backend, asked: str, error: UnknownNameError) -> Placed
     raise UnknownNameError(f"{str(error).rstrip('.')}. Played now, and watched by id: {played}.") from error
 
 
-def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
+def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.output import note
     from mosaic.ui.cli.recording import check_file, save, take
@@ -98,13 +98,13 @@ def _save(watched: PlacedRun, path: Path, wish: Wish) -> None:
             f"The run {watched.id} is {state}: it shows no pictures any more. Film its policy: "
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
-    with closing(watched.pictures(wish)) as pictures:
+    with closing(watched.pictures(request)) as pictures:
         frame = take(pictures, watched.id)
         save(path, frame, watched.id)
         note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
 
 
-def _draw(watched: PlacedRun, once: bool) -> None:
+def _draw(watched: BackendRun, once: bool) -> None:
     from mosaic.ui.cli.output import out
     from mosaic.ui.cli.watching import view_of
 
@@ -116,11 +116,11 @@ def _draw(watched: PlacedRun, once: bool) -> None:
     out.print(view.render(min(out.width, 100)))
 
 
-def _follow(watched: PlacedRun, wish: Wish) -> None:
+def _follow(watched: BackendRun, request: FrameRequest) -> None:
     from mosaic.ui.cli.pictures import PicturePane
     from mosaic.ui.cli.watching import follow, view_of
 
     view = view_of(watched, curve=True)
     view.note = "Ctrl-C leaves; the run continues."
-    with closing(watched.pictures(wish)) as pictures:
-        follow(watched, view, pane=PicturePane(pictures), rate_hz=max(4.0, wish.rate_hz))
+    with closing(watched.pictures(request)) as pictures:
+        follow(watched, view, pane=PicturePane(pictures), rate_hz=max(4.0, request.rate_hz))

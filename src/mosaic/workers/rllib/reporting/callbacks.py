@@ -13,7 +13,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 from mosaic.core.ids import AgentID
 from mosaic.core.machine import boot_id
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.frames.requests import Wish
+from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.workers.rllib.env.sampling import RunnerCounters
 from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
@@ -63,9 +63,9 @@ class RunnerCamera:
         """
         if self._broken or not self._lane.wanted():
             return None
-        wish = self._lane.wish() or Wish()
-        first = min(wish.env, self._runner.num_envs - 1)
-        count = max(1, min(wish.grid, self._runner.num_envs - first))
+        request = self._lane.request() or FrameRequest()
+        first = min(request.env, self._runner.num_envs - 1)
+        count = max(1, min(request.grid, self._runner.num_envs - first))
         try:
             developed = develop([self._shoot(index) for index in range(first, first + count)])
         except Exception as error:  # noqa: BLE001 — whatever a user's render() raises
