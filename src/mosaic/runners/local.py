@@ -102,7 +102,9 @@ class LocalEnvRunner:
         self._environment = env.spec.facts.config.model_dump(mode="json")
         if isinstance(mapping, Mapping):
             mapping = PolicyMapping.of(mapping)
-        self.controllers = ControllerMapping(env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers)
+        self.controllers = ControllerMapping(
+            env.spec, mapping, seed=seed, time_limit_s=time_limit_s, controllers=controllers
+        )
         self._objections = Lookup(lambda agent: objection(env.action_spaces[agent]), env.possible_agents)
         self.record = Episode({}, 0, {})  # the current or most recent episode
         self._everybody: Player | None = None  # the player that acts for all agents and is queried with the whole Turn
@@ -188,7 +190,9 @@ class LocalEnvRunner:
             controllers.forget(agent)
 
     def _find_everybody(self) -> None:
-        players = [self.controllers.players[agent] for agent in self.env.possible_agents]  # swapped players: looked up again
+        players = [
+            self.controllers.players[agent] for agent in self.env.possible_agents
+        ]  # swapped players: looked up again
         self._everybody = players[0] if players and all(player is players[0] for player in players) else None
 
     def _ask(self, turn: Turn, steps: int, watch: Watch) -> Mapping[AgentID, Action]:
