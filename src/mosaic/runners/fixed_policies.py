@@ -39,20 +39,20 @@ class ControllerOthers:
         self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
 
     def plays(self, index: int) -> Collection[AgentID]:
-        return self._policies(index).keys()
+        return self._policies_of(index).keys()
 
     def begin(self, index: int, seed: int) -> None:
-        for agent in self._policies(index):
+        for agent in self._policies_of(index):
             self._controller(index, agent).begin((agent,), child_seed(seed, "policy", agent))
 
     def act(self, index: int, turn: Turn) -> Mapping[AgentID, Action]:
         actions: dict[AgentID, Action] = {}
-        for agent in self._policies(index):
+        for agent in self._policies_of(index):
             if agent in turn.observations:
                 action = self._controller(index, agent).act(turn.only((agent,)))[agent]
                 problem = self._objections[agent](action, turn.action_masks.get(agent))
                 if problem:
-                    raise PolicyError(f"The policy '{self._policies(index)[agent]}' of {agent} played {problem}.")
+                    raise PolicyError(f"The policy '{self._policies_of(index)[agent]}' of {agent} played {problem}.")
                 actions[agent] = action
         return actions
 
@@ -61,14 +61,14 @@ class ControllerOthers:
             controller.close()
         self._controllers.clear()
 
-    def _policies(self, index: int) -> Mapping[AgentID, PolicyID]:
+    def _policies_of(self, index: int) -> Mapping[AgentID, PolicyID]:
         return self._by_env.get(index, self._policies)
 
     def _controller(self, index: int, agent: AgentID) -> PolicyController:
         key = (index, agent)
         if key not in self._controllers:
             seed = child_seed(self._seed, "others", index, agent)
-            self._controllers[key] = load_policy(self._policies(index)[agent], self._spec, (agent,), seed=seed)
+            self._controllers[key] = load_policy(self._policies_of(index)[agent], self._spec, (agent,), seed=seed)
         return self._controllers[key]
 
 

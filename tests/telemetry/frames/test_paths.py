@@ -67,7 +67,7 @@ def test_rings_of_dead_writers_are_removed_and_others_stay(folder: Path, shared_
     other.mkdir()
     program = (
         "import sys; from pathlib import Path; from mosaic.telemetry.frames import paths as place; "
-        "place.SHARED_MEMORY = Path(sys.argv[1]); place.make_place(Path(sys.argv[2]))[0].write_bytes(b'ring')"
+        "place.SHARED_MEMORY = Path(sys.argv[1]); place.make_ring_folder(Path(sys.argv[2]))[0].write_bytes(b'ring')"
     )
     subprocess.run([sys.executable, "-c", program, str(shared_memory), str(other)], check=True)
     assert len(list(shared_memory.iterdir())) == 2
