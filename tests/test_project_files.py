@@ -99,3 +99,17 @@ def test_contributing_draws_the_checked_order_of_packages():
     layers = PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
     checked = [re.findall(r"[a-z]+", layer)[0] for layer in reversed(layers)]
     assert drawn == [name for name in checked if (SOURCE / name).exists() or (SOURCE / f"{name}.py").exists()]
+
+
+def test_the_paths_through_the_code_stay_short():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.partition("## Five paths, file by file")[2].partition("\n## ")[0]
+    found = {}
+    for title, count, files in re.findall(r"\*\*(.+?)\*\* \((\d+)\s+files\):(.*?)\n\n", section, re.S):
+        names = re.findall(r"`([a-z_/]+\.(?:py|js))`", files)
+        assert len(names) == int(count) == len({*names}), title
+        assert [name for name in names if not (SOURCE / name).exists()] == [], title
+        found[title] = int(count)
+    assert [
+        limit - count for limit, count in zip((60, 16, 18, 8, 14), found.values(), strict=True) if count > limit
+    ] == []
