@@ -6,7 +6,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.learners.agent_roles import read_casting
+from mosaic.learners.agent_roles import read_agent_roles
 from tests.learners.small_runs import SPREAD, TICTACTOE, run_config
 
 TAG, ADVERSARY = "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
@@ -22,7 +22,7 @@ def spec_of(env_id):
 
 
 def cast(env_id, **settings):
-    return read_casting(run_config(env_id, **settings), spec_of(env_id))
+    return read_agent_roles(run_config(env_id, **settings), spec_of(env_id))
 
 
 def refusal(env_id, **settings):

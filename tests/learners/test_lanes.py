@@ -9,14 +9,14 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.agent_roles import read_casting
+from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.learners.opponents import NOBODY_NAMED
-from mosaic.learners.ppo.build import _architectures, _fused_lane, _played_lane
+from mosaic.learners.ppo.build import _architectures, _compiled_rollouts, _python_rollouts
 from mosaic.learners.ppo.gae import rows_of
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.rollout.base import Rates
-from mosaic.learners.rollout.compiled import FusedLane
-from mosaic.learners.rollout.python import PlayedLane
+from mosaic.learners.rollout.compiled import CompiledRollouts
+from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
 from tests.learners.small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_weights
@@ -36,7 +36,7 @@ def rows_for(lane, policy):
 def test_independent_policies_differ_and_learn_from_their_own_agent_alone(engine):
     with learner(SPREAD, {"engine": engine}, envs=4, policy_configuration="independent") as made:
         lane = made.lanes[0]
-        assert isinstance(lane, FusedLane if engine == "fused" else PlayedLane)
+        assert isinstance(lane, CompiledRollouts if engine == "fused" else PythonRollouts)
         start = [made.weights(policy) for policy in range(3)]
         made.iterate()
         for policy in range(3):
@@ -243,7 +243,7 @@ def test_both_lanes_learn_the_same_from_the_same_chance(env_id, options, setting
     config = run_config(env_id, **settings)
     options = PpoOptions.model_validate({**SMALL, "n_steps": 40, **options})
     env = make_env(config.environment)
-    casting = read_casting(config, env.spec)
+    casting = read_agent_roles(config, env.spec)
     rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in casting.learners}
     env.close()
     lanes = []
@@ -251,9 +251,9 @@ def test_both_lanes_learn_the_same_from_the_same_chance(env_id, options, setting
         vector = make_compiled_vector(config.environment, 4)
         architectures = _architectures(casting, options, vector.shape, rows)
         if made == "fused":
-            lanes.append(_fused_lane(vector, casting, architectures, options, NOBODY_NAMED, 40, 0, 1))
+            lanes.append(_compiled_rollouts(vector, casting, architectures, options, NOBODY_NAMED, 40, 0, 1))
         else:
-            lanes.append(_played_lane(vector, casting, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
+            lanes.append(_python_rollouts(vector, casting, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
     fused, played = lanes
     np.testing.assert_array_equal(fused.weights(0), played.weights(0))
     engine = played._engines[0]
@@ -423,7 +423,7 @@ def test_a_rollout_that_ends_early_teaches_what_a_short_one_would(env, sections)
             calls = iter(range(1, 100))
             made.watch(lambda calls=calls, last=ends_after: next(calls) == last)
             made.iterate()
-            assert isinstance(made.lanes[0], PlayedLane)
+            assert isinstance(made.lanes[0], PythonRollouts)
             assert made.env_steps == 2 * 5
             learned.append([made.weights(policy) for policy in range(len(made.plan.names))])
     for short, cut in zip(*learned, strict=True):

@@ -12,8 +12,8 @@ from mosaic.learners.dqn import build as dqn_assembly
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.engines.fused import FusedEngine
 from mosaic.learners.ppo import build as assembly
-from mosaic.learners.probes import PROBES, Answer, run_probe, run_probes
-from mosaic.learners.rollout.python import Discount, PlayedLane
+from mosaic.learners.probes import PROBES, ProbeAnswer, run_probe, run_probes
+from mosaic.learners.rollout.python import Discount, PythonRollouts
 
 BY_NAME = {probe.name: probe for probe in PROBES}
 FAR = np.float32(0.99)
@@ -72,7 +72,7 @@ def test_a_wrong_discount_of_dqn(monkeypatch):
 
 
 def test_a_truncated_episode_that_is_worth_nothing_more(monkeypatch):
-    monkeypatch.setattr(PlayedLane, "_bootstrap", lambda self, time, seated: None)
+    monkeypatch.setattr(PythonRollouts, "_bootstrap", lambda self, time, seated: None)
     assert fails("one_value", "two_steps", "cut_off") == ["cut_off"]
 
 
@@ -162,7 +162,7 @@ def test_a_learner_that_raises_says_in_which_probe(monkeypatch):
     def explode(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(PlayedLane, "learn", explode)
+    monkeypatch.setattr(PythonRollouts, "learn", explode)
     with pytest.raises(ZeroDivisionError) as caught:
         run_probe(BY_NAME["two_steps"])
     assert caught.value.__notes__ == [
@@ -178,5 +178,5 @@ def test_what_cannot_be_probed():
 
 
 def test_answers_in_words():
-    assert str(Answer(3, -0.5, 1)) == "V(3) = -0.50, plays 1"
-    assert str(Answer(0, 2.0)) == "V(0) = 2.00"
+    assert str(ProbeAnswer(3, -0.5, 1)) == "V(3) = -0.50, plays 1"
+    assert str(ProbeAnswer(0, 2.0)) == "V(0) = 2.00"

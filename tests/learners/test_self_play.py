@@ -5,8 +5,8 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.learners.opponents import Guest, Opponents, guests, played_by_env, read_opponents
-from mosaic.learners.rollout.compiled import FusedLane
-from mosaic.learners.rollout.python import PlayedLane
+from mosaic.learners.rollout.compiled import CompiledRollouts
+from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.layout import count_weights, tensors
 from tests.learners.small_runs import SPREAD, TICTACTOE, assembled, learner, self_play, trained_weights
 
@@ -17,8 +17,8 @@ PLAYED = {"opponents": ("self@-100000", "minimax:depth=1")}  # a foreign opponen
 
 def test_the_league_plays_in_compiled_code_where_it_can():
     with self_play(COMPILED) as fused, self_play(PLAYED) as played:
-        assert isinstance(fused.lanes[0], FusedLane)
-        assert isinstance(played.lanes[0], PlayedLane)
+        assert isinstance(fused.lanes[0], CompiledRollouts)
+        assert isinstance(played.lanes[0], PythonRollouts)
 
 
 @pytest.mark.parametrize("options", [COMPILED, PLAYED], ids=["compiled", "played"])
@@ -142,7 +142,7 @@ def test_random_draws_from_all_actions_where_nothing_is_illegal(strangers):
     with assembled(SPREAD, options, policy_configuration="self_play") as whole:
         made = whole.learner
         lane = made.lanes[0]
-        assert isinstance(lane, PlayedLane if len(strangers) > 1 else FusedLane)
+        assert isinstance(lane, PythonRollouts if len(strangers) > 1 else CompiledRollouts)
         made.load(0, stubborn(whole.architectures[0]))
         made.snapshot()
         lane.collect()
@@ -234,7 +234,7 @@ def test_a_seat_may_be_fixed_while_the_other_learns():
 
 def test_a_turn_based_python_env_plays_itself():
     with self_play({"snapshot_every_steps": 1}, "classic/leduc_holdem_v4", envs=4) as made:
-        assert isinstance(made.lanes[0], PlayedLane)
+        assert isinstance(made.lanes[0], PythonRollouts)
         before = made.weights(0)
         for _ in range(3):
             made.iterate()

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.policies.mapping import FunctionMapping, MappingError, PolicyMapping, Seat, parse_mapping
+from mosaic.policies.mapping import ControllerKey, FunctionMapping, MappingError, PolicyMapping, parse_mapping
 
 AGENTS = ("red_0", "red_1", "blue_0")
 
 
 def test_the_first_rule_that_fits_wins_and_its_agents_share_a_seat():
     mapping = PolicyMapping.of(["red_0=minimax", "red_*,green_*=random", "*=human"])
-    assert mapping.seat("red_0") == Seat("red_0", "minimax")
-    assert mapping.seat("red_1") == mapping.seat("green_7") == Seat("red_*,green_*", "random")
+    assert mapping.seat("red_0") == ControllerKey("red_0", "minimax")
+    assert mapping.seat("red_1") == mapping.seat("green_7") == ControllerKey("red_*,green_*", "random")
     assert mapping.seat("blue_0").policy == "human"
 
 

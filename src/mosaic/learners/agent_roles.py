@@ -23,7 +23,7 @@ from mosaic.policies.registry import is_table_file, parse_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """Policies of a run, numbered in the order of `names`."""
 
     names: tuple[str, ...]
@@ -56,21 +56,21 @@ DefaultNames: TypeAlias = Callable[[PolicyConfiguration, Sequence[AgentID], EnvS
 
 
 @dataclass(frozen=True, slots=True)
-class Casting:
-    plan: Plan
+class AgentRoles:
+    plan: TrainingPlan
     learners: tuple[AgentID, ...]  # the agents of the plan
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
     ages: tuple[int, ...]  # of `self@-N`: age of the opponents in self-play
 
 
-def read_casting(config: RunConfig, spec: EnvSpec) -> Casting:
+def read_agent_roles(config: RunConfig, spec: EnvSpec) -> AgentRoles:
     """Read the mapping for workers that train networks; raise InputError where it does not fit the env."""
     casting = read_mapping(config, spec)
-    _check_seats(casting.plan, casting.learners, spec)
+    _check_agents(casting.plan, casting.learners, spec)
     return casting
 
 
-def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> Casting:
+def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> AgentRoles:
     """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what is not supported.
 
     `default_names` replaces the names that networks get where no rule gives one.
@@ -109,7 +109,7 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
     plan = _plan(paradigm, learners, named, (default_names or _network_names)(paradigm, learners, spec))
-    return Casting(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
+    return AgentRoles(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
 
 
 def _is_fixed(policy: str) -> bool:
@@ -159,7 +159,7 @@ def _plan(
     learners: tuple[AgentID, ...],
     named: Mapping[AgentID, str],
     default: Mapping[AgentID, str],
-) -> Plan:
+) -> TrainingPlan:
     if paradigm == "self_play":
         for agent, name in ((agent, name) for agent, name in named.items() if name != default[agent]):
             raise InputError(
@@ -171,7 +171,7 @@ def _plan(
     policy = [named.get(agent, default[agent]) for agent in learners]
     names = tuple(dict.fromkeys(policy))
     numbers = tuple(names.index(name) for name in policy)
-    return Plan(names, numbers, (True,) * len(names), central, self_play=paradigm == "self_play")
+    return TrainingPlan(names, numbers, (True,) * len(names), central, self_play=paradigm == "self_play")
 
 
 def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
@@ -180,7 +180,7 @@ def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], s
     return {agent: agent for agent in learners} if paradigm == "independent" else group_names(learners, spec)
 
 
-def _check_seats(plan: Plan, learners: Sequence[AgentID], spec: EnvSpec) -> None:
+def _check_agents(plan: TrainingPlan, learners: Sequence[AgentID], spec: EnvSpec) -> None:
     """Check that agents of one policy have equal spaces, and that a centralised critic sees all agents at once."""
     looks = [row_code(spec.observation_spaces[agent]).width for agent in learners]
     heads = [action_code(spec.action_spaces[agent]).head for agent in learners]
@@ -212,7 +212,7 @@ def group_names(learners: Sequence[AgentID], spec: EnvSpec, shared: str = "share
     return {agent: name for name, members in zip(names, kinds.values(), strict=True) for agent in members}
 
 
-def _trained(config: RunConfig, plan: Plan) -> tuple[bool, ...]:
+def _trained(config: RunConfig, plan: TrainingPlan) -> tuple[bool, ...]:
     asked = config.policies_to_train
     if asked is None:
         return plan.trained

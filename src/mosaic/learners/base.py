@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.agent_roles import Casting, Plan
+from mosaic.learners.agent_roles import AgentRoles, TrainingPlan
 from mosaic.learners.league import League
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import Tally
+from mosaic.learners.rollout.arrays import EpisodeTally
 from mosaic.models.architecture import Architecture
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LearnerProgress:
     """Training progress over the last episodes."""
 
     env_steps: int
@@ -44,7 +44,7 @@ class Learner(Protocol):
     episodes_before: int
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> TrainingPlan: ...
 
     @property
     def league(self) -> League | None: ...
@@ -56,13 +56,13 @@ class Learner(Protocol):
     def vector(self) -> VectorEnv: ...  # the envs of the first rollout worker, for rendering
 
     @property
-    def tally(self) -> Tally: ...  # of the same envs
+    def tally(self) -> EpisodeTally: ...  # of the same envs
 
     def watch(self, glance: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
 
     def iterate(self) -> None: ...
 
-    def progress(self) -> Progress: ...
+    def progress(self) -> LearnerProgress: ...
 
     def weights(self, policy: int) -> NDArray[np.float32]: ...
 
@@ -86,7 +86,7 @@ class Assembled:
     """Learner with all that its worker needs to save and play its policies."""
 
     learner: Learner
-    casting: Casting
+    casting: AgentRoles
     spec: EnvSpec
     architectures: tuple[Architecture, ...]  # of each policy
     engine: str

@@ -12,7 +12,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.policies.registry import load_policy, parse_policy
 
@@ -53,7 +53,7 @@ class Opponents:
 NOBODY_NAMED = Opponents()
 
 
-def opponents_of(options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
+def opponents_of(options: PpoOptions, casting: AgentRoles, spec: EnvSpec) -> Opponents:
     """Return the opponents; raise InputError where options, agents and policies do not fit."""
     if not casting.plan.self_play:
         if options.opponents:

@@ -26,7 +26,7 @@ _ENVS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """Expected value and action for one observation."""
 
     seen: int
@@ -43,12 +43,12 @@ class Probe:
     name: str
     finds: str  # what is broken if it fails
     env: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ProbeAnswer, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeResult:
     probe: Probe
     got: tuple[str, ...]  # for each expected answer
     ok: bool
@@ -56,40 +56,52 @@ class Outcome:
 
 _OWN = "python:mosaic.envs.toys.probes:"
 PROBES: tuple[Probe, ...] = (
-    Probe("one_value", "value loss or optimiser", f"{_OWN}one_value", (Answer(0, 1.0),)),
+    Probe("one_value", "value loss or optimiser", f"{_OWN}one_value", (ProbeAnswer(0, 1.0),)),
     Probe(
-        "two_values", "observations on their way to the critic", f"{_OWN}two_values", (Answer(0, -1.0), Answer(1, 1.0))
+        "two_values",
+        "observations on their way to the critic",
+        f"{_OWN}two_values",
+        (ProbeAnswer(0, -1.0), ProbeAnswer(1, 1.0)),
     ),
-    Probe("two_steps", "discount or bootstrapping", f"{_OWN}two_steps", (Answer(0, GAMMA), Answer(1, 1.0))),
-    Probe("choice", "advantage or policy loss", f"{_OWN}choice", (Answer(0, 1.0, 1),)),
-    Probe("match", "observations on their way to the policy", f"{_OWN}match", (Answer(0, 1.0, 0), Answer(1, 1.0, 1))),
+    Probe("two_steps", "discount or bootstrapping", f"{_OWN}two_steps", (ProbeAnswer(0, GAMMA), ProbeAnswer(1, 1.0))),
+    Probe("choice", "advantage or policy loss", f"{_OWN}choice", (ProbeAnswer(0, 1.0, 1),)),
+    Probe(
+        "match",
+        "observations on their way to the policy",
+        f"{_OWN}match",
+        (ProbeAnswer(0, 1.0, 0), ProbeAnswer(1, 1.0, 1)),
+    ),
     Probe(
         "cut_off",
         "truncation taken for an end, or the reverse",
         f"{_OWN}cut_off",
-        (Answer(0, 1 / (1 - GAMMA)), Answer(1, 1.0)),
+        (ProbeAnswer(0, 1 / (1 - GAMMA)), ProbeAnswer(1, 1.0)),
     ),
     Probe(
         "forbidden",
         "masks while acting",
         f"{_OWN}Forbidden",
-        (Answer(0, 1.0, 1, (True, True, False)),),
+        (ProbeAnswer(0, 1.0, 1, (True, True, False)),),
         {"info_masks": True},
     ),
-    Probe("pair", "rewards of agents that act together", f"{_OWN}Pair", (Answer(0, 1.0, 1), Answer(1, 0.0, 0))),
-    Probe("duel", "rewards of agents that take turns", f"{_OWN}Duel", (Answer(0, -0.5, 1), Answer(2, 0.5, 1))),
+    Probe(
+        "pair", "rewards of agents that act together", f"{_OWN}Pair", (ProbeAnswer(0, 1.0, 1), ProbeAnswer(1, 0.0, 0))
+    ),
+    Probe(
+        "duel", "rewards of agents that take turns", f"{_OWN}Duel", (ProbeAnswer(0, -0.5, 1), ProbeAnswer(2, 0.5, 1))
+    ),
     Probe(
         "compiled_steps",
         "rollouts of compiled envs",
         "mosaic/gridworld",
-        (Answer(1, GAMMA, 2), Answer(2, 1.0, 2)),
+        (ProbeAnswer(1, GAMMA, 2), ProbeAnswer(2, 1.0, 2)),
         {"map": "HS.G"},
     ),
     Probe(
         "compiled_cut_off",
         "truncation in compiled envs",
         "mosaic/gridworld",
-        (Answer(0, 1 / (1 - GAMMA)),),
+        (ProbeAnswer(0, 1 / (1 - GAMMA)),),
         {"map": "S#G", "step_reward": 1.0, "max_steps": 2},
     ),
 )
@@ -152,7 +164,7 @@ ALGORITHMS = tuple(_ALGORITHMS)
 
 def run_probes(
     algorithm: str = "ppo", *, engine: Literal["auto", "fused", "torch"] = "auto", seed: int = 0
-) -> Iterator[Outcome]:
+) -> Iterator[ProbeResult]:
     """Yield outcomes as soon as each is known."""
     if algorithm not in _ALGORITHMS:
         raise unknown("algorithm to probe", algorithm, ALGORITHMS)
@@ -162,7 +174,7 @@ def run_probes(
 
 def run_probe(
     probe: Probe, algorithm: str = "ppo", *, engine: Literal["auto", "fused", "torch"] = "auto", seed: int = 0
-) -> Outcome:
+) -> ProbeResult:
     how = _ALGORITHMS[algorithm]
     settings = dict(how.settings)
     if engine != "auto":
@@ -187,14 +199,14 @@ def run_probe(
     finally:
         assembled.learner.close()
     pairs = list(zip(probe.answers, found, strict=True))
-    return Outcome(
+    return ProbeResult(
         probe,
         tuple(_described(answer, *view) for answer, view in pairs),
         all(_fits(answer, *view) for answer, view in pairs),
     )
 
 
-def _ask(assembled: Assembled, answer: Answer, q_values: bool) -> tuple[float, NDArray[np.float32]]:
+def _ask(assembled: Assembled, answer: ProbeAnswer, q_values: bool) -> tuple[float, NDArray[np.float32]]:
     """Return the network's value of the observation and the probability of each action."""
     architecture = assembled.architectures[0]
     weights, model = assembled.learner.weights(0), build_model(architecture)
@@ -212,12 +224,12 @@ def _ask(assembled: Assembled, answer: Answer, q_values: bool) -> tuple[float, N
     return float(value[0]), chances[0]
 
 
-def _fits(answer: Answer, value: float, chances: NDArray[np.float32]) -> bool:
+def _fits(answer: ProbeAnswer, value: float, chances: NDArray[np.float32]) -> bool:
     near = abs(value - answer.value) <= VALUE_TOLERANCE  # False for nan
     return near and (answer.action is None or float(chances[answer.action]) >= LEAST_CHANCE)
 
 
-def _described(answer: Answer, value: float, chances: NDArray[np.float32]) -> str:
+def _described(answer: ProbeAnswer, value: float, chances: NDArray[np.float32]) -> str:
     if answer.action is None:
         return _said(answer.seen, value)
     action = int(chances.argmax())
@@ -229,5 +241,5 @@ def _said(seen: int, value: float, action: str = "") -> str:
     return f"{worth}, {action}" if action else worth
 
 
-def failed(outcomes: Sequence[Outcome]) -> list[str]:
+def failed(outcomes: Sequence[ProbeResult]) -> list[str]:
     return [outcome.probe.name for outcome in outcomes if not outcome.ok]

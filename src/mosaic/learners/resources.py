@@ -8,7 +8,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.opponents import opponents_of
 from mosaic.learners.ppo.hardware import has_twin
@@ -17,7 +17,7 @@ from mosaic.learners.ppo.options import PpoOptions
 Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
 
 
-def meet_resources(options: Given, config: RunConfig, casting: Casting, spec: EnvSpec) -> Given:
+def meet_resources(options: Given, config: RunConfig, casting: AgentRoles, spec: EnvSpec) -> Given:
     """Return options that meet the resources of the run, or raise InputError; idempotent."""
     resources = config.resources
     if not (resources.num_workers or resources.runtime or resources.num_gpus):

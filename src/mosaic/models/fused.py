@@ -29,7 +29,7 @@ _TWO_PI = np.float32(6.283185307)
 _TINY = np.float32(1e-9)
 
 
-class Head(NamedTuple):
+class OutputHead(NamedTuple):
     """Mapping from network outputs to actions."""
 
     kind: np.int64  # CATEGORICAL or GAUSSIAN
@@ -44,7 +44,7 @@ class Model(NamedTuple):
 
     policy: Net  # if shared, its last output is the value
     value: Net  # if shared, the policy net
-    head: Head
+    head: OutputHead
     shared: bool
 
 
@@ -72,7 +72,9 @@ def build_model(architecture: Architecture) -> Model:
     return Model(
         policy,
         value,
-        Head(np.int64(kind), _integers(head.sizes), np.int64(head.width), np.int64(head.parts), np.int64(log_std)),
+        OutputHead(
+            np.int64(kind), _integers(head.sizes), np.int64(head.width), np.int64(head.parts), np.int64(log_std)
+        ),
         bool(architecture.shared),
     )
 
@@ -245,7 +247,7 @@ def probabilities(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def forbid(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8]) -> None:
+def forbid(head: OutputHead, out: NDArray[np.float32], mask: NDArray[np.uint8]) -> None:
     """Overwrite the logits of illegal choices; row i of the mask belongs to row i of the logits."""
     if mask.shape[0] > 0:
         for i in range(out.shape[0]):
@@ -257,7 +259,7 @@ def forbid(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8]) -> Non
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def sample(
     weights: NDArray[np.float32],
-    head: Head,
+    head: OutputHead,
     out: NDArray[np.float32],
     mask: NDArray[np.uint8],
     rng: NDArray[np.uint64],
@@ -274,7 +276,7 @@ def sample(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def _sample_choices(
-    head: Head,
+    head: OutputHead,
     out: NDArray[np.float32],
     rng: NDArray[np.uint64],
     act: NDArray[np.float32],
@@ -310,7 +312,7 @@ def _sample_choices(
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def _sample_numbers(
     weights: NDArray[np.float32],
-    head: Head,
+    head: OutputHead,
     out: NDArray[np.float32],
     rng: NDArray[np.uint64],
     act: NDArray[np.float32],
@@ -328,7 +330,7 @@ def _sample_numbers(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def best_actions(head: Head, out: NDArray[np.float32], mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
+def best_actions(head: OutputHead, out: NDArray[np.float32], mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
     if head.kind == GAUSSIAN:
         for i in range(out.shape[0]):
             for part in range(head.parts):

@@ -51,7 +51,7 @@ class Mlp(nn.ModuleList):
         return x
 
 
-class Picture(nn.Module):
+class ImageEncoder(nn.Module):
     """Features of one image part of a row: the Atari network for large images, a smaller one for small images."""
 
     def __init__(self, part: RowPart) -> None:
@@ -90,7 +90,7 @@ class Encoder(nn.Module):
 
     def __init__(self, parts: tuple[RowPart, ...]) -> None:
         super().__init__()
-        pictures = [Picture(part) for part in parts if part.picture]
+        pictures = [ImageEncoder(part) for part in parts if part.picture]
         self.pictures = nn.ModuleList(pictures)
         flat = [range(part.start, part.start + part.size) for part in parts if not part.picture]
         columns = torch.tensor([column for stretch in flat for column in stretch], dtype=torch.int64)

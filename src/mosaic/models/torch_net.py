@@ -19,7 +19,7 @@ from mosaic.models.layout import initial_weights, tensors
 from mosaic.models.torch_modules import Encoder, Memory, Mlp, start_orthogonal
 
 
-class Answer(NamedTuple):
+class NetworkOutput(NamedTuple):
     """Output of a network for rows: logits or means [..., width], and the value of each row [...]."""
 
     outputs: Tensor
@@ -33,7 +33,7 @@ class Recurrent(Protocol):
     @property
     def state_size(self) -> int: ...
 
-    def unroll(self, obs: Tensor, critic_obs: Tensor, state: Tensor, first: Tensor) -> tuple[Answer, Tensor]:
+    def unroll(self, obs: Tensor, critic_obs: Tensor, state: Tensor, first: Tensor) -> tuple[NetworkOutput, Tensor]:
         """Process rows [L, N, …] from the states [N, state_size] on, which are reset where `first` [L, N] is 1."""
         ...
 
@@ -76,20 +76,20 @@ class TorchNet(nn.Module):
     def state_size(self) -> int:
         return 0 if self.memory is None else self.memory.state_size
 
-    def forward(self, obs: Tensor, critic_obs: Tensor) -> Answer:
+    def forward(self, obs: Tensor, critic_obs: Tensor) -> NetworkOutput:
         return self._answer(obs if self.encoder is None else self.encoder(obs), critic_obs)
 
-    def unroll(self, obs: Tensor, critic_obs: Tensor, state: Tensor, first: Tensor) -> tuple[Answer, Tensor]:
+    def unroll(self, obs: Tensor, critic_obs: Tensor, state: Tensor, first: Tensor) -> tuple[NetworkOutput, Tensor]:
         features = obs if self.encoder is None else self.encoder(obs)
         assert self.memory is not None
         features, state = self.memory(features, state, first)
         return self._answer(features, critic_obs), state
 
-    def _answer(self, features: Tensor, critic_obs: Tensor) -> Answer:
+    def _answer(self, features: Tensor, critic_obs: Tensor) -> NetworkOutput:
         outputs = self.policy(features)
         if self.value is None:
-            return Answer(outputs[..., :-1], outputs[..., -1])
-        return Answer(outputs, self.value(critic_obs if self._dense.critic_observation else features)[..., 0])
+            return NetworkOutput(outputs[..., :-1], outputs[..., -1])
+        return NetworkOutput(outputs, self.value(critic_obs if self._dense.critic_observation else features)[..., 0])
 
 
 def make_network(architecture: Architecture, seed: int, log_std: float = 0.0, module: str | None = None) -> nn.Module:

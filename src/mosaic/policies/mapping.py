@@ -16,7 +16,7 @@ class MappingError(InputError):
     """Mapping that does not fit an env's agents."""
 
 
-class Seat(NamedTuple):
+class ControllerKey(NamedTuple):
     """Key of one controller: all agents that get the same key share it."""
 
     group: str  # the rule that matched: `red_*`
@@ -26,7 +26,7 @@ class Seat(NamedTuple):
 class AgentMapping(Protocol):
     """Mapping that gives every agent, including ones that appear later, its controller key in an episode."""
 
-    def seat(self, agent: AgentID, episode: int) -> Seat: ...
+    def seat(self, agent: AgentID, episode: int) -> ControllerKey: ...
 
     def check(self, agents: Collection[AgentID]) -> None: ...
 
@@ -46,10 +46,10 @@ class PolicyMapping:
         pairs = rules.items() if isinstance(rules, Mapping) else map(_parse_rule, rules)
         return cls(tuple(pairs))
 
-    def seat(self, agent: AgentID, episode: int = 0) -> Seat:
+    def seat(self, agent: AgentID, episode: int = 0) -> ControllerKey:
         for pattern, policy in self.rules:
             if _fits(agent, pattern):
-                return Seat(pattern, policy)
+                return ControllerKey(pattern, policy)
         raise MappingError(f"No policy for agent '{agent}'. Add --agent {agent}=POLICY or --agent '*=POLICY'.")
 
     def check(self, agents: Collection[AgentID]) -> None:
@@ -73,13 +73,13 @@ class FunctionMapping:
     reference: str
     function: Callable[[AgentID, int], PolicyID]
 
-    def seat(self, agent: AgentID, episode: int = 0) -> Seat:
+    def seat(self, agent: AgentID, episode: int = 0) -> ControllerKey:
         policy = self.function(agent, episode)
         if not isinstance(policy, str):
             raise MappingError(
                 f"{self.reference}('{agent}', {episode}) answered {policy!r} instead of a policy's name."
             )
-        return Seat(policy, policy)
+        return ControllerKey(policy, policy)
 
     def check(self, agents: Collection[AgentID]) -> None:
         for agent in agents:

@@ -11,7 +11,7 @@ from mosaic.core.reference import parse_options, split_reference
 from mosaic.core.user_code import add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
-from mosaic.policies.mapping import AgentMapping, PolicyMapping, Seat
+from mosaic.policies.mapping import AgentMapping, ControllerKey, PolicyMapping
 
 
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
@@ -51,7 +51,7 @@ def policy_notes(reference: PolicyID, spec: EnvSpec, agents: tuple[AgentID, ...]
 
 def mapping_notes(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
     """Return the notes on all policies of the first episode."""
-    sharing: dict[Seat, tuple[AgentID, ...]] = {}
+    sharing: dict[ControllerKey, tuple[AgentID, ...]] = {}
     for agent in spec.possible_agents:
         seat = mapping.seat(agent, 0)
         sharing[seat] = (*sharing.get(seat, ()), agent)

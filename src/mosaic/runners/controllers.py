@@ -11,7 +11,7 @@ from mosaic.core.lazy_dict import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers
-from mosaic.policies.mapping import AgentMapping, Seat
+from mosaic.policies.mapping import AgentMapping, ControllerKey
 from mosaic.policies.registry import load_policy, parse_policy
 
 
@@ -19,7 +19,7 @@ from mosaic.policies.registry import load_policy, parse_policy
 class Player:
     """Controller and the agents it acts for."""
 
-    seat: Seat
+    seat: ControllerKey
     controller: PolicyController
     limit_s: float | None
     agents: set[AgentID] = field(default_factory=set)  # for which it acts in this episode
@@ -42,10 +42,10 @@ class ControllerMapping:
         mapping.check(spec.possible_agents)
         self._spec, self._mapping, self._seed, self.time_limit_s = spec, mapping, seed, time_limit_s
         self._given = controllers or {}
-        self._players: dict[Seat, Player] = {}
+        self._players: dict[ControllerKey, Player] = {}
         self._seed_of_episode, self._episode = 0, 0
         self._known: tuple[AgentID, ...] = ()
-        self._swapped: dict[AgentID, Seat] = {}
+        self._swapped: dict[AgentID, ControllerKey] = {}
         self.players: Lookup[AgentID, Player] = Lookup(self._player)
 
     def begin(self, seed: int, episode: int, agents: Iterable[AgentID]) -> None:
@@ -63,7 +63,7 @@ class ControllerMapping:
         """Let this policy act for this agent alone from now on."""
         if self._spec.possible_agents and agent not in self._spec.possible_agents:
             raise unknown("agent", agent, self._spec.possible_agents)
-        seat = Seat(agent, policy)
+        seat = ControllerKey(agent, policy)
         self._ready(seat)  # fails before anything has changed
         self.forget(agent)
         self.players.pop(agent).agents.discard(agent)
@@ -92,10 +92,10 @@ class ControllerMapping:
         player.agents.add(agent)
         return player
 
-    def _seat(self, agent: AgentID) -> Seat:
+    def _seat(self, agent: AgentID) -> ControllerKey:
         return self._swapped.get(agent) or self._mapping.seat(agent, self._episode)
 
-    def _ready(self, seat: Seat) -> Player:
+    def _ready(self, seat: ControllerKey) -> Player:
         """Return the player of this slot, creating its controller on first use."""
         if seat not in self._players:
             if seat.policy in self._given:

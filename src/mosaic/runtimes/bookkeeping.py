@@ -32,7 +32,7 @@ from mosaic.learners.tabular.training.twin import (
 from mosaic.runtimes.parallel import shares, together
 
 
-class Share(NamedTuple):
+class WorkShare(NamedTuple):
     """Work of one learner in one round."""
 
     number: int  # index of the learner
@@ -60,7 +60,7 @@ class SpreadTraining(ABC):
         self._merge_every = merge_every
 
     @abstractmethod
-    def _round(self, work: Sequence[Share]) -> None:
+    def _round(self, work: Sequence[WorkShare]) -> None:
         """Run the shares from one base and update the recorded state."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class SpreadTraining(ABC):
             ends = shares(missing, parts) if episodes else [0] * parts
             self._round(
                 [
-                    Share(number, own, _count(self._progress[number], kernels.EPISODES) + end if episodes else 0)
+                    WorkShare(number, own, _count(self._progress[number], kernels.EPISODES) + end if episodes else 0)
                     for number, (own, end) in enumerate(zip(ask, ends, strict=True))
                     if own and (end or not episodes)
                 ]
@@ -87,7 +87,7 @@ class SpreadTraining(ABC):
             steps -= self.agent_steps - before
 
     @property
-    def progress(self) -> list[kernels.Progress]:
+    def progress(self) -> list[kernels.LoopProgress]:
         """Progress of each learner."""
         return self._progress
 
@@ -146,5 +146,5 @@ class SpreadTraining(ABC):
         self._table.load({**tensors, "counts": tensors["counts"][0], "sums": tensors["sums"][0]})
 
 
-def _count(progress: kernels.Progress, place: int) -> int:
+def _count(progress: kernels.LoopProgress, place: int) -> int:
     return int(progress.counts[place])

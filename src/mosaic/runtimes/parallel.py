@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.learners.tabular.kernels.loops import Progress
+from mosaic.learners.tabular.kernels.loops import LoopProgress
 from mosaic.learners.tabular.save_load import read_table
 from mosaic.learners.tabular.training.twin import FILE, Statistics, TwinTraining, save_tensors
 from mosaic.runtimes.merging import merge
@@ -71,7 +71,7 @@ class ParallelTraining:
         self._base_values, self._base_visits = values, visits.astype(self._base_visits.dtype)
 
     @property
-    def progress(self) -> list[Progress]:
+    def progress(self) -> list[LoopProgress]:
         """Progress of each learner."""
         return [learner.progress for learner in self._learners]
 

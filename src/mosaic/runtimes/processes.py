@@ -14,7 +14,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv
-from mosaic.runtimes.bookkeeping import Share, SpreadTraining
+from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
 from mosaic.runtimes.merging import apply, combine, delta
 
 _STOP_S = 10.0  # before a process that does not end by itself is killed
@@ -47,7 +47,7 @@ class ProcessTraining(SpreadTraining):
             self._connections.append(here)
             self._processes.append(process)
 
-    def _round(self, work: Sequence[Share]) -> None:
+    def _round(self, work: Sequence[WorkShare]) -> None:
         base = (self.values, self.visits)
         for share in work:
             progress = self._progress[share.number]

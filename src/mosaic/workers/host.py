@@ -33,7 +33,7 @@ FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
 ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once the supervisor is gone
 
 
-class Progress:
+class ProgressReporter:
     """Progress messages to the supervisor, dropped if it is gone."""
 
     def __init__(self, fd: int | None) -> None:
@@ -66,7 +66,7 @@ def _listen(fd: int, inbox: Any) -> None:
 
 def main() -> int:
     folder_path, attempt = Path(sys.argv[1]), int(sys.argv[2])
-    progress = Progress(_fd("MOSAIC_PROGRESS_FD"))
+    progress = ProgressReporter(_fd("MOSAIC_PROGRESS_FD"))
     try:
         return _run(folder_path, attempt, progress)
     except BaseException as error:  # noqa: BLE001 - whatever ended the worker, its supervisor is told
@@ -75,7 +75,7 @@ def main() -> int:
         return FAILED
 
 
-def _run(folder_path: Path, attempt: int, progress: Progress) -> int:
+def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
     from mosaic.config.loading import load_run_config
     from mosaic.store.archives.trust import confine
     from mosaic.store.checkpoints import find_checkpoint

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import encode_observation, find_twin
 from mosaic.envs.families.mosaic import family
@@ -34,8 +34,8 @@ def config(env_id, *wrappers, **options):
         (config("gym/Blackjack-v1", sab=False), Mdp, 704),
         (config("gym/Blackjack-v1", natural=True), Mdp, 715),
         (config("mosaic/gridworld", map="S.G"), Mdp, 3),
-        (config("mosaic/tictactoe", illegal="lost"), Game, 19_683),
-        (config("classic/tictactoe_v3"), Game, 19_683),
+        (config("mosaic/tictactoe", illegal="lost"), GameTables, 19_683),
+        (config("classic/tictactoe_v3"), GameTables, 19_683),
     ],
 )
 def test_twins(asked, kind, states):

@@ -7,7 +7,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.toys.probes import Duel, Pair
+from mosaic.envs.toys.probes import CopyDuel, Pair
 from mosaic.testing import check_env
 
 AGENT = "agent_0"
@@ -43,9 +43,9 @@ def test_they_keep_the_contract(env_id, options, picture):
     assert not report.turn_based
 
 
-@pytest.mark.parametrize("make", [Pair, Duel])
+@pytest.mark.parametrize("make", [Pair, CopyDuel])
 def test_the_probes_of_two_agents_keep_the_contract(make):
-    assert check_env(make).turn_based == (make is Duel)
+    assert check_env(make).turn_based == (make is CopyDuel)
 
 
 # -- catch_pixels

@@ -17,7 +17,7 @@ from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorArrays
-from mosaic.learners.agent_roles import Plan, read_casting
+from mosaic.learners.agent_roles import TrainingPlan, read_agent_roles
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.dqn.build import assemble_dqn, q_architecture
 from mosaic.learners.dqn.checks import check_dqn, ring_bytes
@@ -42,7 +42,7 @@ ZOO = DqnOptions(
 
 
 def one_policy(agents):
-    return Plan(("shared",), (0,) * agents, (True,))
+    return TrainingPlan(("shared",), (0,) * agents, (True,))
 
 
 def config(env, total=None, seed=0, **more):
@@ -276,7 +276,7 @@ def test_what_only_ppo_can_do_is_said(env, more, text):
 def test_a_buffer_larger_than_the_machine_is_refused():
     huge = SMALL.model_copy(update={"buffer_size": 10**12})
     with closing(make_env(EnvironmentConfig(**LAKE))) as env:
-        casting = read_casting(config(LAKE), env.spec)
+        casting = read_agent_roles(config(LAKE), env.spec)
         with pytest.raises(InputError, match=r"takes 148,000.0 GB, .* Set buffer_size to \d+ or less"):
             NativeWorker().check(config(LAKE), huge, env.spec)
         check_dqn(config(LAKE), casting, env.spec, SMALL)

@@ -13,7 +13,7 @@ from mosaic.core.errors import MissingExtraError
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import ActionHead, row_code
 from mosaic.envs.vector.layout import VectorShape
-from mosaic.learners.agent_roles import Plan
+from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.dqn import build as dqn_assembly
 from mosaic.learners.dqn import checks as dqn_check
 from mosaic.learners.dqn.algorithm import DqnLearner, make_hyper
@@ -145,7 +145,7 @@ def test_the_size_of_a_buffer_of_pictures_is_known_before_it_is_made():
 def test_masks_are_honoured_in_random_and_greedy_moves():
     vector = make_compiled_vector(EnvironmentConfig(env_id="mosaic/tictactoe"), 4)
     options = EYE.model_copy(update={"exploration_final_eps": 0.2})
-    plan = Plan(("shared",), (0,) * len(vector.shape.agents), (True,))
+    plan = TrainingPlan(("shared",), (0,) * len(vector.shape.agents), (True,))
     learner = DqnLearner(vector, plan, q_architecture(vector.shape, options), options, 5, 1500)
     learner.engine = TorchDqnEngine(
         q_architecture(vector.shape, options), vector.shape, learner._hyper, 32, 1500, 5, None

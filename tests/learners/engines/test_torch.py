@@ -23,7 +23,7 @@ from mosaic.learners.engines.torch import TorchEngine, TorchOptions, line_up, mi
 from mosaic.learners.engines.torch_ppo_loss import Minibatch, value_error
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Engine, LearnSettings, Resumes
-from mosaic.models.torch_net import Answer
+from mosaic.models.torch_net import NetworkOutput
 from mosaic.models.weights_file import load_weights, save_weights
 
 CHOICE = ActionHead("categorical", (3,))
@@ -392,7 +392,7 @@ class OwnNetwork(nn.Module):
         return out[:, :-1], out[:, -1]
 
 
-def extra_loss(network: nn.Module, rows: Minibatch, answer: Answer) -> Tensor:
+def extra_loss(network: nn.Module, rows: Minibatch, answer: NetworkOutput) -> Tensor:
     CALLS.append((type(network).__name__, len(rows.obs)))
     return 100.0 * answer.value.square().mean()
 

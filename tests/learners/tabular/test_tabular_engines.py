@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mosaic.learners.tabular.engines.base import Batch, Engine, first_snapshot, open_engine
-from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, Experience
+from mosaic.learners.tabular.engines.base import StepBatch, TableEngine, first_snapshot, open_engine
+from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, TabularStep
 from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, Algorithm, Exploration, TabularOptions
 from mosaic.learners.tabular.table import NARROW
 
@@ -44,7 +44,7 @@ knobs = st.fixed_dictionaries(
 )
 
 
-def engines(algorithm: Algorithm, options: dict[str, object], actions: int = ACTIONS) -> list[Engine]:
+def engines(algorithm: Algorithm, options: dict[str, object], actions: int = ACTIONS) -> list[TableEngine]:
     made = []
     for name in ENGINES:
         each = TabularOptions.model_validate({**options, "table_engine": name})
@@ -52,7 +52,7 @@ def engines(algorithm: Algorithm, options: dict[str, object], actions: int = ACT
     return made
 
 
-def assert_equal(parts: list[Engine]) -> None:
+def assert_equal(parts: list[TableEngine]) -> None:
     fused, *others = (part.snapshot() for part in parts)
     for other in others:
         for name, mine, theirs in zip(fused._fields, fused, other, strict=True):
@@ -79,7 +79,7 @@ def test_engines_are_equal_step_by_step(
         if actor != "policy":
             action = int(actor)  # type: ignore[call-overload]
         legal = np.array(next_mask, np.bool_)
-        x = Experience(state, action, reward, next_state, end == "terminated", end == "truncated", legal)  # type: ignore[arg-type]
+        x = TabularStep(state, action, reward, next_state, end == "terminated", end == "truncated", legal)  # type: ignore[arg-type]
         errors = {part.learn(*x) for part in parts}
         assert len(errors) == 1
         assert_equal(parts)
@@ -100,7 +100,7 @@ def test_a_batch_is_a_sequence(algorithm: Algorithm, rows: list[tuple[int, int, 
     options = {"epsilon": 0.3, "learning_rate_schedule": "visits"}
     for whole, single in zip(engines(algorithm, options), engines(algorithm, options), strict=True):
         columns = list(zip(*rows, strict=True))
-        batch = Batch(
+        batch = StepBatch(
             np.array(columns[0]),
             np.array(columns[1]),
             np.array(columns[2]),
@@ -110,7 +110,7 @@ def test_a_batch_is_a_sequence(algorithm: Algorithm, rows: list[tuple[int, int, 
             np.array(columns[5]),
         )
         errors = whole.learn_batch(batch)
-        one_by_one = [single.learn(*Experience(*row[:5], False, np.array(row[5]))) for row in rows]
+        one_by_one = [single.learn(*TabularStep(*row[:5], False, np.array(row[5]))) for row in rows]
         assert errors.tolist() == one_by_one
         assert_equal([whole, single])
 
@@ -163,7 +163,7 @@ def test_where_nothing_is_legal_nothing_changes(algorithm: Algorithm) -> None:
     before = engines(algorithm, {})
     for part in parts:
         assert part.select(0, nothing) == -1
-        assert np.isnan(part.learn(*Experience(0, 1, 1.0, 2, False, False, nothing)))
+        assert np.isnan(part.learn(*TabularStep(0, 1, 1.0, 2, False, False, nothing)))
     assert_equal([*parts, *before])
 
 
@@ -174,7 +174,7 @@ def test_visits_stay_at_the_largest_count() -> None:
         start.visits[0, 0] = 2**31 - 2
         engine = open_engine(start, "q_learning", options)
         for _ in range(3):
-            engine.learn(*Experience(0, 0, 1.0, 1, True, False, np.ones(ACTIONS, np.bool_)))
+            engine.learn(*TabularStep(0, 0, 1.0, 1, True, False, np.ones(ACTIONS, np.bool_)))
         assert engine.snapshot().visits[0, 0] == 2**31 - 1
 
 
@@ -182,7 +182,7 @@ def test_a_long_trail_outgrows_its_arrays() -> None:
     parts = engines("monte_carlo", {"discount_factor": 1.0})
     legal = np.ones(ACTIONS, np.bool_)
     for step in range(500):
-        x = Experience(step % STATES, 0, 1.0, (step + 1) % STATES, step == 499, False, legal)
+        x = TabularStep(step % STATES, 0, 1.0, (step + 1) % STATES, step == 499, False, legal)
         assert len({part.learn(*x) for part in parts}) == 1
     assert_equal(parts)
     assert parts[0].snapshot().visits.sum() == 500

@@ -7,7 +7,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp
 from mosaic.learners.tabular.optimal import game_values, policy_iteration, value_iteration
 
@@ -72,11 +72,11 @@ def test_values_without_a_limit_are_refused() -> None:
         value_iteration(endless._replace(legal=np.ones((3, 2), np.uint8)), 1.0, most_sweeps=50)
 
 
-def nim(stones: int) -> Game:
+def nim(stones: int) -> GameTables:
     """Take 1, 2 or 3; who takes the last one wins."""
     here, take = np.arange(stones + 1)[:, None], np.arange(1, 4)[None, :]
     legal = take <= here
-    return Game(
+    return GameTables(
         np.where(legal, here - take, 0).astype(np.int32),
         (take == here).astype(np.float32),
         (take == here).astype(np.uint8),

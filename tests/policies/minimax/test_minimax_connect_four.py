@@ -11,7 +11,7 @@ from mosaic import load_policy, make_env
 from mosaic.policies.minimax import connect_four_book as book
 from mosaic.policies.minimax.connect_four import (
     EMPTY,
-    Board,
+    ConnectFourBoard,
     best_moves,
     drop,
     judge,
@@ -81,7 +81,7 @@ class Plain:
         for row in range(6):
             for column in range(7):
                 bits[self.grid[row][column]] |= 1 << 7 * column + row
-        return Board(bits[mover], bits[3 - mover])
+        return ConnectFourBoard(bits[mover], bits[3 - mover])
 
 
 def random_game(draw, least, most):

@@ -9,19 +9,19 @@ import pytest
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.policies.minimax.connect_four import EMPTY, Board, best_moves, drop, landings, value
+from mosaic.policies.minimax.connect_four import EMPTY, ConnectFourBoard, best_moves, drop, landings, value
 from mosaic.policies.minimax.connect_four_lines import judge_lines, open_lines
 from mosaic.policies.registry import load_policy
 
 
-def play(columns: str) -> Board:
+def play(columns: str) -> ConnectFourBoard:
     board = EMPTY
     for column in columns:
         board = drop(board, int(column))
     return board
 
 
-def plain(board: Board, depth: int) -> int:
+def plain(board: ConnectFourBoard, depth: int) -> int:
     """The definition, without cutting anything off."""
     if not landings(board):
         return 0

@@ -8,7 +8,7 @@ import pytest
 from mosaic import load_policy, make_env
 from mosaic.policies.minimax.tictactoe import (
     EMPTY,
-    Board,
+    TicTacToeBoard,
     best_moves,
     is_over,
     judge,
@@ -43,7 +43,7 @@ def unpacked(stones):
 
 def board_of(picture):
     """`xx.o.o...` with x to move."""
-    return Board(*(sum(1 << cell for cell, stone in enumerate(picture) if stone == who) for who in "xo"))
+    return TicTacToeBoard(*(sum(1 << cell for cell, stone in enumerate(picture) if stone == who) for who in "xo"))
 
 
 def test_every_position_has_the_value_that_brute_force_finds():
@@ -95,7 +95,7 @@ def test_symmetric_positions_have_equal_values():
     for board, found in values.items():
         grids = [np.array(unpacked(stones)).reshape(3, 3) for stones in board]
         for turned in ([np.rot90(grid) for grid in grids], [grid.T for grid in grids]):
-            image = Board(*(sum(1 << cell for cell in np.flatnonzero(grid).tolist()) for grid in turned))
+            image = TicTacToeBoard(*(sum(1 << cell for cell in np.flatnonzero(grid).tolist()) for grid in turned))
             assert values[image] == found
 
 

@@ -107,7 +107,7 @@ def test_a_killed_actor_is_replaced_and_no_step_is_lost_or_done_twice(training, 
     assert capsys.readouterr().out.count("died and is replaced") == 2
 
 
-class Doomed(tabular_ray.Learner):
+class Doomed(tabular_ray.TabularActor):
     def train(self, base, counts, sums, share):
         os.kill(os.getpid(), signal.SIGKILL)
 

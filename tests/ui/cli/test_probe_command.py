@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mosaic.learners import probes
-from mosaic.learners.probes import Answer
+from mosaic.learners.probes import ProbeAnswer
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def few(monkeypatch):
 
 @pytest.fixture
 def wrong(monkeypatch, few):
-    kept = few[0], replace(few[1], answers=(Answer(0, 1.0, 0),))
+    kept = few[0], replace(few[1], answers=(ProbeAnswer(0, 1.0, 0),))
     monkeypatch.setattr(probes, "PROBES", kept)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
-from mosaic.learners.agent_roles import read_casting
+from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.resources import Placement
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"train_batch_size_per_learner": 100, "minibatch_size": 50, "num_epochs": 2, "lr": 1e-3},
@@ -44,7 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0, **said: Any) -> Setup:
+def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0, **said: Any) -> RllibSetup:
     """`said`: fields of the run; `params` are added to small ones and `env_options` are its env's."""
     params = {"fcnet_hiddens": [16], "num_envs_per_env_runner": 2, **SMALL[algorithm], **said.pop("params", {})}
     family, _, name = env.partition("/")
@@ -61,4 +61,4 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
     made.close()
     placement = Placement(runners, 1, 0.0, 0, 1, 0.0, 0)
     options = OPTIONS[algorithm].model_validate(params)
-    return Setup(config, options, made.spec, masked, read_casting(config, made.spec), placement, folder)
+    return RllibSetup(config, options, made.spec, masked, read_agent_roles(config, made.spec), placement, folder)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.self_play import LeagueKeeper, Seats, checksum
+from mosaic.workers.rllib.self_play import LeagueManager, ModuleMapping, checksum
 from tests.workers.rllib.rllib_setups import make_setup
 
 AGENTS = ("player_1", "player_2")
@@ -15,7 +15,7 @@ NOTHING = np.zeros(0, np.float32)
 
 
 def keeper_of(tmp_path, **said):
-    keeper = LeagueKeeper(make_setup(tmp_path, "classic/tictactoe_v3", policy_configuration="self_play", **said))
+    keeper = LeagueManager(make_setup(tmp_path, "classic/tictactoe_v3", policy_configuration="self_play", **said))
     keeper.league.add(0, np.zeros(4, np.float32), NOTHING, NOTHING)
     return keeper
 
@@ -31,12 +31,12 @@ def episode():
 
 
 def test_without_rivals_the_learner_sits_everywhere():
-    seats = Seats("learner", AGENTS, (), share=0.0)
+    seats = ModuleMapping("learner", AGENTS, (), share=0.0)
     assert {seats(agent, episode()) for agent in AGENTS} == {"learner"}
 
 
 def test_the_learner_plays_itself_in_its_share_and_else_changes_chairs():
-    seats = Seats("learner", AGENTS, ("learner@0", "learner@9"), share=0.25, seed=3)
+    seats = ModuleMapping("learner", AGENTS, ("learner@0", "learner@9"), share=0.25, seed=3)
     seen = Counter()
     for _ in range(2000):
         one = episode()
@@ -51,7 +51,7 @@ def test_the_learner_plays_itself_in_its_share_and_else_changes_chairs():
 
 
 def test_an_episode_keeps_its_seats():
-    seats = Seats("learner", AGENTS, ("learner@0",), share=0.0)
+    seats = ModuleMapping("learner", AGENTS, ("learner@0",), share=0.0)
     one = episode()
     first = [seats(agent, one) for agent in AGENTS]
     seats("player_1", episode())
@@ -60,7 +60,7 @@ def test_an_episode_keeps_its_seats():
 
 def test_the_same_seed_draws_the_same_seats():
     def drawn(seed):
-        seats = Seats("learner", AGENTS, ("learner@0", "learner@9"), share=0.5, seed=seed)
+        seats = ModuleMapping("learner", AGENTS, ("learner@0", "learner@9"), share=0.5, seed=seed)
         return [seats("player_1", episode()) for _ in range(50)]
 
     assert drawn(1) == drawn(1) != drawn(2)

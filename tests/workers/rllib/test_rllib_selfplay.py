@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.self_play import LeagueKeeper
+from mosaic.workers.rllib.self_play import LeagueManager
 from tests.workers.rllib.rllib_setups import make_setup
 
 TICTACTOE = "classic/tictactoe_v3"
@@ -20,7 +20,7 @@ def league(tmp_path, algorithm="ppo", state=None, runners=0, **params):
 
     params = {"snapshot_every_steps": 100, "selfplay_share": 0.2, **params}
     setup = make_setup(tmp_path, TICTACTOE, algorithm, runners, policy_configuration="self_play", params=params)
-    keeper = LeagueKeeper(setup)
+    keeper = LeagueManager(setup)
     algo = configure(setup, keeper.mapping()).build_algo()
     try:
         if state is None:

@@ -8,7 +8,7 @@ from mosaic.core.errors import InputError
 from mosaic.store.store import Store
 from mosaic.workers.registry import load_worker, parse_params, resolve
 from mosaic.workers.rllib import training as loop
-from mosaic.workers.rllib.config.resources import Machine, Node
+from mosaic.workers.rllib.config.resources import AvailableResources, Node
 from tests.workers.hosting import run_config
 
 GAME = {"env_id": "classic/tictactoe_v3"}
@@ -37,7 +37,7 @@ def joined(tmp_path, monkeypatch):
     folder = Store(tmp_path).create(config)
 
     def attempt(cpus):
-        machine = Machine(cpus, 0.0, f"the Ray cluster at {ADDRESS}", (Node(cpus, 0.0),))
+        machine = AvailableResources(cpus, 0.0, f"the Ray cluster at {ADDRESS}", (Node(cpus, 0.0),))
         monkeypatch.setattr(loop, "_join", lambda *_: machine)
         stored = folder.read_config()
         options = parse_params(load_worker("rllib"), "ppo", dict(stored.training.params))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mosaic.workers.rllib.config.support import ALGORITHMS, FEATURES, check_support, is_supported
-from mosaic.workers.rllib.self_play import LeagueKeeper
+from mosaic.workers.rllib.self_play import LeagueManager
 from tests.workers.rllib.rllib_setups import make_setup
 
 CELLS = [(algorithm, feature) for algorithm in ALGORITHMS for feature in FEATURES if is_supported(algorithm, feature)]
@@ -35,7 +35,7 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
 
     setup = setup_of(tmp_path, algorithm, feature)
     check_support(algorithm, setup.options, setup.casting, setup.spec)
-    keeper = LeagueKeeper(setup) if feature == "self_play" else None
+    keeper = LeagueManager(setup) if feature == "self_play" else None
     algo = configure(setup, keeper.mapping() if keeper else None).build_algo()
     try:
         if keeper:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.workers.script.output import Line, LineSplitter
+from mosaic.workers.script.output import LineSplitter, OutputLine
 
 chunks = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"a\nb", b"\r\n", b"\xff\xfe\n"]), max_size=12)
 
@@ -40,5 +40,5 @@ def test_the_way_it_was_cut_changes_no_whole_line():
 
 
 def test_texts_are_readable_whatever_the_bytes():
-    assert Line(b"caf\xc3\xa9\r\n", True).text == "café"
-    assert Line(b"\xff\x00ok", True).text == "\ufffd\x00ok"
+    assert OutputLine(b"caf\xc3\xa9\r\n", True).text == "café"
+    assert OutputLine(b"\xff\x00ok", True).text == "\ufffd\x00ok"

@@ -9,7 +9,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.workers.registry import parse_params, resolve
-from mosaic.workers.script.output import Score
+from mosaic.workers.script.output import ScriptProgress
 from mosaic.workers.script.worker import worker
 from tests.workers.hosting import Hosted, new_folder, run_config
 
@@ -279,7 +279,7 @@ def test_the_shell_example_walks(tmp_path):
 
 
 def test_episodes_alone_are_counted_too():
-    score = Score()
+    score = ScriptProgress()
     for reward in range(100):
         assert score.reward is None
         score.add({"kind": "episode", "env_steps": reward, "custom_metrics": {"reward": reward}})

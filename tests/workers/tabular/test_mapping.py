@@ -7,7 +7,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.learners.tabular.options import TabularOptions
-from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_env
@@ -98,7 +98,7 @@ def test_names_say_which_agents_share_a_table():
 
 def test_one_named_table_for_all_still_trains_in_the_compiled_loop():
     assert isinstance(training_of({"table_engine": "fused"}, environment=LAKE, agents={"*": "ice"}), TwinTraining)
-    assert isinstance(training_of(environment=GAME, policy_configuration="independent"), SeatsTraining)
+    assert isinstance(training_of(environment=GAME, policy_configuration="independent"), MultiAgentTraining)
 
 
 def test_without_a_word_about_agents_games_are_self_play_and_fixed_opponents_are_not():

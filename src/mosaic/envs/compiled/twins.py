@@ -13,13 +13,13 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.core.turn import Observation
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.board_games.tictactoe import position_of, tictactoe_game
 from mosaic.envs.compiled.mdp.blackjack import Hand, state_of
 from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp, shorter
 from mosaic.envs.family import split_version
 
-Twin: TypeAlias = Mdp | Game
+Twin: TypeAlias = Mdp | GameTables
 Encoder: TypeAlias = Callable[[Observation], int]
 
 
@@ -104,11 +104,11 @@ def _gridworld(config: EnvironmentConfig) -> Mdp:
     return gridworld_of(read_options(config, GridworldOptions))
 
 
-def _classic_tictactoe(config: EnvironmentConfig) -> Game:
+def _classic_tictactoe(config: EnvironmentConfig) -> GameTables:
     return tictactoe_game()
 
 
-def _own_tictactoe(config: EnvironmentConfig) -> Game:
+def _own_tictactoe(config: EnvironmentConfig) -> GameTables:
     from mosaic.envs.families.mosaic import TicTacToeOptions, read_options
 
     return tictactoe_game(read_options(config, TicTacToeOptions).illegal)

@@ -10,9 +10,9 @@ from gymnasium.spaces import Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
-from mosaic.envs.contract.errors import ContractError, Place
-from mosaic.envs.contract.report import EnvReport, Tally
-from mosaic.envs.contract.session import Watched
+from mosaic.envs.contract.errors import CheckPosition, ContractError
+from mosaic.envs.contract.report import EnvReport, EpisodeTotals
+from mosaic.envs.contract.session import CheckedEnv
 from mosaic.envs.env import Env, EnvSpec
 
 _NAMES = (
@@ -26,12 +26,12 @@ def check_face(env: Any) -> Env:
     spec = getattr(env, "spec", None)
     if missing or not isinstance(spec, EnvSpec):
         raise ContractError(
-            Place(type(env).__name__),
+            CheckPosition(type(env).__name__),
             f"it lacks {', '.join(missing)}" if missing else f"its spec is a {type(spec).__name__}",
             f"an Env has {', '.join(_NAMES)}, and spec is an EnvSpec",
             "mosaic.make_env makes an Env of a Gymnasium or PettingZoo env; your own follows mosaic.plugins.Env",
         )
-    place = Place(spec.env_id)
+    place = CheckPosition(spec.env_id)
     agents = env.possible_agents
     if not isinstance(agents, tuple) or not all(isinstance(a, str) for a in agents) or len({*agents}) < len(agents):
         raise ContractError(
@@ -54,7 +54,7 @@ def check_face(env: Any) -> Env:
     return checked
 
 
-def _check_spec_spaces(place: Place, name: str, found: Any, agents: tuple[str, ...]) -> None:
+def _check_spec_spaces(place: CheckPosition, name: str, found: Any, agents: tuple[str, ...]) -> None:
     for agent in agents:
         space = found.get(agent) if isinstance(found, Mapping) else None
         if not isinstance(space, Space):
@@ -71,44 +71,44 @@ FEW = 5  # steps where a few are as informative as many
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
+class CheckedEpisode:
     seed: int
     digests: Sequence[int]  # of every Turn, the first one included
     continued: Sequence[int]  # of the episode that followed with reset(None)
-    tally: Tally
+    tally: EpisodeTotals
 
 
-def record(watched: Watched, seed: int, steps: int) -> Tape:
+def record(watched: CheckedEnv, seed: int, steps: int) -> CheckedEpisode:
     """Play an episode and the beginning of the next."""
-    digests, tally = [], Tally(watched.env)
+    digests, tally = [], EpisodeTotals(watched.env)
     for turn in watched.episode(seed, steps):
         digests.append(digest(turn))
         tally.add(turn)
     if tally.over:
         watched.refuse_after_end()
     continued = [digest(turn) for turn in watched.episode(None, FEW, draw=seed)]
-    return Tape(seed, digests, continued, tally)
+    return CheckedEpisode(seed, digests, continued, tally)
 
 
-def check_same(tape: Tape, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
+def check_same(tape: CheckedEpisode, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
     """Check that these Turns are the recorded ones, as far as they go."""
     if not env.spec.facts.reproducible:
         return
     for step, (one, other) in enumerate(zip(tape.digests, digests, strict=False)):
         if one != other:
             raise ContractError(
-                Place(env.spec.env_id, tape.seed, step),
+                CheckPosition(env.spec.env_id, tape.seed, step),
                 f"the same seed and actions give another Turn {when}",
                 "the same seed gives the same Turns, bit by bit",
                 f"{advice}; an env that cannot says reproducible=False in EnvFacts",
             )
 
 
-def check_same_stream(tape: Tape, other: Tape, env: Env) -> None:
+def check_same_stream(tape: CheckedEpisode, other: CheckedEpisode, env: Env) -> None:
     """Check that the episode after a seeded one is the same too."""
     if env.spec.facts.reproducible and tape.continued != other.continued:
         raise ContractError(
-            Place(env.spec.env_id),
+            CheckPosition(env.spec.env_id),
             f"reset() after reset({tape.seed}) does not always give the same episode",
             "reset without a seed goes on with the env's own stream, so that one seed fixes all that follows",
             "keep the generator that reset(seed) seeded; an env that cannot says reproducible=False in EnvFacts",
@@ -123,11 +123,11 @@ def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int]
     """
     if steps < 1 or not seeds:
         raise InputError(f"A check needs at least one step and one seed, not steps={steps}, seeds={tuple(seeds)}.")
-    used = Watched(check_face(make()))
+    used = CheckedEnv(check_face(make()))
     try:
         spaces = _spaces(used.env)
         tapes = [record(used, seed, steps) for seed in seeds]
-        _check_chance(tapes, used.env)
+        _check_randomness(tapes, used.env)
         _check_repeats(tapes[0], used, make, steps)
         picture = _check_pictures(tapes[0], used, steps)
         _check_refusals(tapes[0], used)
@@ -137,20 +137,20 @@ def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int]
     return _report(tapes, used.env, picture)
 
 
-def _check_chance(tapes: Sequence[Tape], env: Env) -> None:
+def _check_randomness(tapes: Sequence[CheckedEpisode], env: Env) -> None:
     first = tapes[0]
     for tape in tapes:
         if not env.spec.facts.has_chance and tape.digests[0] != first.digests[0]:
             raise ContractError(
-                Place(env.spec.env_id, tape.seed, 0),
+                CheckPosition(env.spec.env_id, tape.seed, 0),
                 f"it starts otherwise than with seed {first.seed}",
                 "where has_chance is False, a seed changes nothing",
                 "say has_chance=True in EnvFacts",
             )
 
 
-def _check_repeats(tape: Tape, used: Watched, make: Callable[[], Env], steps: int) -> None:
-    fresh = Watched(check_face(make()))
+def _check_repeats(tape: CheckedEpisode, used: CheckedEnv, make: Callable[[], Env], steps: int) -> None:
+    fresh = CheckedEnv(check_face(make()))
     try:
         other = record(fresh, tape.seed, steps)
     finally:
@@ -164,7 +164,7 @@ def _check_repeats(tape: Tape, used: Watched, make: Callable[[], Env], steps: in
     check_same_stream(tape, again, used.env)
 
 
-def _check_pictures(tape: Tape, used: Watched, steps: int) -> tuple[int, int] | None:
+def _check_pictures(tape: CheckedEpisode, used: CheckedEnv, steps: int) -> tuple[int, int] | None:
     """Render the beginning and the end; some images take 0.2 s, so not every step."""
     size, digests = None, []
     for step, turn in enumerate(used.episode(tape.seed, steps)):
@@ -175,7 +175,7 @@ def _check_pictures(tape: Tape, used: Watched, steps: int) -> tuple[int, int] | 
     return size
 
 
-def _check_refusals(tape: Tape, used: Watched) -> None:
+def _check_refusals(tape: CheckedEpisode, used: CheckedEnv) -> None:
     digests = []
     for turn in used.episode(tape.seed, FEW):
         digests.append(digest(turn))
@@ -191,14 +191,14 @@ def _spaces(env: Env) -> list[object]:
 def _check_spaces(before: list[object], env: Env) -> None:
     if _spaces(env) != before:
         raise ContractError(
-            Place(env.spec.env_id),
+            CheckPosition(env.spec.env_id),
             "a space changed while the env was played",
             "spaces stay as they are from making to closing",
             "build the spaces once, when the env is made",
         )
 
 
-def _report(tapes: Sequence[Tape], env: Env, picture: tuple[int, int] | None) -> EnvReport:
+def _report(tapes: Sequence[CheckedEpisode], env: Env, picture: tuple[int, int] | None) -> EnvReport:
     facts, first = env.spec.facts, tapes[0].tally
     return EnvReport(
         env_id=env.spec.env_id,

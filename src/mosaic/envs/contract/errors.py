@@ -11,7 +11,7 @@ from mosaic.core.ids import AgentID, EnvID
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckPosition:
     """Position in the check; step 0 is the reset."""
 
     env_id: EnvID
@@ -32,14 +32,16 @@ class Place:
 class ContractError(MosaicError):
     """Violation of the contract of Env."""
 
-    def __init__(self, place: Place, found: str, promise: str, advice: str, agent: AgentID | None = None) -> None:
+    def __init__(
+        self, place: CheckPosition, found: str, promise: str, advice: str, agent: AgentID | None = None
+    ) -> None:
         who = "" if agent is None else f", agent {agent!r}"
         super().__init__(f"{place}{who}: {found}. Promise: {promise}. What to do: {advice}.")
         self.place, self.agent, self.promise = place, agent, promise
 
 
 @contextmanager
-def blamed(place: Place, call: str) -> Iterator[None]:
+def blamed(place: CheckPosition, call: str) -> Iterator[None]:
     """Turn exceptions of the env's own code into contract violations, with the cause attached."""
     try:
         yield

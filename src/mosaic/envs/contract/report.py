@@ -39,7 +39,7 @@ class EnvReport:
     agents: tuple[AgentRow, ...]
 
 
-class Tally:
+class EpisodeTotals:
     """Totals of one episode, by agent."""
 
     def __init__(self, env: Env) -> None:

@@ -16,8 +16,8 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Mask, Turn, digest_value
 from mosaic.envs.codes import draw_legal
-from mosaic.envs.contract.errors import ContractError, Place, blamed
-from mosaic.envs.contract.turn_checks import Witness
+from mosaic.envs.contract.errors import CheckPosition, ContractError, blamed
+from mosaic.envs.contract.turn_checks import TurnChecker
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import parts_of
 
@@ -28,16 +28,16 @@ class Kept:
     """The latest Turns of one env instance, across its episodes: reset may write into old buffers too."""
 
     def __init__(self) -> None:
-        self._turns: deque[tuple[Place, Turn, dict[tuple[str, AgentID], int]]] = deque(maxlen=_REMEMBERED)
-        self._pictures: deque[tuple[Place, Any, int]] = deque(maxlen=1)
+        self._turns: deque[tuple[CheckPosition, Turn, dict[tuple[str, AgentID], int]]] = deque(maxlen=_REMEMBERED)
+        self._pictures: deque[tuple[CheckPosition, Any, int]] = deque(maxlen=1)
 
-    def add(self, place: Place, turn: Turn) -> None:
+    def add(self, place: CheckPosition, turn: Turn) -> None:
         self._turns.append((place, turn, _digests(turn)))
 
-    def add_picture(self, place: Place, picture: Any) -> None:
+    def add_picture(self, place: CheckPosition, picture: Any) -> None:
         self._pictures.append((place, picture, digest_value(picture)))
 
-    def check(self, now: Place) -> None:
+    def check(self, now: CheckPosition) -> None:
         for place, turn, digests in self._turns:
             now_said = _digests(turn)
             for field, agent in {**digests, **now_said}:
@@ -57,7 +57,7 @@ def _digests(turn: Turn) -> dict[tuple[str, AgentID], int]:
     }
 
 
-def _changed(place: Place, found: str, agent: AgentID | None) -> ContractError:
+def _changed(place: CheckPosition, found: str, agent: AgentID | None) -> ContractError:
     return ContractError(
         place,
         found,
@@ -96,16 +96,16 @@ class Sampler:
 _NOBODY: AgentID = "nobody_of_this_name"
 
 
-class Watched:
+class CheckedEnv:
     def __init__(self, env: Env) -> None:
         self.env = env
-        self.place = Place(env.spec.env_id)
+        self.place = CheckPosition(env.spec.env_id)
         self._kept = Kept()
         self._actions: Mapping[AgentID, Action] = {}  # the latest legal ones
 
     def episode(self, seed: int | None, steps: int, *, draw: int = 0) -> Iterator[Turn]:
         """Yield the Turns from reset on; `draw` seeds the actions if the env continues without a seed."""
-        witness = Witness(self.env, seed)
+        witness = TurnChecker(self.env, seed)
         sampler = Sampler(self.env.action_spaces, draw if seed is None else seed)
         self.place = witness.place
         with blamed(self.place, "reset"):
@@ -114,7 +114,7 @@ class Watched:
         for step in range(1, steps + 1):
             if turn.over:
                 return
-            self.place = Place(self.place.env_id, seed, step)
+            self.place = CheckPosition(self.place.env_id, seed, step)
             actions = self._actions = sampler.draw(turn)
             before = {agent: digest_value(action) for agent, action in actions.items()}
             with blamed(self.place, "step"):
@@ -122,7 +122,7 @@ class Watched:
             self._check_actions(actions, before)
             yield self._seen(witness, turn, step)
 
-    def _seen(self, witness: Witness, turn: Turn, step: int) -> Turn:
+    def _seen(self, witness: TurnChecker, turn: Turn, step: int) -> Turn:
         witness.see(turn, step)
         self._kept.check(witness.place)
         self._kept.add(witness.place, turn)
@@ -199,7 +199,7 @@ class Watched:
 
     def close(self) -> None:
         for count in ("close", "close for the second time"):
-            with blamed(Place(self.place.env_id), count):
+            with blamed(CheckPosition(self.place.env_id), count):
                 self.env.close()
 
 

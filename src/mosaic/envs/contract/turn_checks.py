@@ -13,7 +13,7 @@ from gymnasium.spaces import Space
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn
 from mosaic.envs.adapters.upstream import quiet
-from mosaic.envs.contract.errors import ContractError, Place
+from mosaic.envs.contract.errors import CheckPosition, ContractError
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import describe_space, parts_of
 
@@ -66,17 +66,17 @@ def _short(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-class Witness:
+class TurnChecker:
     """Checker of one episode, Turn by Turn; raises at the first violation."""
 
     def __init__(self, env: Env, seed: int | None) -> None:
         self._env = env
         self._alive: set[AgentID] = set()
         self._gone: set[AgentID] = set()
-        self.place = Place(env.spec.env_id, seed, 0)
+        self.place = CheckPosition(env.spec.env_id, seed, 0)
 
     def see(self, turn: Turn, step: int) -> None:
-        self.place = Place(self.place.env_id, self.place.seed, step)
+        self.place = CheckPosition(self.place.env_id, self.place.seed, step)
         self._names(turn)
         self._types(turn)
         if step == 0:

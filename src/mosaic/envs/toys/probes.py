@@ -142,7 +142,7 @@ class Pair(_Two):
         return {"left": 0, "right": 1}
 
 
-class Duel(_Two):
+class CopyDuel(_Two):
     """Env of two moves: the second player sees the first's move (state 1 or 2) and wins the stake by repeating it.
 
     The stake is 1 after move 0 and 0.5 after move 1; the player that does not win it loses it. The first player is paid

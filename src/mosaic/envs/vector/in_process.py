@@ -17,10 +17,10 @@ from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, VectorShape, vector_arrays
 from mosaic.envs.vector.others import Others
-from mosaic.envs.vector.slots import GymLane, TurnLane
+from mosaic.envs.vector.slots import GymSlot, TurnSlot
 
 
-class Lane(Protocol):
+class EnvSlot(Protocol):
     """One env that writes into its own part of the arrays."""
 
     def begin(self, seeds: Iterator[int]) -> None: ...  # one seed for each episode
@@ -52,7 +52,7 @@ class PythonVector:
         self._envs, self._others, self._first = tuple(envs), others, first
         self._grouped = self.shape.envs, self.shape.slots_per_env, self.shape.parts
         self._lanes = [
-            _lane(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
+            _slot(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
             for e, env in enumerate(envs)
         ]
 
@@ -132,7 +132,7 @@ def episode_seeds(seed: int, index: int) -> Iterator[int]:
     return (child_seed(seed, "env", index, episode) for episode in count())
 
 
-def _lane(env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> Lane:
+def _slot(env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> EnvSlot:
     if others is None and type(env) is GymnasiumEnv and env.plain:
-        return GymLane(env, arrays)
-    return TurnLane(env, shape, arrays, others, index)
+        return GymSlot(env, arrays)
+    return TurnSlot(env, shape, arrays, others, index)

@@ -20,7 +20,7 @@ from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
-from mosaic.envs.vector.multi_process_child import CLOSE, DONE, STEP, Failure, Introduction, Share, play_share
+from mosaic.envs.vector.multi_process_child import CLOSE, DONE, STEP, ChildFailure, EnvShare, Introduction, play_share
 from mosaic.envs.vector.others import Others
 from mosaic.envs.vector.shared_memory import map_arrays, nameless_memory
 
@@ -34,7 +34,7 @@ class EnvProcessError(MosaicError):
 class _Member(NamedTuple):
     process: BaseProcess
     connection: Connection
-    share: Share
+    share: EnvShare
 
 
 class ProcessVector:
@@ -57,7 +57,7 @@ class ProcessVector:
         if not 1 <= processes <= envs:
             raise InputError(f"{envs} envs cannot be shared by {processes} processes: type a number from 1 to {envs}.")
         bounds = [envs * i // processes for i in range(processes + 1)]
-        shares = [Share(make, make_others, masked, bounds[i], bounds[i + 1]) for i in range(processes)]
+        shares = [EnvShare(make, make_others, masked, bounds[i], bounds[i + 1]) for i in range(processes)]
         self._env_id = "an env that was still being made"
         self._crew: list[_Member] = []
         self._end = weakref.finalize(self, _end, self._crew)
@@ -136,13 +136,13 @@ class ProcessVector:
         if message == DONE:
             return None
         answer = pickle.loads(message)
-        if isinstance(answer, Failure):
+        if isinstance(answer, ChildFailure):
             self._end()
             raise _error(answer)
         return answer
 
 
-def _start(share: Share) -> _Member:
+def _start(share: EnvShare) -> _Member:
     ours, theirs = Pipe()
     process = ChildProcess(target=play_share, args=(share, theirs), name="mosaic-envs")
     try:
@@ -168,7 +168,7 @@ def _death(member: _Member, env_id: str) -> EnvProcessError:
     )
 
 
-def _error(failure: Failure) -> MosaicError:
+def _error(failure: ChildFailure) -> MosaicError:
     if failure.bad_input:
         return InputError(failure.text)
     error = EnvProcessError(f"An env failed in its own process: {failure.text}")
@@ -176,7 +176,7 @@ def _error(failure: Failure) -> MosaicError:
     return error
 
 
-def _numbers(share: Share) -> str:
+def _numbers(share: EnvShare) -> str:
     return f"env number {share.start}" if share.envs == 1 else f"envs number {share.start} to {share.stop - 1}"
 
 

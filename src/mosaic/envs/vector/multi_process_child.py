@@ -34,12 +34,12 @@ DONE = b""
 CLOSE = ("close", None)
 
 
-class _NobodyListensError(Exception):
+class _ParentGoneError(Exception):
     """Loss of the parent, which is gone or has closed; not used for errors of the env's own connections."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class EnvShare:
     """Envs that a process plays, and how it makes them."""
 
     make: Callable[[], Env]
@@ -62,7 +62,7 @@ class Introduction:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ChildFailure:
     """An exception as text, because its class may not exist in the other process or may not be picklable."""
 
     text: str
@@ -70,7 +70,7 @@ class Failure:
     bad_input: bool
 
 
-def play_share(share: Share, connection: Connection) -> None:
+def play_share(share: EnvShare, connection: Connection) -> None:
     """Run the process: set up the envs and serve requests until closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     _end_with_parent()
@@ -78,17 +78,17 @@ def play_share(share: Share, connection: Connection) -> None:
         with ExitStack() as stack:
             vector, act = _set_up(share, connection, stack)
             _serve(vector, act, connection)
-    except _NobodyListensError:  # the stack has closed the envs
+    except _ParentGoneError:  # the stack has closed the envs
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent must raise it
         last = pickle.dumps(_failure(error))
     else:
         last = DONE
-    with suppress(_NobodyListensError):
+    with suppress(_ParentGoneError):
         _answer(connection, last)
 
 
-def _set_up(share: Share, connection: Connection, stack: ExitStack) -> tuple[PythonVector, Any]:
+def _set_up(share: EnvShare, connection: Connection, stack: ExitStack) -> tuple[PythonVector, Any]:
     envs = [_kept(share.make(), stack) for _ in range(share.envs)]
     others = _kept(share.make_others(), stack) if share.make_others else None
     shape = vector_shape(envs, others, share.masked)
@@ -134,20 +134,20 @@ def _next_request(connection: Connection) -> bytes:
     try:
         return connection.recv_bytes()
     except (EOFError, ConnectionError) as error:
-        raise _NobodyListensError from error
+        raise _ParentGoneError from error
 
 
 def _answer(connection: Connection, message: bytes) -> None:
     try:
         connection.send_bytes(message)
     except ConnectionError as error:
-        raise _NobodyListensError from error
+        raise _ParentGoneError from error
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> ChildFailure:
     notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-    return Failure(text + notes, "".join(traceback.format_exception(error)), isinstance(error, InputError))
+    return ChildFailure(text + notes, "".join(traceback.format_exception(error)), isinstance(error, InputError))
 
 
 def _end_with_parent() -> None:

@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     final: Row
 
 
-class TurnLane:
+class TurnSlot:
     """One env in which the learner's agents have rows and `others` play the rest.
 
     Agents that learn in other envs, but are played here, have rows: their rewards and ends are recorded, and their
@@ -172,7 +172,7 @@ def _place(env: Env, shape: VectorShape, arrays: VectorArrays, row: int) -> _Pla
     )
 
 
-class GymLane:
+class GymSlot:
     """One Gymnasium env; gives the same numbers as through `GymnasiumEnv`, without its Turns."""
 
     def __init__(self, env: GymnasiumEnv, arrays: VectorArrays) -> None:

@@ -14,11 +14,11 @@ from mosaic.envs.transform import Named
 from mosaic.envs.wrappers.kind import WrapperKind
 
 
-class OwnOptions(Options):
+class UserWrapperOptions(Options):
     code: str = Field("", description="MODULE:FACTORY; the factory is called with the Env and answers an Env.")
 
 
-def _make(env: Env, options: OwnOptions) -> Env:
+def _make(env: Env, options: UserWrapperOptions) -> Env:
     reference = f"{PREFIX}{options.code}"
     factory = load_code(reference)
     if not callable(factory):
@@ -41,6 +41,6 @@ kind = WrapperKind(
     usage="python:MODULE:FACTORY",
     help="A wrapper of your own: called with the Env, it answers an Env.",
     make=_make,
-    options=OwnOptions,
+    options=UserWrapperOptions,
     first="code",
 )

@@ -18,15 +18,23 @@ from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
-from mosaic.learners.agent_roles import Plan
-from mosaic.learners.base import Progress
+from mosaic.learners.agent_roles import TrainingPlan
+from mosaic.learners.base import LearnerProgress
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.checks import buffer_rows
 from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import WINDOW, Seats, Tally, Track, make_seats, make_tally, make_track
+from mosaic.learners.rollout.arrays import (
+    WINDOW,
+    AgentSlots,
+    EpisodeTally,
+    Track,
+    make_agent_slots,
+    make_tally,
+    make_track,
+)
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import RowPacking
 
@@ -42,9 +50,11 @@ class DqnEngine(Protocol):
     steps: NDArray[np.int64]  # [2] steps of the vector env in all attempts, env steps of this attempt
     stats: NDArray[np.float64]  # sums over the updates
 
-    def look(self, env: VectorArrays, tally: Tally, before: int) -> None: ...  # decides for every slot
+    def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None: ...  # decides for every slot
 
-    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None: ...  # after the step
+    def keep(
+        self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally
+    ) -> None: ...  # after the step
 
     def learn(self) -> None: ...  # if an update is due
 
@@ -65,7 +75,7 @@ class DqnLearner:
     def __init__(
         self,
         vector: VectorEnv,
-        plan: Plan,
+        plan: TrainingPlan,
         architecture: Architecture,
         options: DqnOptions,
         seed: int,
@@ -88,7 +98,7 @@ class DqnLearner:
             vector.obs, vector.mask, vector.who, vector.active, vector.rew, vector.term, vector.trunc, vector.fin
         )
         self._track = make_track(shape, 1)
-        self._seats = make_seats(np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), 0, 0)
+        self._seats = make_agent_slots(np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), 0, 0)
         self._tally = make_tally(shape, 1, 0)
         self._losses: dict[str, float] = {}
         self._glance: Callable[[], bool] | None = None
@@ -100,7 +110,7 @@ class DqnLearner:
         return self.env_steps_before + int(self.engine.steps[places.ENV_STEPS])
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> EpisodeTally:
         return self._tally
 
     def watch(self, glance: Callable[[], bool]) -> None:
@@ -158,9 +168,9 @@ class DqnLearner:
         """Current fraction of random actions."""
         return float(exploration_rate(self._hyper, self.env_steps))
 
-    def progress(self) -> Progress:
+    def progress(self) -> LearnerProgress:
         tally = self._tally
-        return Progress(
+        return LearnerProgress(
             env_steps=self.env_steps,
             agent_steps=self.agent_steps_before + int(tally.decisions[0]),
             episodes=self.episodes_before + int(tally.finished[-1]),

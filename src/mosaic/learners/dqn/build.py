@@ -7,7 +7,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import RowPart, row_code
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
-from mosaic.learners.agent_roles import Casting, read_casting
+from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
 from mosaic.learners.base import Assembled
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.dqn.checks import ENVS, check_dqn
@@ -26,7 +26,7 @@ def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     env = make_env(config.environment)
     spec = env.spec
     env.close()
-    casting = read_casting(config, spec)
+    casting = read_agent_roles(config, spec)
     options = meet_resources(options, config, casting, spec)
     check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps on another machine
     code = row_code(spec.observation_spaces[casting.learners[0]])
@@ -57,7 +57,7 @@ def _set_torch_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _vector(config: RunConfig, casting: Casting, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
+def _vector(config: RunConfig, casting: AgentRoles, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
     if not casting.played:
         compiled = make_compiled_vector(config.environment, envs)
         if compiled is not None:

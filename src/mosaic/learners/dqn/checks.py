@@ -9,7 +9,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.memory import check_memory, free_memory
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.hardware import usual_torch_threads
 from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
@@ -17,7 +17,7 @@ from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
 ENVS = 1  # as in SB3; with more, there are fewer updates per env step
 
 
-def check_dqn(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+def check_dqn(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
     """Raise InputError where only PPO is possible, or a machine with more memory is needed."""
     plan = casting.plan
     if plan.self_play or plan.central:
@@ -40,12 +40,12 @@ def check_dqn(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOp
     check_buffer_memory(config, casting, spec, options)
 
 
-def sees_pictures(casting: Casting, spec: EnvSpec) -> bool:
+def sees_pictures(casting: AgentRoles, spec: EnvSpec) -> bool:
     codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
     return any(part.picture for code in codes for part in code.parts)
 
 
-def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, options: DqnOptions) -> None:
+def check_buffer_memory(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
     """Raise InputError where the replay buffer needs more memory than is free.
 
     Masks are always counted: whether there are any is only known once an env has started.
@@ -64,7 +64,9 @@ def check_buffer_memory(config: RunConfig, casting: Casting, spec: EnvSpec, opti
     )
 
 
-def settle_dqn(config: RunConfig, options: DqnOptions, casting: Casting, spec: EnvSpec) -> tuple[RunConfig, DqnOptions]:
+def settle_dqn(
+    config: RunConfig, options: DqnOptions, casting: AgentRoles, spec: EnvSpec
+) -> tuple[RunConfig, DqnOptions]:
     """Return configuration and options with a value for every setting left to Mosaic."""
     environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
     if sees_pictures(casting, spec) and options.torch_threads is None:

@@ -16,7 +16,7 @@ from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
 from mosaic.learners.dqn.replay_buffer import make_held, make_ring
 from mosaic.learners.engines.adam import make_optimiser
-from mosaic.learners.rollout.arrays import Seats, Tally, Track
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import build_model, make_scratch
 from mosaic.models.layout import count_weights, tensors
@@ -51,10 +51,10 @@ class FusedDqnEngine:
         )
         self.act, self.steps, self.stats, self.ring = self._dqn.act, self._dqn.steps, self._dqn.stats, self._dqn.ring
 
-    def look(self, env: VectorArrays, tally: Tally, before: int) -> None:
+    def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
         look(self._dqn, self._hyper, env, tally, before)
 
-    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
+    def keep(self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
         keep(self._dqn, self._hyper, env, track, seats, tally)
 
     def learn(self) -> None:
@@ -65,8 +65,8 @@ class FusedDqnEngine:
         vector: CompiledVector,
         env: VectorArrays,
         track: Track,
-        seats: Seats,
-        tally: Tally,
+        seats: AgentSlots,
+        tally: EpisodeTally,
         before: int,
         count: int,
     ) -> NDArray[np.float64]:

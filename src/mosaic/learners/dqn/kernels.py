@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.envs.vector.layout import VectorArrays
-from mosaic.learners.dqn.replay_buffer import Held, Ring, hold, settle
+from mosaic.learners.dqn.replay_buffer import Held, ReplayRing, hold, settle
 from mosaic.learners.engines.adam import Optimiser, adam
 from mosaic.learners.engines.fused_ppo_update import gathered
-from mosaic.learners.rollout.arrays import Seats, Tally, Track, book, cycles
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book, cycles
 from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
 from mosaic.models.random import draw_below, draw_uniform
@@ -58,7 +58,7 @@ class Dqn(NamedTuple):
     optimiser: Optimiser
     target: NDArray[np.float32]
     model: Model
-    ring: Ring
+    ring: ReplayRing
     held: Held
     scratch: Scratch
     act: NDArray[np.float32]  # [M, 1] the decisions of the current step
@@ -139,7 +139,7 @@ def aim(
     model: Model,
     gamma: np.float32,
     double_q: int,
-    ring: Ring,
+    ring: ReplayRing,
     idx: NDArray[np.int64],
     scratch: Scratch,
     chosen: NDArray[np.int64],
@@ -180,7 +180,7 @@ def gradient(
     weights: NDArray[np.float32],
     slope: NDArray[np.float32],
     model: Model,
-    ring: Ring,
+    ring: ReplayRing,
     idx: NDArray[np.int64],
     goals: NDArray[np.float32],
     scratch: Scratch,
@@ -232,7 +232,7 @@ def follow(target: NDArray[np.float32], weights: NDArray[np.float32], tau: np.fl
 
 
 @njit(**_FAST)
-def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: Tally, before: int) -> None:
+def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
     """Decide for every slot; `before` is the number of env steps of earlier attempts."""
     epsilon = exploration_rate(hyper, before + dqn.steps[ENV_STEPS])
     decide(dqn.optimiser.weights, dqn.model, env, epsilon, dqn.scratch, dqn.rng, dqn.act)
@@ -240,7 +240,7 @@ def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: Tally, before: int
 
 
 @njit(**_FAST)
-def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
+def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
     """Record the step that was made and store the decisions it completed."""
     envs = tally.length.shape[0]
     settle(dqn.ring, dqn.held, env, envs, track.reward[0])
@@ -272,8 +272,8 @@ def advance(
     dqn: Dqn,
     hyper: DqnHyper,
     track: Track,
-    seats: Seats,
-    tally: Tally,
+    seats: AgentSlots,
+    tally: EpisodeTally,
     before: int,
     count: int,
 ) -> None:

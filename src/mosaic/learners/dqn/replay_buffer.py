@@ -18,7 +18,7 @@ from mosaic.models.packed_rows import RowPacking
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-class Ring(NamedTuple):
+class ReplayRing(NamedTuple):
     """The newest decisions; the oldest is overwritten."""
 
     obs: NDArray[np.float32]  # [N, D]; bytes of packed rows where observations hold images
@@ -39,12 +39,12 @@ class Held(NamedTuple):
     waits: NDArray[np.uint8]  # [E*A] 1: there is one
 
 
-def make_ring(shape: VectorShape, size: int, packing: RowPacking | None = None) -> Ring:
+def make_ring(shape: VectorShape, size: int, packing: RowPacking | None = None) -> ReplayRing:
     """Allocate the ring; pages that are never written take no memory.
 
     With `packing`, observations are kept as packed rows of bytes.
     """
-    return Ring(
+    return ReplayRing(
         obs=_observations(size, shape, packing),
         act=np.zeros(size, np.int64),
         reward=np.zeros(size, np.float32),
@@ -90,7 +90,7 @@ def hold(held: Held, env: VectorArrays, envs: int, act: NDArray[np.float32]) -> 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle(ring: Ring, held: Held, env: VectorArrays, envs: int, reward: NDArray[np.float32]) -> None:
+def settle(ring: ReplayRing, held: Held, env: VectorArrays, envs: int, reward: NDArray[np.float32]) -> None:
     """Add rewards after a step, and store the decisions that are now complete."""
     slots, rows = env.active.shape[0], reward.shape[0]
     agents, per_env = rows // envs, slots // envs
@@ -112,7 +112,7 @@ def settle(ring: Ring, held: Held, env: VectorArrays, envs: int, reward: NDArray
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _store(ring: Ring, held: Held, row: int, seen: NDArray[np.float32], at: int, follows: np.float32) -> int:
+def _store(ring: ReplayRing, held: Held, row: int, seen: NDArray[np.float32], at: int, follows: np.float32) -> int:
     """Move a held decision into the ring, followed by row `at` of `seen`; return its index."""
     place: int = ring.written[0] % ring.act.shape[0]
     for column in range(seen.shape[1]):

@@ -18,9 +18,9 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import ADAM_EPSILON, DqnHyper, exploration_rate
-from mosaic.learners.dqn.replay_buffer import Ring, hold, make_held, make_ring, settle
+from mosaic.learners.dqn.replay_buffer import ReplayRing, hold, make_held, make_ring, settle
 from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
-from mosaic.learners.rollout.arrays import Seats, Tally, Track, book
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import PackedRows, RowPacking
 from mosaic.models.torch_modules import Dense
@@ -52,7 +52,7 @@ class TorchDqnEngine:
         self._target.load_state_dict(self._network.state_dict())
         self._names = tensor_names(self._network, architecture)
         self._optimiser = torch.optim.Adam(self._network.parameters(), hyper.learning_rate, eps=ADAM_EPSILON)
-        self.ring: Ring = make_ring(shape, size, packing)
+        self.ring: ReplayRing = make_ring(shape, size, packing)
         self._held = make_held(shape, packing)
         self._no_final = None if packing is None else np.zeros((shape.rows, packing.size), np.uint8)
         self._actions = np.random.default_rng(child_seed(seed, "actions"))
@@ -63,7 +63,7 @@ class TorchDqnEngine:
 
     # -- acting
 
-    def look(self, env: VectorArrays, tally: Tally, before: int) -> None:
+    def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
         """Decide for every slot; `before` is the number of env steps of earlier attempts."""
         epsilon = float(exploration_rate(self._hyper, before + int(self.steps[places.ENV_STEPS])))
         self._decide(env, epsilon)
@@ -80,7 +80,7 @@ class TorchDqnEngine:
                 worth[greedy] = self._values(self._network, torch.from_numpy(env.obs[greedy])).numpy()
         self.act[:, 0] = np.where(active, np.where(legal, worth, -np.inf).argmax(axis=1), 0)
 
-    def keep(self, env: VectorArrays, track: Track, seats: Seats, tally: Tally) -> None:
+    def keep(self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
         """Record the step that was made and store the decisions it completed."""
         settle(self.ring, self._held, self._packed(env), self._envs, track.reward[0])
         book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, self._hyper.gamma)

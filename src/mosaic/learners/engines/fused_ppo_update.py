@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.learners.engines.adam import Optimiser, adam, make_optimiser
 from mosaic.models.dense import backward, last_delta, matrix
-from mosaic.models.fused import CATEGORICAL, Head, Model, Scratch, outputs
+from mosaic.models.fused import CATEGORICAL, Model, OutputHead, Scratch, outputs
 from mosaic.models.random import draw_below
 
 __all__ = ["Batch", "Hyper", "Optimiser", "adam", "gradient", "make_batch", "make_hyper", "make_optimiser", "update"]
@@ -245,7 +245,7 @@ def _surrogate_loss(advantage: np.float32, ratio: np.float32, clip: np.float32) 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def _choice_delta(
-    head: Head,
+    head: OutputHead,
     out: NDArray[np.float32],
     delta: NDArray[np.float32],
     batch: Batch,
@@ -316,7 +316,7 @@ def _choice_delta(
 def _number_delta(
     weights: NDArray[np.float32],
     slope: NDArray[np.float32],
-    head: Head,
+    head: OutputHead,
     out: NDArray[np.float32],
     delta: NDArray[np.float32],
     batch: Batch,

@@ -20,7 +20,15 @@ from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
 from mosaic.models.packed_rows import PackedRows, Rows
 from mosaic.models.torch_distributions import draw, likeliest
-from mosaic.models.torch_net import Answer, flat_weights, load_flat, make_network, scale_of, state_size, tensor_names
+from mosaic.models.torch_net import (
+    NetworkOutput,
+    flat_weights,
+    load_flat,
+    make_network,
+    scale_of,
+    state_size,
+    tensor_names,
+)
 from mosaic.models.torch_rows import PackedTensor
 
 
@@ -61,7 +69,7 @@ def minibatches(order: Ints, size: int) -> Iterator[Ints]:
         yield order[start : start + size]
 
 
-ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, Answer], Tensor]
+ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, NetworkOutput], Tensor]
 ADAM_EPSILON = 1e-5  # as in the fused engine; torch's own 1e-8 makes the first steps too large
 KL_PATIENCE = 1.5  # as in Stable-Baselines3
 REPORTED = ("loss", *LOSSES, "gradient_norm", "extra_loss")
@@ -101,7 +109,7 @@ class _Piece(NamedTuple):
     """Input of one gradient step, and the network's output for it."""
 
     rows: Minibatch
-    answer: Answer
+    answer: NetworkOutput
 
 
 class TorchEngine:
@@ -207,21 +215,21 @@ class TorchEngine:
     def begin_rollout(self) -> None:
         self._start_states = self._states.clone()
 
-    def _decide(self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes) -> Answer:
+    def _decide(self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes) -> NetworkOutput:
         """Return the network's output and advance the memory states."""
         seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
         if not self._remembers:
-            return Answer(*self._ask(seen, critic))
+            return NetworkOutput(*self._ask(seen, critic))
         places = self._places(slots)
         begun = self._tensor(first).to(seen.dtype)[None]
         answer, states = self._unroll(seen[None], critic[None], self._states[places], begun)
         self._states[places] = states
-        return Answer(answer.outputs[0], answer.value[0])
+        return NetworkOutput(answer.outputs[0], answer.value[0])
 
-    def _unroll(self, obs: Tensor, critic_obs: Tensor, states: Tensor, first: Tensor) -> tuple[Answer, Tensor]:
+    def _unroll(self, obs: Tensor, critic_obs: Tensor, states: Tensor, first: Tensor) -> tuple[NetworkOutput, Tensor]:
         unroll: Callable[..., Any] = self._network.unroll  # type: ignore[assignment]
         (outputs, value), states = unroll(obs, critic_obs, states, first)
-        return Answer(outputs, value), states
+        return NetworkOutput(outputs, value), states
 
     def _places(self, slots: Ints) -> Tensor:
         """Return the indices of the slots' memory states; new slots start with zeros."""
@@ -260,7 +268,7 @@ class TorchEngine:
     def _loose_rows(self, rows: _Rollout, idx: Ints, size: int) -> Iterator[_Piece]:
         for chosen in minibatches(self._shuffle.permutation(idx), size):
             piece = rows.rows(self._tensor(chosen))
-            yield _Piece(piece, Answer(*self._ask(piece.obs, piece.critic_obs)))
+            yield _Piece(piece, NetworkOutput(*self._ask(piece.obs, piece.critic_obs)))
 
     def _whole_sequences(
         self, rows: _Rollout, first: Tensor, sequences: Sequences, batch_size: int
@@ -276,7 +284,7 @@ class TorchEngine:
             table = self._tensor(np.maximum(sequences.rows[chosen].T, 0))
             answer, _ = self._unroll(rows.obs[table], rows.critic_obs[table], states, first[table])
             learned = self._tensor(sequences.learned[chosen].T)
-            yield _Piece(rows.rows(table[learned]), Answer(answer.outputs[learned], answer.value[learned]))
+            yield _Piece(rows.rows(table[learned]), NetworkOutput(answer.outputs[learned], answer.value[learned]))
 
     def _loss(self, piece: _Piece, settings: LearnSettings) -> Loss:
         return ppo_loss(self.architecture.head, piece.answer, scale_of(self._network), piece.rows, settings)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.engine import LearnSettings
 from mosaic.models.torch_distributions import judge
-from mosaic.models.torch_net import Answer
+from mosaic.models.torch_net import NetworkOutput
 
 
 class Minibatch(NamedTuple):
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 
 def ppo_loss(
-    head: ActionHead, answer: Answer, log_std: Tensor | None, rows: Minibatch, settings: LearnSettings
+    head: ActionHead, answer: NetworkOutput, log_std: Tensor | None, rows: Minibatch, settings: LearnSettings
 ) -> Loss:
     """Return clipped surrogate, value error and entropy bonus; nothing here waits for the device."""
     judged = judge(head, answer.outputs, log_std, rows.mask, rows.act)

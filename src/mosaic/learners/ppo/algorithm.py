@@ -1,7 +1,7 @@
 """PPO for any number of agents: collect a rollout, estimate advantages, learn, average, update the league.
 
-A2C is the special case of one epoch without clipping. `Lane` hides the differences between envs and engines; the
-mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_ppo_loss.py).
+A2C is the special case of one epoch without clipping. `RolloutWorker` hides the differences between envs and engines;
+the mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_ppo_loss.py).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.agent_roles import Plan
-from mosaic.learners.base import Progress
+from mosaic.learners.agent_roles import TrainingPlan
+from mosaic.learners.base import LearnerProgress
 from mosaic.learners.league import League, Rival, Snapshot, Stranger, load_generator, to_array
 from mosaic.learners.normalization import EPSILON, RunningMoments
 from mosaic.learners.opponents import NOBODY_NAMED, Opponents
 from mosaic.learners.ppo.hardware import usual_snapshot_steps
 from mosaic.learners.ppo.options import PpoOptions, Schedule
-from mosaic.learners.rollout.arrays import WINDOW, Tally
-from mosaic.learners.rollout.base import Lane, Rates
+from mosaic.learners.rollout.arrays import WINDOW, EpisodeTally
+from mosaic.learners.rollout.base import Rates, RolloutWorker
 
 _FLOOR = 0.02  # of a linear schedule, so that the last iterations still learn
 
@@ -32,13 +32,13 @@ _FLOOR = 0.02  # of a linear schedule, so that the last iterations still learn
 class PpoLearner:
     """Learner that advances in whole iterations.
 
-    Rollout workers (`Lane`) run in parallel, each with its own envs, and synchronise after every iteration.
+    Rollout workers (`RolloutWorker`) run in parallel, each with its own envs, and synchronise after every iteration.
     """
 
     def __init__(
         self,
-        lanes: Sequence[Lane],
-        plan: Plan,
+        lanes: Sequence[RolloutWorker],
+        plan: TrainingPlan,
         options: PpoOptions,
         seed: int,
         total_env_steps: int | None = None,
@@ -73,7 +73,7 @@ class PpoLearner:
         return self.lanes[0].vector
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> EpisodeTally:
         return self.lanes[0].tally
 
     def watch(self, glance: Callable[[], bool]) -> None:
@@ -97,7 +97,7 @@ class PpoLearner:
             self.snapshot()
         rates, self._enough = self._rates(), False
 
-        def work(lane: Lane) -> list[dict[str, float]]:
+        def work(lane: RolloutWorker) -> list[dict[str, float]]:
             lane.collect()
             return lane.learn(rates, self._reward_scale)
 
@@ -113,7 +113,7 @@ class PpoLearner:
             for lane in self.lanes:
                 lane.tally.scores[:] = 0
 
-    def _everywhere(self, work: Callable[[Lane], Any]) -> list[Any]:
+    def _everywhere(self, work: Callable[[RolloutWorker], Any]) -> list[Any]:
         if self._threads is None:
             return [work(lane) for lane in self.lanes]
         return list(self._threads.map(work, self.lanes))
@@ -221,10 +221,10 @@ class PpoLearner:
     def scaler(self, policy: int) -> RunningMoments | None:
         return self._scalers[policy] if self.options.normalize_observations else None
 
-    def progress(self) -> Progress:
+    def progress(self) -> LearnerProgress:
         tallies = [lane.tally for lane in self.lanes]
         policies = range(len(self.plan.names))
-        return Progress(
+        return LearnerProgress(
             env_steps=self.env_steps,
             agent_steps=self.agent_steps_before + sum(int(tally.decisions[0]) for tally in tallies),
             episodes=self.episodes_before + sum(int(tally.finished[-1]) for tally in tallies),

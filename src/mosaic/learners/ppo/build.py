@@ -16,7 +16,7 @@ from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
-from mosaic.learners.agent_roles import Casting, read_casting
+from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
 from mosaic.learners.base import Assembled
 from mosaic.learners.engines.fused import FusedEngine
 from mosaic.learners.engines.fused_ppo_update import make_hyper
@@ -25,9 +25,9 @@ from mosaic.learners.ppo.algorithm import PpoLearner
 from mosaic.learners.ppo.hardware import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import meet_resources
-from mosaic.learners.rollout.base import Lane
-from mosaic.learners.rollout.compiled import FusedLane
-from mosaic.learners.rollout.python import Discount, PlayedLane, Trains
+from mosaic.learners.rollout.base import RolloutWorker
+from mosaic.learners.rollout.compiled import CompiledRollouts
+from mosaic.learners.rollout.python import Discount, PythonRollouts, Trains
 from mosaic.models.architecture import Architecture
 from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.engine import LearnSettings
@@ -38,7 +38,7 @@ from mosaic.runners.fixed_policies import ControllerOthers, make_others
 
 def make_python_vector(
     config: RunConfig,
-    casting: Casting,
+    casting: AgentRoles,
     envs: int,
     processes: int,
     number: int = 0,
@@ -63,7 +63,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     env = make_env(config.environment)
     spec = env.spec
     env.close()
-    casting = read_casting(config, spec)
+    casting = read_agent_roles(config, spec)
     options = meet_resources(options, config, casting, spec)
     plan = casting.plan
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
@@ -73,7 +73,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     played = played_by_env(opponents, seats, envs, casting.learners)
     if threads > 1:  # a minibatch is divided, so that as many steps are made as with one thread
         options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
-    lanes: list[Lane] = []
+    lanes: list[RolloutWorker] = []
     shape: VectorShape | None = None
     architectures: tuple[Architecture, ...] = ()
     fused = False
@@ -86,10 +86,12 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         seed = child_seed(config.seed, "lane", number)
         if fused:
             assert isinstance(vector, CompiledVector)
-            lanes.append(_fused_lane(vector, casting, architectures, options, opponents, steps, config.seed, seed))
+            lanes.append(
+                _compiled_rollouts(vector, casting, architectures, options, opponents, steps, config.seed, seed)
+            )
         else:
             lanes.append(
-                _played_lane(
+                _python_rollouts(
                     vector,
                     casting,
                     architectures,
@@ -114,7 +116,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
 
 def _vector(
     config: RunConfig,
-    casting: Casting,
+    casting: AgentRoles,
     options: PpoOptions,
     envs: int,
     compiled: bool,
@@ -129,7 +131,7 @@ def _vector(
 
 
 def _architectures(
-    casting: Casting, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
+    casting: AgentRoles, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
 ) -> tuple[Architecture, ...]:
     plan = casting.plan
     critic = shape.width * len(shape.agents) if plan.central else 0
@@ -155,16 +157,16 @@ def _architectures(
     return tuple(made)
 
 
-def _fused_lane(
+def _compiled_rollouts(
     vector: CompiledVector,
-    casting: Casting,
+    casting: AgentRoles,
     architectures: Sequence[Architecture],
     options: PpoOptions,
     opponents: Opponents,
     steps: int,
     run_seed: int,
     seed: int,
-) -> FusedLane:
+) -> CompiledRollouts:
     rows = steps * vector.shape.slots
     hyper = make_hyper(
         n_epochs=options.n_epochs,
@@ -179,7 +181,7 @@ def _fused_lane(
         target_kl=options.target_kl,
         normalize_advantage=options.normalize_advantage,
     )
-    return FusedLane(
+    return CompiledRollouts(
         vector,
         casting.plan,
         architectures[0],
@@ -193,9 +195,9 @@ def _fused_lane(
     )
 
 
-def _played_lane(
+def _python_rollouts(
     vector: VectorEnv,
-    casting: Casting,
+    casting: AgentRoles,
     architectures: Sequence[Architecture],
     options: PpoOptions,
     opponents: Opponents,
@@ -205,7 +207,7 @@ def _played_lane(
     run_seed: int,
     seed: int,
     packing: RowPacking | None = None,
-) -> PlayedLane:
+) -> PythonRollouts:
     def make(policy: int, engine_seed: int) -> Trains:
         if engine == "fused":
             fused = FusedEngine(architectures[policy], engine_seed, options.log_std_init)
@@ -224,7 +226,7 @@ def _played_lane(
         target_kl=options.target_kl,
         normalize_advantage=options.normalize_advantage,
     )
-    return PlayedLane(
+    return PythonRollouts(
         vector,
         casting.plan,
         architectures,

@@ -18,7 +18,7 @@ from mosaic.core.memory import check_memory
 from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import RowCode, row_code
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.rollout.buffers import rollout_bytes
@@ -42,7 +42,9 @@ class Equipment(NamedTuple):
     seats: tuple[Guest, ...]
 
 
-def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents) -> Equipment:
+def equip(
+    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
+) -> Equipment:
     """Return the equipment; raise InputError where options, env and agents do not fit."""
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
     controlled = bool(casting.played or opponents.foreign)
@@ -57,7 +59,7 @@ def equip(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpe
 
 
 def settle_ppo(
-    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
 ) -> tuple[RunConfig, PpoOptions]:
     """Return configuration and options with a value for every setting left to Mosaic."""
     rows = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
@@ -73,7 +75,7 @@ def settle_ppo(
     return config.model_copy(update={"environment": environment}), options.model_copy(update=chosen)
 
 
-def _envs(config: RunConfig, options: PpoOptions, casting: Casting, opponents: Opponents) -> int:
+def _envs(config: RunConfig, options: PpoOptions, casting: AgentRoles, opponents: Opponents) -> int:
     usual = enough_envs(opponents, options.selfplay_share, len(casting.learners), DEFAULT_ENVS)
     return config.environment.num_envs or max(usual, options.threads)
 
@@ -95,7 +97,7 @@ def cuda_is_available() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def check_ppo(config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec) -> Opponents:
+def check_ppo(config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec) -> Opponents:
     """Raise InputError for all that is known ahead; machine code is loaded only where something depends on it."""
     opponents = opponents_of(options, casting, spec)
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
@@ -142,7 +144,7 @@ def _check_torch(options: PpoOptions, why: str) -> None:
 
 
 def check_rollout_memory(
-    config: RunConfig, options: PpoOptions, casting: Casting, spec: EnvSpec, opponents: Opponents
+    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
 ) -> None:
     """Raise InputError where a rollout's observations exceed the memory, as images easily do."""
     codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]

@@ -30,7 +30,7 @@ def _cycles(typingctx: Any) -> Any:
 cycles: Any = _cycles
 
 
-class Seats(NamedTuple):
+class AgentSlots(NamedTuple):
     """Assignment of policies to agents; policies are numbered, learners first, then the places of frozen opponents."""
 
     brain: NDArray[np.int64]  # [E, A] the policy that plays each agent now
@@ -40,20 +40,20 @@ class Seats(NamedTuple):
     rated: NDArray[np.uint8]  # [E] whether the current game counts: its opponent has not changed since it began
 
 
-def make_seats(
+def make_agent_slots(
     brains: NDArray[np.int64],
     envs: int,
     seed: int,
     selfplay_envs: int,
     places: int,
     guests: NDArray[np.int64] | None = None,
-) -> Seats:
+) -> AgentSlots:
     """Create the assignment: `brains` without a league, `guests` in the last envs."""
     generator = np.random.default_rng(seed)
     brain = np.tile(brains, (envs, 1))
     if guests is not None:
         brain[envs - len(guests) :] = guests
-    return Seats(
+    return AgentSlots(
         brain=brain,
         rng=generator.integers(1, 2**62, envs).astype(np.uint64),
         league=np.array([selfplay_envs, envs - (0 if guests is None else len(guests)), 0], np.int64),
@@ -63,7 +63,7 @@ def make_seats(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sit_down(seats: Seats, env: int, learners: int) -> None:
+def sit_down(seats: AgentSlots, env: int, learners: int) -> None:
     """Assign a new episode of a league env: a random agent to the learner, all others to one frozen opponent."""
     places = seats.league[2]
     seats.rated[env] = 1
@@ -107,7 +107,7 @@ WINDOW = 100  # episodes in a displayed mean
 EPISODES, SUM, LENGTHS = 0, 1, 2
 
 
-class Tally(NamedTuple):
+class EpisodeTally(NamedTuple):
     returns: NDArray[np.float32]  # [E*A] of the running episodes
     length: NDArray[np.int64]  # [E]
     alive: NDArray[np.int64]  # [E] agents that have not ended yet
@@ -121,8 +121,8 @@ class Tally(NamedTuple):
     spread: NDArray[np.float64]  # [A, 3] count, sum and sum of squares of it
 
 
-def make_tally(shape: VectorShape, learners: int, opponents: int) -> Tally:
-    return Tally(
+def make_tally(shape: VectorShape, learners: int, opponents: int) -> EpisodeTally:
+    return EpisodeTally(
         returns=np.zeros(shape.rows, np.float32),
         length=np.zeros(shape.envs, np.int64),
         alive=np.full(shape.envs, len(shape.agents), np.int64),
@@ -139,8 +139,8 @@ def make_tally(shape: VectorShape, learners: int, opponents: int) -> Tally:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def book(
-    tally: Tally,
-    seats: Seats,
+    tally: EpisodeTally,
+    seats: AgentSlots,
     track: Track,
     time: int,
     term: NDArray[np.uint8],
@@ -180,7 +180,7 @@ def book(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def close_episode(tally: Tally, seats: Seats, env: int, learners: int) -> None:
+def close_episode(tally: EpisodeTally, seats: AgentSlots, env: int, learners: int) -> None:
     agents = seats.brain.shape[1]
     total = tally.finished.shape[0] - 1
     tally.recent_length[tally.finished[total] % WINDOW] = tally.length[env]

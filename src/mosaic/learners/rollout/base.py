@@ -1,7 +1,7 @@
 """Rollout worker interface: where experience is collected and learned from.
 
-A rollout worker (`Lane`) owns some envs and a copy of every policy. Learners with several of them average their
-weights.
+A rollout worker (`RolloutWorker`) owns some envs and a copy of every policy. Learners with several of them average
+their weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.league import Snapshot
-from mosaic.learners.rollout.arrays import Seats, Tally
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Moments:
     spread: NDArray[np.float64]  # [agents, 3]
 
 
-class Lane(Protocol):
+class RolloutWorker(Protocol):
     @property
     def vector(self) -> VectorEnv: ...
 
     @property
-    def seats(self) -> Seats: ...
+    def seats(self) -> AgentSlots: ...
 
     @property
-    def tally(self) -> Tally: ...
+    def tally(self) -> EpisodeTally: ...
 
     @property
     def env_steps(self) -> int: ...  # since its creation

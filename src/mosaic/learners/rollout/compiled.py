@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.learners.agent_roles import Plan
+from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.fused_ppo_update import Hyper, make_batch, make_optimiser, update
 from mosaic.learners.league import Snapshot
 from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.rollout.arrays import make_seats, make_tally, make_track
+from mosaic.learners.rollout.arrays import make_agent_slots, make_tally, make_track
 from mosaic.learners.rollout.base import Moments, Rates
-from mosaic.learners.rollout.compiled_inference import Desk, Pool, make_desk, make_pool
+from mosaic.learners.rollout.compiled_inference import InferenceBuffers, Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES
 from mosaic.models.fused import build_model, make_scratch
 
 
-class FusedLane:
+class CompiledRollouts:
     """Rollout worker whose policies share one architecture; their weights are rows of one matrix."""
 
     def __init__(
         self,
         vector: CompiledVector,
-        plan: Plan,
+        plan: TrainingPlan,
         architecture: Architecture,
         initial: Sequence[NDArray[np.float32]],
         hyper: Hyper,
@@ -61,8 +61,10 @@ class FusedLane:
         if places:
             self._pool = self._crop(0)
         self._optimisers = [make_optimiser(weights[k]) for k in range(learners)]
-        self._desk: Desk = make_desk(shape, architecture, learners + places, child_seed(seed, "actions"))
-        self.seats = make_seats(
+        self._desk: InferenceBuffers = make_inference_buffers(
+            shape, architecture, learners + places, child_seed(seed, "actions")
+        )
+        self.seats = make_agent_slots(
             np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), selfplay_envs, places
         )
         self.tally = make_tally(shape, learners, places)

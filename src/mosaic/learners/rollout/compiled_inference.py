@@ -32,7 +32,7 @@ class Pool(NamedTuple):
     looks: NDArray[np.float64]  # [policies] number of these observations
 
 
-class Desk(NamedTuple):
+class InferenceBuffers(NamedTuple):
     """Scratch memory to sort rows by policy."""
 
     order: NDArray[np.int64]  # [M]
@@ -50,14 +50,16 @@ class Desk(NamedTuple):
     clock: NDArray[np.int64]  # [2] processor cycles spent on inference and on stepping
 
 
-def make_desk(shape: VectorShape, architecture: Architecture, policies: int, seed: int) -> Desk:
+def make_inference_buffers(
+    shape: VectorShape, architecture: Architecture, policies: int, seed: int
+) -> InferenceBuffers:
     slots, rows, width = shape.slots, shape.rows, shape.width
     critic = architecture.critic_observation
 
     def zeros(*size: int) -> NDArray[np.float32]:
         return np.zeros(size, np.float32)
 
-    return Desk(
+    return InferenceBuffers(
         order=np.zeros(slots, np.int64),
         start=np.zeros(policies + 1, np.int64),
         obs=zeros(slots, width),
@@ -129,7 +131,7 @@ def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.flo
 
 
 @njit(**_FAST)
-def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
+def sort_rows(brain: NDArray[np.int64], policies: int, desk: InferenceBuffers) -> None:
     """Sort rows by policy (counting sort): `order` lists the slots, `start[k]` is the first of policy k."""
     start = desk.start
     start[:] = 0
@@ -147,7 +149,7 @@ def sort_rows(brain: NDArray[np.int64], policies: int, desk: Desk) -> None:
 
 
 @njit(**_FAST)
-def slip(desk: Desk, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
+def slip(desk: InferenceBuffers, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
     """Replace moves of frozen opponents by random ones.
 
     This gives the learner new positions without bias, since it does not learn from these rows.
@@ -173,7 +175,7 @@ def decide_sorted(
     batch: Batch,
     track: Track,
     time: int,
-    desk: Desk,
+    desk: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     chances: NDArray[np.float32],
@@ -229,7 +231,7 @@ def judge(
     obs: NDArray[np.float32],
     critic_obs: NDArray[np.float32],
     rows: int,
-    desk: Desk,
+    desk: InferenceBuffers,
     scratch: Scratch,
     out: NDArray[np.float32],
 ) -> None:

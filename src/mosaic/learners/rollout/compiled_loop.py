@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.engines.fused_ppo_update import Batch
-from mosaic.learners.rollout.arrays import Seats, Tally, Track, book, cycles
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book, cycles
 from mosaic.learners.rollout.compiled_inference import (
-    Desk,
+    InferenceBuffers,
     Pool,
     count_seen,
     decide_sorted,
@@ -36,7 +36,7 @@ def bootstrap(
     track: Track,
     time: int,
     seated: NDArray[np.int64],
-    desk: Desk,
+    desk: InferenceBuffers,
     scratch: Scratch,
     learners: int,
 ) -> None:
@@ -75,7 +75,7 @@ def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.
 
 
 @njit(**_FAST)
-def look(env: VectorArrays, seats: Seats, pool: Pool, batch: Batch, track: Track, time: int, agents: int) -> None:
+def look(env: VectorArrays, seats: AgentSlots, pool: Pool, batch: Batch, track: Track, time: int, agents: int) -> None:
     """Write the current observation of every slot into the batch."""
     slots = track.who.shape[1]
     per_env = slots // seats.brain.shape[0]
@@ -106,9 +106,9 @@ def collect(
     model: Model,
     batch: Batch,
     track: Track,
-    seats: Seats,
-    tally: Tally,
-    desk: Desk,
+    seats: AgentSlots,
+    tally: EpisodeTally,
+    desk: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     gamma: np.float32,
@@ -173,11 +173,11 @@ def collect(
 @njit(**_FAST)
 def look_ahead(
     env: VectorArrays,
-    seats: Seats,
+    seats: AgentSlots,
     pool: Pool,
     model: Model,
     track: Track,
-    desk: Desk,
+    desk: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     agents: int,

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.agent_roles import Plan
+from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.league import Snapshot
 from mosaic.learners.opponents import Guest
 from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.rollout.arrays import book, make_seats, make_tally, make_track
+from mosaic.learners.rollout.arrays import book, make_agent_slots, make_tally, make_track
 from mosaic.learners.rollout.base import Moments, Rates
 from mosaic.learners.rollout.buffers import Rollout, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
@@ -38,13 +38,13 @@ class Discount:
     gae_lambda: np.float32
 
 
-class PlayedLane:
+class PythonRollouts:
     """Rollout worker with an engine per policy; `make_engine(policy, seed)` also makes those of frozen places."""
 
     def __init__(
         self,
         vector: VectorEnv,
-        plan: Plan,
+        plan: TrainingPlan,
         architectures: Sequence[Architecture],
         make_engine: Callable[[int, int], Trains],
         settings: LearnSettings,
@@ -75,7 +75,7 @@ class PlayedLane:
         self._track = make_track(shape, n_steps)
         self._first = np.ones(rows, np.uint8)
         self._owner = np.zeros(rows, np.int64)  # the (env, agent) that made the row's decision
-        self.seats = make_seats(
+        self.seats = make_agent_slots(
             np.array(plan.policy_of, np.int64),
             shape.envs,
             child_seed(seed, "seats"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from mosaic.learners.tabular.experience import TRACE_FLOOR, Experience, Legal, Trail
+from mosaic.learners.tabular.experience import TRACE_FLOOR, Legal, TabularStep, Trail
 from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.table import Table
 
@@ -28,31 +28,31 @@ class Mind(Protocol):
 
     def rate(self, state: int, action: int) -> float: ...  # counts the visit
 
-    def decide_ahead(self, x: Experience) -> int: ...  # the action to be taken in x.next_state; two draws
+    def decide_ahead(self, x: TabularStep) -> int: ...  # the action to be taken in x.next_state; two draws
 
     def expected(self, state: int, legal: Legal) -> float: ...
 
     def coin(self) -> int: ...  # 0 or 1; one draw
 
 
-def q_learning(mind: Mind, x: Experience) -> float:
+def q_learning(mind: Mind, x: TabularStep) -> float:
     """Move towards the reward and the best value of the next state."""
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * _best_ahead(mind, x))
 
 
-def sarsa(mind: Mind, x: Experience) -> float:
+def sarsa(mind: Mind, x: TabularStep) -> float:
     """Move towards the reward and the value of the action that is actually taken next."""
     ahead = 0.0 if x.terminated else mind.table.value(x.next_state, mind.decide_ahead(x))
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * ahead)
 
 
-def expected_sarsa(mind: Mind, x: Experience) -> float:
+def expected_sarsa(mind: Mind, x: TabularStep) -> float:
     """Move towards the reward and the mean value of the next state under the exploration policy."""
     ahead = 0.0 if x.terminated else mind.expected(x.next_state, x.next_legal)
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * ahead)
 
 
-def double_q_learning(mind: Mind, x: Experience) -> float:
+def double_q_learning(mind: Mind, x: TabularStep) -> float:
     """Choose the best next action by one of two tables and value it by the other: no maximum of noise.
 
     The coin is tossed in every step, including the last. Decisions use the mean of both tables.
@@ -65,7 +65,7 @@ def double_q_learning(mind: Mind, x: Experience) -> float:
     return _learn(mind, x.state, x.action, x.reward + mind.options.discount_factor * ahead, mine)
 
 
-def q_lambda(mind: Mind, x: Experience) -> float:
+def q_lambda(mind: Mind, x: TabularStep) -> float:
     """Learn by Watkins's Q(λ) with replacing traces: a step's error goes to all pairs that led here, fading with age.
 
     An action that was not one of the best cuts the traces, as what follows says nothing about the greedy policy.
@@ -89,7 +89,7 @@ def q_lambda(mind: Mind, x: Experience) -> float:
     return error
 
 
-def n_step_sarsa(mind: Mind, x: Experience) -> float:
+def n_step_sarsa(mind: Mind, x: TabularStep) -> float:
     """Learn by on-policy SARSA with n rewards in a target before it bootstraps from the table.
 
     At the end of an episode all waiting pairs learn, the oldest first, with the rewards there are.
@@ -111,7 +111,7 @@ def n_step_sarsa(mind: Mind, x: Experience) -> float:
     return error
 
 
-def monte_carlo(mind: Mind, x: Experience) -> float:
+def monte_carlo(mind: Mind, x: TabularStep) -> float:
     """Learn by every-visit Monte Carlo control: at the end of the episode, move each pair towards its return.
 
     A truncated episode continues with the best value of its last state.
@@ -130,7 +130,7 @@ def monte_carlo(mind: Mind, x: Experience) -> float:
     return error
 
 
-STEPS: Mapping[Algorithm, Callable[[Mind, Experience], float]] = {
+STEPS: Mapping[Algorithm, Callable[[Mind, TabularStep], float]] = {
     "q_learning": q_learning,
     "sarsa": sarsa,
     "expected_sarsa": expected_sarsa,
@@ -141,13 +141,13 @@ STEPS: Mapping[Algorithm, Callable[[Mind, Experience], float]] = {
 }
 
 
-def _best_ahead(mind: Mind, x: Experience) -> float:
+def _best_ahead(mind: Mind, x: TabularStep) -> float:
     if x.terminated:
         return 0.0
     return mind.table.best_value(x.next_state, x.next_legal)
 
 
-def _is_worse(table: Table, x: Experience, legal: Legal) -> bool:
+def _is_worse(table: Table, x: TabularStep, legal: Legal) -> bool:
     """Return whether a better action was known."""
     return table.value(x.state, x.action) < table.best_value(x.state, legal)
 

@@ -24,7 +24,7 @@ def every_action(actions: int) -> NDArray[np.bool_]:
     return np.ones(actions, np.bool_)  # writeable: compiled code treats a read-only array as another type
 
 
-class Experience(NamedTuple):
+class TabularStep(NamedTuple):
     state: int
     action: int
     reward: float
@@ -52,7 +52,7 @@ class Trail:
         self.numbers.clear()
         self.next_state = NOWHERE
 
-    def add(self, x: Experience, number: float) -> None:
+    def add(self, x: TabularStep, number: float) -> None:
         self.pairs.append((x.state, x.action))
         self.numbers.append(number)
         self.next_state, self.next_legal = x.next_state, x.next_legal

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mosaic.core.errors import InputError
 from mosaic.core.reference import explain
 from mosaic.envs.objects import Environment
-from mosaic.learners.tabular.engines.base import Batch, Snapshot, first_snapshot, open_engine
+from mosaic.learners.tabular.engines.base import EngineState, StepBatch, first_snapshot, open_engine
 from mosaic.learners.tabular.experience import every_action
 from mosaic.learners.tabular.options import (
     TabularOptions,
@@ -47,7 +47,7 @@ class TabularLearner:
         options: TabularOptions | None = None,
         seed: int = 0,
         *,
-        start: Snapshot | None = None,
+        start: EngineState | None = None,
         **settings: Any,
     ) -> None:
         """Create the learner.
@@ -107,7 +107,7 @@ class TabularLearner:
             raise InputError("values should be finite numbers, and some are not.")
         epsilon, old = self.epsilon, self._engine.snapshot()
         layers = np.repeat(given[np.newaxis], len(old.values), axis=0)
-        kept = Snapshot(*(np.array(part) for part in old._replace(values=layers)))
+        kept = EngineState(*(np.array(part) for part in old._replace(values=layers)))
         self._engine = open_engine(kept, self.algorithm, self.options)
         self._engine.epsilon = epsilon
 
@@ -234,7 +234,7 @@ class TabularLearner:
         terminated: ArrayLike,
         next_masks: ArrayLike | None,
         truncated: ArrayLike | None,
-    ) -> Batch:
+    ) -> StepBatch:
         count = len(np.atleast_1d(np.asarray(states)))
         columns: dict[str, NDArray[Any]] = {
             "states": self._indices("state", states, self.states),
@@ -258,7 +258,7 @@ class TabularLearner:
         stuck = ~legal.any(axis=1) & ~columns["terminated"]
         if stuck.any():
             raise nothing_legal(int(columns["next_states"][stuck][0]))
-        return Batch(**columns, next_legal=legal)
+        return StepBatch(**columns, next_legal=legal)
 
     def _indices(self, what: str, indices: ArrayLike, size: int) -> NDArray[np.int64]:
         array = np.asarray(indices)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp, probabilities
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwoTableTraining
 
 Floats = NDArray[np.float64]
 
 
-class Plan(NamedTuple):
+class OptimalPlan(NamedTuple):
     """Optimal values and policy.
 
     Illegal actions are worth -inf; a state without a legal action is worth 0. Time limits are ignored.
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
 def value_iteration(
     mdp: Mdp, discount_factor: float = 0.99, *, tolerance: float = 1e-12, most_sweeps: int = 1_000_000
-) -> Plan:
+) -> OptimalPlan:
     """Sweep until no value changes by more than `tolerance`."""
     chances, goes_on = probabilities(mdp.threshold), discount_factor * (mdp.terminated == 0).astype(np.float64)
     values = np.zeros(len(mdp.legal))
@@ -46,7 +46,7 @@ def value_iteration(
     )
 
 
-def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
+def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> OptimalPlan:
     """Alternate solving for a policy's values and improving it, until nothing improves; discount_factor below 1."""
     if not 0.0 <= discount_factor < 1.0:
         raise InputError(
@@ -67,7 +67,7 @@ def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> Plan:
         policy = np.where(better, action_values.argmax(axis=1), policy)
 
 
-def game_values(game: Game) -> tuple[Floats, Floats]:
+def game_values(game: GameTables) -> tuple[Floats, Floats]:
     """Return the values of positions to their mover [S] and of moves [S, A] (illegal -inf) under perfect play.
 
     Backwards from the ends: a position is solved once all its moves are. Positions that cannot be solved this way lie
@@ -118,9 +118,9 @@ def _values_of(mdp: Mdp, chances: Floats, goes_on: Floats, policy: NDArray[np.in
     return np.asarray(np.linalg.solve(matrix, (chance * mdp.reward[everywhere, policy]).sum(axis=1)))
 
 
-def _plan(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> Plan:
+def _plan(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> OptimalPlan:
     action_values = _look_ahead(mdp, chances, goes_on, values)
-    return Plan(values, action_values, action_values.argmax(axis=1))
+    return OptimalPlan(values, action_values, action_values.argmax(axis=1))
 
 
 MOST_NUMBERS = 200_000  # states × actions × outcomes
@@ -165,12 +165,12 @@ class ValueGauge:
         return None if isinstance(twin, SteppedEnv) else true_values(twin, self._discount_factor, self._opponent)
 
 
-def true_values(twin: Mdp | Game, discount_factor: float, opponent: Opponent = "self") -> Floats | None:
+def true_values(twin: Mdp | GameTables, discount_factor: float, opponent: Opponent = "self") -> Floats | None:
     """Return each state's value under perfect play; None where that is unknown or expensive.
 
     Games: to the mover, against itself, without discount. Time limits do not count, as learners look beyond them too.
     """
-    if isinstance(twin, Game):
+    if isinstance(twin, GameTables):
         known = opponent == "self" and discount_factor == 1.0 and twin.legal.size <= MOST_NUMBERS
         return game_values(twin)[0] if known else None
     numbers = twin.threshold.size

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.files import replace_file
-from mosaic.learners.tabular.engines.base import Snapshot
+from mosaic.learners.tabular.engines.base import EngineState
 from mosaic.learners.tabular.options import TabularOptions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ FORMAT = "mosaic-tabular-1"
 VALUES = ("values", "new_row")  # prefixes of the names of tensors that hold action values
 
 
-def save(learner: TabularLearner, snapshot: Snapshot, path: Path) -> None:
+def save(learner: TabularLearner, snapshot: EngineState, path: Path) -> None:
     """Write the file atomically."""
     from safetensors.numpy import save_file
 
@@ -81,7 +81,7 @@ def load(path: Path) -> TabularLearner:
         raise FormatError(f"{path} is not a safetensors file: {error}") from error
     check_table(arrays.get("values"), path)
     facts = json.loads(text)
-    if facts.get("format") != FORMAT or arrays.keys() != set(Snapshot._fields):
+    if facts.get("format") != FORMAT or arrays.keys() != set(EngineState._fields):
         raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}).")
     learner = TabularLearner(
         facts["states"],
@@ -89,7 +89,7 @@ def load(path: Path) -> TabularLearner:
         facts["algorithm"],
         TabularOptions(**facts["options"]),
         facts["seed"],
-        start=Snapshot(**arrays),
+        start=EngineState(**arrays),
     )
     learner.episodes = facts["episodes"]
     learner.epsilon = facts["epsilon"]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 
 
-class Proof(NamedTuple):
+class Verification(NamedTuple):
     """Result of exhaustive play against a table's best moves; equally good ones are all tried."""
 
     positions: int  # different ones in which the table had to move
@@ -21,7 +21,7 @@ class Proof(NamedTuple):
         return self.lost == 0
 
 
-def prove(game: Game, values: NDArray[Any]) -> Proof:
+def prove(game: GameTables, values: NDArray[Any]) -> Verification:
     """Search all lines of play: the table moves first in half of them, and the other side tries everything."""
     legal = game.legal.astype(bool)
     best = np.where(legal, values, -np.inf).max(axis=1, keepdims=True)
@@ -45,4 +45,4 @@ def prove(game: Game, values: NDArray[Any]) -> Proof:
                     lost += game.reward[after, reply] > 0
                 else:
                     waiting.append(int(game.next_state[after, reply]))
-    return Proof(len(seen), int(lost))
+    return Verification(len(seen), int(lost))

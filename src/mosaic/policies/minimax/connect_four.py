@@ -28,14 +28,14 @@ SHAPE = (ROWS, COLUMNS, 2)  # top row first; plane 0 holds the mover's stones
 ACTIONS = COLUMNS
 
 
-class Board(NamedTuple):
+class ConnectFourBoard(NamedTuple):
     """Stones as bits: 7 per column from the left, the lowest cell first, the seventh bit always 0."""
 
     mine: int  # of the player to move
     theirs: int
 
 
-EMPTY = Board(0, 0)
+EMPTY = ConnectFourBoard(0, 0)
 _BITS = np.array([[1 << PITCH * column + row for column in range(COLUMNS)] for row in reversed(range(ROWS))])
 
 
@@ -45,25 +45,25 @@ def _table() -> Table:
     return new_table()
 
 
-def read_board(observation: NDArray[Any]) -> Board:
+def read_board(observation: NDArray[Any]) -> ConnectFourBoard:
     """Read the observation that PettingZoo gives the player to move."""
     mine, theirs = (int(_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
-    return Board(mine, theirs)
+    return ConnectFourBoard(mine, theirs)
 
 
-def landings(board: Board) -> dict[int, int]:
+def landings(board: ConnectFourBoard) -> dict[int, int]:
     """Return the landing cell of each open column."""
     reach = int(landing_cells(np.uint64(board.mine | board.theirs)))
     cells = ((column, reach & int(COLUMN) << PITCH * column) for column in range(COLUMNS))
     return {column: cell for column, cell in cells if cell}
 
 
-def drop(board: Board, column: int) -> Board:
+def drop(board: ConnectFourBoard, column: int) -> ConnectFourBoard:
     """Return the board after a move, seen by the other player."""
-    return Board(board.theirs, board.mine | landings(board)[column])
+    return ConnectFourBoard(board.theirs, board.mine | landings(board)[column])
 
 
-def value(board: Board, depth: int | None = None) -> int:
+def value(board: ConnectFourBoard, depth: int | None = None) -> int:
     """Return 1, 0 or -1 for the player to move; unfinished games after `depth` plies are worth 0."""
     if has_four(np.uint64(board.theirs)):
         return -1
@@ -72,11 +72,11 @@ def value(board: Board, depth: int | None = None) -> int:
     return judge(board, depth=depth).value
 
 
-def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
+def best_moves(board: ConnectFourBoard, depth: int | None = None) -> tuple[int, ...]:
     return judge(board, depth=depth).moves
 
 
-def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
+def judge(board: ConnectFourBoard, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
     """Return the best of the legal columns (default: all open ones) and their value.
 
     Among equally good columns one that wins at once comes first, and a lost position is defended against a loss in one
@@ -87,7 +87,7 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     wins = _wins_in_one(board)
     if winning := tuple(column for column in columns if cells[column] & wins):
         return Verdict(1, winning)
-    after = {column: Board(board.theirs, board.mine | cells[column]) for column in columns}
+    after = {column: ConnectFourBoard(board.theirs, board.mine | cells[column]) for column in columns}
     ply = (board.mine | board.theirs).bit_count()
     horizon = CELLS if depth is None else min(ply + depth, CELLS)
 
@@ -105,13 +105,13 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     return Verdict(-1, parrying or columns)
 
 
-def _wins_in_one(board: Board) -> int:
+def _wins_in_one(board: ConnectFourBoard) -> int:
     """Return the reachable cells that complete four for the player to move."""
     mine, mask = np.uint64(board.mine), np.uint64(board.mine | board.theirs)
     return int(winning_cells(mine, mask) & landing_cells(mask))
 
 
-def _reaches(board: Board, ply: int, goal: int, horizon: int) -> bool:
+def _reaches(board: ConnectFourBoard, ply: int, goal: int, horizon: int) -> bool:
     """Return whether the board is worth at least the goal (1 or 0) for the player to move."""
     if ply < horizon and _wins_in_one(board):
         return True

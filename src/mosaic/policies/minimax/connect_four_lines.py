@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mosaic.core.numba_cache import njit
-from mosaic.policies.minimax.connect_four import Board, landings
+from mosaic.policies.minimax.connect_four import ConnectFourBoard, landings
 from mosaic.policies.minimax.connect_four_bits import COLUMNS, PITCH, ROWS
 from mosaic.policies.minimax.games import Verdict
 
@@ -94,7 +94,7 @@ def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> Any:
     return best
 
 
-def judge_lines(board: Board, legal: Iterable[int] | None, depth: int) -> Verdict:
+def judge_lines(board: ConnectFourBoard, legal: Iterable[int] | None, depth: int) -> Verdict:
     """Return all columns that are equally good at this depth."""
     cells = landings(board)
     worths = {}

@@ -28,7 +28,7 @@ GAMES = {
 }
 
 
-class Game(Protocol):
+class MinimaxGame(Protocol):
     """Interface of a module in GAMES."""
 
     ACTIONS: int
@@ -39,12 +39,12 @@ class Game(Protocol):
     def judge(self, board: Any, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict: ...
 
 
-def find_game(spec: EnvSpec) -> Game:
+def find_game(spec: EnvSpec) -> MinimaxGame:
     """Return the game of this env; raise an error that lists the supported envs otherwise."""
     name, _ = split_version(spec.env_id)
     if name not in GAMES:
         raise InputError(f"minimax cannot play {spec.env_id}. It knows: {', '.join(sorted(GAMES))} (any version).")
-    game = cast(Game, import_module(GAMES[name]))
+    game = cast(MinimaxGame, import_module(GAMES[name]))
     for agent, space in spec.observation_spaces.items():
         if space.shape != game.SHAPE:
             raise InputError(_unreadable(spec.env_id, agent, space.shape, game.SHAPE))

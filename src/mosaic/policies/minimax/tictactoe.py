@@ -18,49 +18,49 @@ LINES = tuple(
 )
 
 
-class Board(NamedTuple):
+class TicTacToeBoard(NamedTuple):
     """Stones as bits: cell 0 is the lowest."""
 
     mine: int  # of the player to move
     theirs: int
 
 
-EMPTY = Board(0, 0)
+EMPTY = TicTacToeBoard(0, 0)
 
 
-def read_board(observation: NDArray[Any]) -> Board:
+def read_board(observation: NDArray[Any]) -> TicTacToeBoard:
     """Read the observation that PettingZoo gives the player to move."""
     cells = observation.reshape(CELLS, 2).tolist()
     mine = sum(1 << cell for cell, (stone, _) in enumerate(cells) if stone)
     theirs = sum(1 << cell for cell, (_, stone) in enumerate(cells) if stone)
-    return Board(mine, theirs)
+    return TicTacToeBoard(mine, theirs)
 
 
-def moves(board: Board) -> list[int]:
+def moves(board: TicTacToeBoard) -> list[int]:
     taken = board.mine | board.theirs
     return [cell for cell in range(CELLS) if not taken >> cell & 1]
 
 
-def place(board: Board, cell: int) -> Board:
+def place(board: TicTacToeBoard, cell: int) -> TicTacToeBoard:
     """Return the board after a move, seen by the other player."""
-    return Board(board.theirs, board.mine | 1 << cell)
+    return TicTacToeBoard(board.theirs, board.mine | 1 << cell)
 
 
-def is_over(board: Board) -> bool:
+def is_over(board: TicTacToeBoard) -> bool:
     return _has_line(board.theirs) or not moves(board)
 
 
-def value(board: Board, depth: int | None = None) -> int:
+def value(board: TicTacToeBoard, depth: int | None = None) -> int:
     """Return 1, 0 or -1 for the player to move; unfinished games after `depth` plies are worth 0."""
     empty = len(moves(board))
     return _value(board, empty if depth is None else min(depth, empty))
 
 
-def best_moves(board: Board, depth: int | None = None) -> tuple[int, ...]:
+def best_moves(board: TicTacToeBoard, depth: int | None = None) -> tuple[int, ...]:
     return judge(board, depth=depth).moves
 
 
-def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
+def judge(board: TicTacToeBoard, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict:
     """Return the best of the legal cells (default: all empty ones) and their value; no other criterion is used."""
     left = None if depth is None else depth - 1
     values = {cell: -value(place(board, cell), left) for cell in (moves(board) if legal is None else legal)}
@@ -68,9 +68,9 @@ def judge(board: Board, legal: Iterable[int] | None = None, depth: int | None = 
     return Verdict(best, tuple(sorted(cell for cell in values if values[cell] == best)))
 
 
-def solve() -> dict[Board, int]:
+def solve() -> dict[TicTacToeBoard, int]:
     """Return the exact value of every reachable position, including finished ones."""
-    values: dict[Board, int] = {}
+    values: dict[TicTacToeBoard, int] = {}
     waiting = [EMPTY]
     while waiting:
         board = waiting.pop()
@@ -81,7 +81,7 @@ def solve() -> dict[Board, int]:
 
 
 @cache
-def _value(board: Board, depth: int) -> int:
+def _value(board: TicTacToeBoard, depth: int) -> int:
     if _has_line(board.theirs):
         return -1
     if depth == 0:

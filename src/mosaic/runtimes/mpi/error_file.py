@@ -16,7 +16,7 @@ PLACE = "MOSAIC_MPI_NOTES"  # environment variable of the ranks: the directory
 COUNT = "MOSAIC_MPI_RANKS"  # environment variable of the ranks: how many were started
 
 
-class Failure(NamedTuple):
+class RankFailure(NamedTuple):
     """Reason why a rank aborted the others."""
 
     at_ns: int
@@ -35,9 +35,9 @@ def note_failure(rank: int, reason: str, traceback: str, bad_input: bool) -> boo
     return _write(f"{rank}.failure", json.dumps([time_ns(), rank, reason, traceback, bad_input]))
 
 
-def first_failure(directory: Path) -> Failure | None:
+def first_failure(directory: Path) -> RankFailure | None:
     """Return the earliest failure: later ones may be its consequences."""
-    return min((Failure(*json.loads(file.read_text())) for file in directory.glob("*.failure")), default=None)
+    return min((RankFailure(*json.loads(file.read_text())) for file in directory.glob("*.failure")), default=None)
 
 
 def rank_of(directory: Path, pid: int) -> int | None:

@@ -19,9 +19,9 @@ from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import Twin, TwinTraining
 from mosaic.runtimes.merging import apply, delta
 from mosaic.runtimes.mpi.messaging import allreduce_sparse, await_ring, check_agreement, ring, world
-from mosaic.runtimes.mpi.server import Contributor, Keeper
+from mosaic.runtimes.mpi.server import Contributor, TableServer
 from mosaic.runtimes.mpi.steps import Budget
-from mosaic.runtimes.mpi.tabular import LookAtTable, Message, Order, Round, Setup, Stop, call_driver
+from mosaic.runtimes.mpi.tabular import LookAtTable, Message, MpiSetup, Order, Round, StopRanks, call_driver
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -64,13 +64,13 @@ def main(address: str) -> None:
     comm = world()
     check_same_programs(comm)
     driver = call_driver(address) if comm.Get_rank() == 0 else None
-    setup: Setup = comm.bcast(driver.recv() if driver else None)
+    setup: MpiSetup = comm.bcast(driver.recv() if driver else None)
     seed = setup.seeds[comm.Get_rank()]
     training = open_training(setup.twin, setup.algorithm, setup.options, seed, setup.opponent)
     check_same_training(comm, training, setup.algorithm, setup.options)
     if driver:
         driver.send(True)
-    part: Keeper | Contributor | None = None  # server mode only
+    part: TableServer | Contributor | None = None  # server mode only
     while True:
         message = _next_message(comm, driver)
         match message:
@@ -82,14 +82,14 @@ def main(address: str) -> None:
                 if message.table is not None:
                     training.values[:], training.visits[:] = message.table
                     part = None  # it knows another table
-                part = part or (Keeper(comm, training) if driver else Contributor(comm, training))
+                part = part or (TableServer(comm, training) if driver else Contributor(comm, training))
                 reports = _carry_out(comm, training, part, message)
                 if driver:
                     driver.send(reports)
             case LookAtTable():
                 if driver:
                     driver.send((training.values, training.visits))
-            case Stop():
+            case StopRanks():
                 return
             case _:
                 assert_never(message)
@@ -118,10 +118,10 @@ def _do(comm: MPI.Intracomm, training: TwinTraining, order: Round) -> object:
     return comm.gather((training.progress.counts, training.progress.sums))
 
 
-def _carry_out(comm: MPI.Intracomm, training: TwinTraining, part: Keeper | Contributor, order: Order) -> object:
+def _carry_out(comm: MPI.Intracomm, training: TwinTraining, part: TableServer | Contributor, order: Order) -> object:
     rank, progress = comm.Get_rank(), training.progress
     progress.counts[:], progress.sums[:] = order.counts[rank], order.sums[rank]
-    if isinstance(part, Keeper):
+    if isinstance(part, TableServer):
         part.carry_out(Budget(order.steps, order.episodes, comm.Get_size(), order.tell_every))
     else:
         part.carry_out()

@@ -141,7 +141,7 @@ class Over(NamedTuple):
     news: News
 
 
-class Keeper:
+class TableServer:
     """Owner of the original table, on rank 0."""
 
     def __init__(self, comm: MPI.Intracomm, training: TwinTraining) -> None:

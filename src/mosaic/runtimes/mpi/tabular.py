@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import Opponent, Twin
-from mosaic.runtimes.bookkeeping import Share, SpreadTraining
+from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
 from mosaic.runtimes.mpi.launch import check_installed, mpiexec_path, run_ranks
 
 MpiMode: TypeAlias = Literal["allreduce", "server"]
 Table: TypeAlias = tuple[NDArray[Any], NDArray[Any]]  # values and visits
 
 
-class Setup(NamedTuple):
+class MpiSetup(NamedTuple):
     """First message to the ranks. The reply is True when all are ready."""
 
     twin: Twin
@@ -42,7 +42,7 @@ class Setup(NamedTuple):
 class Round(NamedTuple):
     """Round of mode allreduce. The reply is every rank's counts and sums."""
 
-    shares: dict[int, Share]  # of the ranks that have one
+    shares: dict[int, WorkShare]  # of the ranks that have one
     counts: Sequence[NDArray[Any]]  # of each rank
     sums: Sequence[NDArray[Any]]
     table: Table | None  # to start from; None: continue with the last round's
@@ -63,11 +63,11 @@ class LookAtTable(NamedTuple):
     """Request for the table. The reply is values and visits."""
 
 
-class Stop(NamedTuple):
+class StopRanks(NamedTuple):
     """Last message to the ranks. There is no reply."""
 
 
-Message: TypeAlias = Round | Order | LookAtTable | Stop
+Message: TypeAlias = Round | Order | LookAtTable | StopRanks
 
 
 class MpiTraining(SpreadTraining):
@@ -102,7 +102,7 @@ class MpiTraining(SpreadTraining):
         with Listener(address, "AF_UNIX") as listener:
             self._ranks.start()
             self._connection = listener.accept()
-        self._say(Setup(twin, algorithm, options, self._seeds, opponent))
+        self._say(MpiSetup(twin, algorithm, options, self._seeds, opponent))
         self._hear()
 
     def _run_ranks(self, address: str, ranks: int) -> None:
@@ -121,7 +121,7 @@ class MpiTraining(SpreadTraining):
         elif steps > 0 and (missing > 0 or not episodes):
             self._do(Order(steps, missing, self._merge_every, *self._start()))
 
-    def _round(self, work: Sequence[Share]) -> None:
+    def _round(self, work: Sequence[WorkShare]) -> None:
         self._do(Round({share.number: share for share in work}, *self._start()))
 
     def _start(self) -> tuple[Sequence[NDArray[Any]], Sequence[NDArray[Any]], Table | None]:
@@ -180,7 +180,7 @@ class MpiTraining(SpreadTraining):
         if self._closed:
             return
         with suppress(OSError):  # ranks that are gone have already reported why
-            self._connection.send(Stop())
+            self._connection.send(StopRanks())
         self._end()
         if self._error is not None:
             raise self._error

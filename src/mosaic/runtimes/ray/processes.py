@@ -22,14 +22,14 @@ MARK = "MOSAIC_RAY_SESSION"  # environment variable of everything that a session
 _NOT_TO_BE_READ = (*GONE, PermissionError)  # gone meanwhile, or another user's
 
 
-class Process(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """Living process, identified by PID and start time so that a reused PID cannot be mistaken for it."""
 
     pid: int
     start_time: float  # seconds since boot: unaffected by clock changes
 
 
-def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]:
+def processes_of(directory: Path, known: Iterable[ProcessIdentity] = ()) -> set[ProcessIdentity]:
     """Return all processes that work in the directory or are known to belong to it, and their descendants.
 
     The calling process is never included.
@@ -37,7 +37,7 @@ def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]
     parents = _parents()
     roots = {process.pid for process in known if process in parents}
     roots |= {process.pid for process in parents if process.pid != os.getpid() and _works_in(process.pid, directory)}
-    children: dict[int, list[Process]] = {}
+    children: dict[int, list[ProcessIdentity]] = {}
     for process, parent in parents.items():
         children.setdefault(parent, []).append(process)
     found = {process for process in parents if process.pid in roots}
@@ -46,7 +46,7 @@ def processes_of(directory: Path, known: Iterable[Process] = ()) -> set[Process]
     return {process for process in found if process.pid != os.getpid()}
 
 
-def kill(processes: Iterable[Process], timeout_s: float) -> None:
+def kill(processes: Iterable[ProcessIdentity], timeout_s: float) -> None:
     """Kill processes and wait until all are gone or the time is over."""
     deadline_s = monotonic() + timeout_s
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def kill(processes: Iterable[Process], timeout_s: float) -> None:
             wait_gone(handle, deadline_s - monotonic())
 
 
-def _open(process: Process, stack: ExitStack) -> int | None:
+def _open(process: ProcessIdentity, stack: ExitStack) -> int | None:
     """Return a handle that, unlike a PID, can never refer to another process."""
     try:
         handle = os.pidfd_open(process.pid)
@@ -68,21 +68,21 @@ def _open(process: Process, stack: ExitStack) -> int | None:
     return handle if looked is not None and looked[0] == process else None
 
 
-def _parents() -> dict[Process, int]:
+def _parents() -> dict[ProcessIdentity, int]:
     """Return every living process and its parent's PID."""
     looked = map(_look, pids())
     return dict(row for row in looked if row is not None)
 
 
-def _look(pid: int) -> tuple[Process, int] | None:
+def _look(pid: int) -> tuple[ProcessIdentity, int] | None:
     try:
         stat = read_stat(pid)
     except PermissionError:
         return None
-    return (Process(pid, stat.start_time), stat.parent) if stat is not None and stat.alive else None
+    return (ProcessIdentity(pid, stat.start_time), stat.parent) if stat is not None and stat.alive else None
 
 
-def _below(pid: int, children: dict[int, list[Process]]) -> Iterator[Process]:
+def _below(pid: int, children: dict[int, list[ProcessIdentity]]) -> Iterator[ProcessIdentity]:
     for child in children.get(pid, ()):
         yield child
         yield from _below(child.pid, children)

@@ -30,7 +30,7 @@ from mosaic.core.env_vars import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.machine import boot_id, is_current
 from mosaic.core.memory import free_memory
-from mosaic.runtimes.ray.processes import MARK, Process, kill, processes_of
+from mosaic.runtimes.ray.processes import MARK, ProcessIdentity, kill, processes_of
 
 Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" with pid and start_time, "boot"
 
@@ -99,7 +99,7 @@ def clean_up(record: Mapping[str, Any]) -> None:
     if not directory.is_absolute() or not directory.name.startswith(_PREFIX) or directory.is_symlink():
         raise MosaicError(f"'{directory}' is not a directory that Mosaic made for Ray. Nothing was removed.")
     recorded = record.get("processes", ()) if is_current(record.get("boot", "")) else ()
-    known = [Process(int(row["pid"]), float(row["start_time"])) for row in recorded]
+    known = [ProcessIdentity(int(row["pid"]), float(row["start_time"])) for row in recorded]
     rounds = 0
     while left := processes_of(directory, known):  # a killed process may just have started another
         rounds += 1

@@ -19,13 +19,13 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import Opponent, Twin
-from mosaic.runtimes.bookkeeping import Share, SpreadTraining
+from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
 from mosaic.runtimes.merging import Delta, apply, combine, delta
 
 _MOST_DEATHS = 3  # per share: if every actor that takes it dies, it is not an accident
 
 
-class Report(NamedTuple):
+class ShareReport(NamedTuple):
     """Result of a share."""
 
     change: Delta
@@ -33,21 +33,21 @@ class Report(NamedTuple):
     sums: NDArray[np.float64]
 
 
-class Learner:
+class TabularActor:
     """Ray actor that trains shares: its only state between rounds is its random stream, which its seed restores."""
 
     def __init__(self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent) -> None:
         self._training = open_training(_writable(twin), algorithm, options, seed, opponent)
 
     def train(
-        self, base: tuple[NDArray[Any], NDArray[Any]], counts: NDArray[Any], sums: NDArray[Any], share: Share
-    ) -> Report:
+        self, base: tuple[NDArray[Any], NDArray[Any]], counts: NDArray[Any], sums: NDArray[Any], share: WorkShare
+    ) -> ShareReport:
         training = self._training
         values, visits = base
         training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
         training.advance(share.steps, share.episodes)
         change = delta(values, visits, training.values, training.visits)
-        return Report(change, training.progress.counts, training.progress.sums)
+        return ShareReport(change, training.progress.counts, training.progress.sums)
 
 
 class RayTraining(SpreadTraining):
@@ -75,7 +75,7 @@ class RayTraining(SpreadTraining):
             self._stack.enter_context(session or nullcontext())
             import ray
 
-            self._actor_class = ray.remote(num_cpus=cpus_per_actor)(Learner)
+            self._actor_class = ray.remote(num_cpus=cpus_per_actor)(TabularActor)
             self._given = (ray.put(twin), algorithm, options)
             self._actors = [self._start(number) for number in range(actors)]
         except BaseException:
@@ -86,7 +86,7 @@ class RayTraining(SpreadTraining):
         twin, algorithm, options = self._given
         return self._actor_class.remote(twin, algorithm, options, self._seeds[number], self._table.opponent)
 
-    def _round(self, work: Sequence[Share]) -> None:
+    def _round(self, work: Sequence[WorkShare]) -> None:
         """Run all shares from one base and update the state at once when the last one is done."""
         import ray
 
@@ -99,13 +99,13 @@ class RayTraining(SpreadTraining):
             progress.counts[:], progress.sums[:] = report.counts, report.sums
         self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
 
-    def _gather(self, base: Any, work: Sequence[Share]) -> list[Report]:
+    def _gather(self, base: Any, work: Sequence[WorkShare]) -> list[ShareReport]:
         """Return reports in the order of the work: merging rounds, and the same run must always round the same way."""
         import ray
         from ray.exceptions import ObjectLostError, RayActorError
 
         waiting = {self._ask(base, share): share for share in work}
-        reports: dict[int, Report] = {}
+        reports: dict[int, ShareReport] = {}
         deaths = [0] * len(self._actors)
         while waiting:
             (done, *_), _ = ray.wait(list(waiting))
@@ -123,7 +123,7 @@ class RayTraining(SpreadTraining):
                 waiting[self._ask(base, share)] = share
         return [reports[share.number] for share in work]
 
-    def _ask(self, base: Any, share: Share) -> Any:
+    def _ask(self, base: Any, share: WorkShare) -> Any:
         progress = self._progress[share.number]
         return self._actors[share.number].train.remote(base, progress.counts, progress.sums, share)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.policies.mapping import PolicyMapping, Seat
+from mosaic.policies.mapping import ControllerKey, PolicyMapping
 from mosaic.server.play.clicks import Path
 from mosaic.server.play.keys import Binding
 
@@ -35,9 +35,9 @@ class PolicyAssignments:
         self._chosen: dict[AgentID, PolicyID] = {}
         self._before: dict[AgentID, PolicyID] = {}
 
-    def seat(self, agent: AgentID, episode: int) -> Seat:
+    def seat(self, agent: AgentID, episode: int) -> ControllerKey:
         policy = self.policy_of(agent)
-        return Seat(policy, policy)
+        return ControllerKey(policy, policy)
 
     def check(self, agents: Collection[AgentID]) -> None:
         self._mapping.check(agents)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mosaic.envs.contract import ContractError
-from mosaic.envs.contract.errors import Place
+from mosaic.envs.contract.errors import CheckPosition
 
 
 class WorkerContractError(ContractError):
     """Error for a worker that does not do what it declares."""
 
     def __init__(self, worker: str, capability: str, found: str, promise: str, advice: str) -> None:
-        super().__init__(Place(f"worker {worker}, {capability}"), found, promise, advice)
+        super().__init__(CheckPosition(f"worker {worker}, {capability}"), found, promise, advice)
         self.worker, self.capability = worker, capability
 
 

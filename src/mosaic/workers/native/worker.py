@@ -78,13 +78,13 @@ class NativeWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raise InputError if agents and policies do not fit, before anything is started."""
-        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.dqn.checks import ENVS, check_dqn
         from mosaic.learners.opponents import check_players
         from mosaic.learners.ppo.hardware import check_ppo, check_processes, has_twin
         from mosaic.learners.resources import meet_resources
 
-        casting = read_casting(config, spec)
+        casting = read_agent_roles(config, spec)
         others = [*casting.played.values()]
         if isinstance(options, PpoOptions | DqnOptions):
             options = meet_resources(options, config, casting, spec)
@@ -101,13 +101,13 @@ class NativeWorker:
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in limits, envs, engine and everything that follows from them."""
-        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.dqn.checks import settle_dqn
         from mosaic.learners.opponents import opponents_of
         from mosaic.learners.ppo.hardware import settle_ppo
         from mosaic.learners.resources import meet_resources
 
-        config, casting = with_limit(config), read_casting(config, spec)
+        config, casting = with_limit(config), read_agent_roles(config, spec)
         if isinstance(options, PpoOptions):
             options = meet_resources(options, config, casting, spec)
             return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))

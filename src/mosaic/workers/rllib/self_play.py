@@ -17,7 +17,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_key
 from mosaic.learners.league import League, Snapshot
 from mosaic.workers.rllib.config.options import snapshot_interval
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, records_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SEATS = "mosaic_seats"  # key of an episode's agent-to-module mapping in its custom data
 
 
-class Seats:
+class ModuleMapping:
     """Mapping of agents to modules, as RLlib's policy mapping function. It is fixed for the length of an episode."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Seating:
+class OpponentModules:
     """Opponents that every env runner should have, sent after each iteration so that a restarted one catches up."""
 
     learner: str
@@ -68,7 +68,7 @@ class Seating:
     rivals: Mapping[str, Any]  # module → reference of its weights, {parameter: array}
 
 
-def take_seats(runner: Any, seating: Seating) -> dict[str, int]:
+def set_opponent_modules(runner: Any, seating: OpponentModules) -> dict[str, int]:
     """Set the opponents of an env runner, in its process. Return the checksum of each snapshot there."""
     import ray
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -85,7 +85,7 @@ def take_seats(runner: Any, seating: Seating) -> dict[str, int]:
         snapshot.to(next(learner.parameters()).device)
         modules.add_module(name, snapshot)
     seed = child_key(seating.seed, runner.worker_index)
-    seats = Seats(seating.learner, seating.agents, tuple(seating.rivals), seating.share, seed)
+    seats = ModuleMapping(seating.learner, seating.agents, tuple(seating.rivals), seating.share, seed)
     runner.config.multi_agent(policy_mapping_fn=seats)
     for episode in begun:
         if _SEATS not in episode.custom_data:  # created, but not begun: it would draw from the previous opponents
@@ -109,14 +109,14 @@ _GAMES_FOR_A_RATE = 20  # with fewer a win rate says nothing
 _NOTHING = np.zeros(0, np.float32)  # snapshots' observations go through RLlib's connectors, which scale them
 
 
-class LeagueKeeper:
+class LeagueManager:
     """League of snapshots for self-play.
 
     Snapshots are modules `learner@STEP` of the env runners; the learner process does not have them. Call `begin` on a
     new algorithm or `restore` on a resumed one, then `after_iteration` after each iteration.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: RllibSetup) -> None:
         options, casting = setup.options, setup.casting
         self.league = League(options.league_size, options.league_sampling, casting.ages)
         self._learner = casting.plan.names[0]
@@ -128,9 +128,9 @@ class LeagueKeeper:
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._references: dict[str, Any] = {}  # to weights that env runners may request
 
-    def mapping(self) -> Seats:
+    def mapping(self) -> ModuleMapping:
         """Return the initial mapping for the configuration: only the learner, until there is a league."""
-        return Seats(self._learner, self._agents)
+        return ModuleMapping(self._learner, self._agents)
 
     def begin(self, algo: Algorithm) -> None:
         self._add(algo, 0)
@@ -205,9 +205,9 @@ class LeagueKeeper:
         kept = {self._name(snapshot) for snapshot in self.league.snapshots}
         self._references = {name: ref for name, ref in self._references.items() if name in kept}
         rivals = {name: self._references[name] for name in drawn}
-        seating = Seating(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
+        seating = OpponentModules(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
         assert algo.env_runner_group is not None
-        for found in algo.env_runner_group.foreach_env_runner(partial(take_seats, seating=seating)):
+        for found in algo.env_runner_group.foreach_env_runner(partial(set_opponent_modules, seating=seating)):
             self._check_frozen(found)
 
     def _check_frozen(self, found: Mapping[str, int]) -> None:

@@ -15,7 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.agent_roles import read_casting
+from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
 from mosaic.store.archives.trust import require_trust_to_resume
@@ -23,14 +23,14 @@ from mosaic.store.checkpoints import PolicyEntry
 from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
-from mosaic.workers.loop import Progress as LoopProgress
+from mosaic.workers.loop import Progress
 from mosaic.workers.loop import train as train_loop
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.rllib.checkpoint.state import load_state, save_state
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.config.resources import (
     Asked,
-    Machine,
+    AvailableResources,
     Node,
     Placement,
     asked_for,
@@ -38,15 +38,15 @@ from mosaic.workers.rllib.config.resources import (
     settled,
     this_machine,
 )
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
-from mosaic.workers.rllib.reporting.metrics import Progress, fields, sampled_fields, split
+from mosaic.workers.rllib.reporting.metrics import RllibProgress, fields, sampled_fields, split
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
-    from mosaic.workers.rllib.self_play import LeagueKeeper
+    from mosaic.workers.rllib.self_play import LeagueManager
 
 _LOOK_EVERY_S = 0.5  # to notice the end of training, in the thread that waits for a stop
 _BACK_DOOR = "To suppress all validation errors"  # start of the last part of RLlib's messages
@@ -56,10 +56,10 @@ _BACK_DOOR = "To suppress all validation errors"  # start of the last part of RL
 class Training:
     """RLlib algorithm in training, and its progress."""
 
-    setup: Setup
+    setup: RllibSetup
     algo: Algorithm
-    keeper: LeagueKeeper | None
-    progress: Progress = field(default_factory=Progress)
+    keeper: LeagueManager | None
+    progress: RllibProgress = field(default_factory=RllibProgress)
 
     @property
     def learned(self) -> dict[str, str]:
@@ -83,13 +83,13 @@ def train(context: WorkerContext) -> None:
             iterate(context, training)
 
 
-def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
+def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
     """Decide everything that is needed before RLlib is built, and start Ray."""
     config, options = context.config, context.options
     assert isinstance(options, RllibOptions)
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
-    casting = read_casting(config, spec)
+    casting = read_agent_roles(config, spec)
     for agent, reference in casting.played.items():  # otherwise env runners would be started and restarted to find out
         load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
@@ -99,7 +99,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> Setup:
         _store_placement(context, placement)
         config, options = context.config, context.options
         assert isinstance(options, RllibOptions)
-    return Setup(config, options, spec, masked, casting, placement, context.folder.path, attempt=context.attempt)
+    return RllibSetup(config, options, spec, masked, casting, placement, context.folder.path, attempt=context.attempt)
 
 
 def _store_placement(context: WorkerContext, placement: Placement) -> None:
@@ -116,7 +116,7 @@ def _store_placement(context: WorkerContext, placement: Placement) -> None:
     context.config, context.options = decided, chosen
 
 
-def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
+def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> AvailableResources:
     """Start Ray or join the cluster.
 
     Ray on this machine gets all of it: what the placement leaves free is used to replace what fails.
@@ -133,20 +133,20 @@ def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> Machine:
     free: list[dict[str, float]] = list(available_resources_per_node().values())  # type: ignore[no-untyped-call]
     nodes = tuple(Node(int(node.get("CPU", 0)), float(node.get("GPU", 0))) for node in free)
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    return Machine(cpus, gpus, f"the Ray cluster at {address}", nodes)
+    return AvailableResources(cpus, gpus, f"the Ray cluster at {address}", nodes)
 
 
 @contextmanager
-def built(setup: Setup, context: WorkerContext) -> Iterator[Training]:
+def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     import torch
 
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.reporting.callbacks import close_frames
-    from mosaic.workers.rllib.self_play import LeagueKeeper
+    from mosaic.workers.rllib.self_play import LeagueManager
 
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
-    keeper = LeagueKeeper(setup) if setup.casting.plan.self_play else None
+    keeper = LeagueManager(setup) if setup.casting.plan.self_play else None
     config = configure(setup, keeper.mapping() if keeper else None)
     try:
         config.validate()
@@ -227,8 +227,8 @@ class RllibTraining:
         for alert in alerts_of(result):
             self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
 
-    def progress(self) -> LoopProgress:
-        return LoopProgress(self._counted.env_steps, self._counted.episodes, self._training.reward)
+    def progress(self) -> Progress:
+        return Progress(self._counted.env_steps, self._counted.episodes, self._training.reward)
 
     def measure(self) -> Mapping[str, Any]:
         """Return counters and means during an iteration."""
@@ -280,7 +280,7 @@ def _save(context: WorkerContext, training: Training) -> None:
     )
 
 
-def _is_stochastic(setup: Setup) -> bool:
+def _is_stochastic(setup: RllibSetup) -> bool:
     """Return whether the policies give probabilities of actions; those of DQN give values."""
     return setup.algorithm != "dqn"
 

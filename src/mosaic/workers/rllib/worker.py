@@ -58,7 +58,7 @@ class RllibWorker:
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raise InputError if the run would fail at its start, before anything is started."""
-        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray.session import check_installed, find_cluster
         from mosaic.workers.rllib.config.batches import check_batch, envs_per_runner
@@ -69,7 +69,7 @@ class RllibWorker:
         check_installed()
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
-        casting = read_casting(config, spec)
+        casting = read_agent_roles(config, spec)
         check_said_once(config.resources, options)
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
@@ -89,12 +89,12 @@ class RllibWorker:
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in limit, snapshots, env runners and learners. What fits on a cluster is decided on joining it."""
-        from mosaic.learners.agent_roles import read_casting
+        from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.workers.rllib.config.resources import asked_for, place, settled, this_machine
 
         assert isinstance(options, RllibOptions)
         config = with_limit(config)
-        if read_casting(config, spec).plan.self_play:
+        if read_agent_roles(config, spec).plan.self_play:
             every = snapshot_interval(options, config.training.total_timesteps)
             options = options.model_copy(update={"snapshot_every_steps": every})
         if config.resources.ray_address is not None:
@@ -137,7 +137,7 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
     from gymnasium.spaces import Box, Discrete
 
     from mosaic.workers.rllib.config.support import no_central_pictures
-    from mosaic.workers.rllib.env.spaces import seat_code
+    from mosaic.workers.rllib.env.spaces import agent_code
 
     space = spec.action_spaces[agent]
     if algorithm == "dqn" and not isinstance(space, Discrete):
@@ -151,7 +151,7 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
             "Use --algo ppo, appo, impala or a2c."
         )
     size = options.picture_size
-    seen = seat_code(spec.observation_spaces[agent], space, size)
+    seen = agent_code(spec.observation_spaces[agent], space, size)
     if seen.is_picture and central:
         raise no_central_pictures()
     if seen.is_picture and options.conv_filters is None and size not in PICTURE_SIZES:

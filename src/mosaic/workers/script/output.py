@@ -16,7 +16,7 @@ from mosaic.workers.script.checkpoints import ProgramFiles, UnusableCheckpointEr
 from mosaic.workers.script.process import Stream
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     raw: bytes  # including its line break, if any
     whole: bool  # False: a piece of a line that is too long
 
@@ -33,24 +33,24 @@ class LineSplitter:
         self._rest = b""  # unfinished line
         self._torn = False  # earlier pieces of this line were already returned
 
-    def feed(self, chunk: bytes) -> Iterator[Line]:
+    def feed(self, chunk: bytes) -> Iterator[OutputLine]:
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             yield self._line(self._rest + part + b"\n")
             self._rest, self._torn = b"", False
         self._rest += rest
         if len(self._rest) > self._longest:
-            yield Line(self._rest, False)
+            yield OutputLine(self._rest, False)
             self._rest, self._torn = b"", True
 
-    def end(self) -> Iterator[Line]:
+    def end(self) -> Iterator[OutputLine]:
         """Yield the last line, which needs no line break."""
         if self._rest:
             yield self._line(self._rest)
         self._rest, self._torn = b"", False
 
-    def _line(self, raw: bytes) -> Line:
-        return Line(raw, not self._torn and len(raw) <= self._longest + 1)
+    def _line(self, raw: bytes) -> OutputLine:
+        return OutputLine(raw, not self._torn and len(raw) <= self._longest + 1)
 
 
 _EPISODES = 100  # averaged for the reward if a program reports single episodes only
@@ -67,7 +67,7 @@ class Listener:
         self._malformed, self._understood = 0, 0
         self._last_error = ""
         self._warned: set[str] = set()
-        self._score = Score()
+        self._score = ScriptProgress()
 
     def hear(self, stream: Stream, chunk: bytes) -> None:
         for line in self._splitters[stream].feed(chunk):
@@ -93,14 +93,14 @@ class Listener:
     def last_words(self) -> str:
         return "\n".join(("Its last lines:", *self._last)) if self._last else "It said nothing."
 
-    def _take(self, stream: Stream, line: Line) -> None:
+    def _take(self, stream: Stream, line: OutputLine) -> None:
         if stream == "stdout" and (self._is_metric(line) or self._is_checkpoint(line)):
             return
         self._last.append(line.text[:500])
         self._logs[stream].write(line.raw)
         self._logs[stream].flush()
 
-    def _is_metric(self, line: Line) -> bool:
+    def _is_metric(self, line: OutputLine) -> bool:
         """Store a metric line and return whether it was one. Malformed ones belong in the log."""
         try:
             event = _parse(line)
@@ -117,7 +117,7 @@ class Listener:
         self._score.add(event)
         return True
 
-    def _is_checkpoint(self, line: Line) -> bool:
+    def _is_checkpoint(self, line: OutputLine) -> bool:
         """Save the checkpoint that a line announces; one that cannot be saved is logged and raises an alert."""
         try:
             announced = read_announcement(line.text) if line.whole else None
@@ -143,7 +143,7 @@ class Listener:
             self._context.report(kind="alert", message=warning)
 
 
-class Score:
+class ScriptProgress:
     """Progress as reported by the program."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ def log(text: str) -> None:
     print(f"mosaic: {text}", flush=True)
 
 
-def _parse(line: Line) -> dict[str, Any] | None:
+def _parse(line: OutputLine) -> dict[str, Any] | None:
     if line.whole:
         return parse_metric(line.text)
     if line.raw.lstrip().startswith(MARK.encode()):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mosaic.workers.context import WorkerContext
 
 if TYPE_CHECKING:
-    from mosaic.workers.tabular.frames import Watched
+    from mosaic.workers.tabular.frames import WatchedTraining
     from mosaic.workers.tabular.training import TableTraining
 
 PIECE_S = 0.25
@@ -24,7 +24,7 @@ class Chunks:
     """Driver of a training from report to report; `live` holds the counters after the last piece."""
 
     def __init__(
-        self, context: WorkerContext, training: TableTraining, seen: Watched, report_every: int | None
+        self, context: WorkerContext, training: TableTraining, seen: WatchedTraining, report_every: int | None
     ) -> None:
         from mosaic.workers.tabular.frames import grain_of
 

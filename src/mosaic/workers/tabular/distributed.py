@@ -93,11 +93,11 @@ def check_mpi_mode(config: RunConfig, mpi_mode: MpiMode) -> None:
 @contextmanager
 def ended_after(training: T) -> Iterator[T]:
     """Close a training on exit, so that none of its processes are left."""
-    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.runtimes.bookkeeping import SpreadTraining
 
     try:
         yield training
     finally:
-        if isinstance(training, SpreadTraining | SeatsTraining):
+        if isinstance(training, SpreadTraining | MultiAgentTraining):
             training.close()

@@ -33,9 +33,9 @@ from mosaic.learners.tabular.kernels.loops import (
     RETURNS,
     STATE,
     STEP_IN_EPISODE,
-    Progress,
+    LoopProgress,
 )
-from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.learners.tabular.training.resumable import PlayedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv, Twin, TwinTraining
 from mosaic.runners.screen import Draw, Shot
@@ -60,27 +60,27 @@ OnTwin: TypeAlias = TwinTraining | HashedTraining
 Together: TypeAlias = ParallelTraining | SpreadTraining
 
 
-class Watched(NamedTuple):
+class WatchedTraining(NamedTuple):
     advance: Advance  # same result as the training's own, with frames for viewers
     camera: Camera | None  # for other frames; None if the run has none
 
 
 @contextmanager
-def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched]:
+def watched(context: WorkerContext, training: TableTraining) -> Iterator[WatchedTraining]:
     """Yield how to advance a training that may have viewers."""
     if not context.config.telemetry.frames:
-        yield Watched(training.advance, None)
-    elif isinstance(training, PlayedTraining | SeatsTraining):
+        yield WatchedTraining(training.advance, None)
+    elif isinstance(training, PlayedTraining | MultiAgentTraining):
         env = PlayedScene(training)
         with Camera(context, env) as camera:
             training.watch(env.look_through(camera))
-            yield Watched(training.advance, camera)
+            yield WatchedTraining(training.advance, camera)
     elif not isinstance(training, HashedTraining) and not has_twin(context.config.environment.id):
-        yield Watched(training.advance, None)  # a user's own env cannot be set to a state
+        yield WatchedTraining(training.advance, None)  # a user's own env cannot be set to a state
     else:
         assert isinstance(training, OnTwin | Together)
         with closing(TwinScene(training, context.config.environment)) as twin, Camera(context, twin) as camera:
-            yield Watched(Pieces(training, twin, camera).advance, camera)
+            yield WatchedTraining(Pieces(training, twin, camera).advance, camera)
 
 
 class PlayedScene:
@@ -88,7 +88,7 @@ class PlayedScene:
 
     envs, freezes = 1, False
 
-    def __init__(self, training: PlayedTraining | SeatsTraining) -> None:
+    def __init__(self, training: PlayedTraining | MultiAgentTraining) -> None:
         self._training = training
         self._length, self._reward = 0, 0.0
         self._returns: Mapping[AgentID, float] = {}
@@ -235,7 +235,7 @@ def _take_step(training: OnTwin, episodes: int) -> LastStep:
     return LastStep(training.agent_steps, action, float(sums[RETURN]) - earned)
 
 
-def _progress(training: OnTwin | Together) -> Sequence[Progress]:
+def _progress(training: OnTwin | Together) -> Sequence[LoopProgress]:
     """Return the progress of each learner."""
     return [training.progress] if isinstance(training, OnTwin) else training.progress
 
@@ -256,7 +256,7 @@ def grain_of(training: TableTraining) -> int | None:
 
 def mean_return(training: TableTraining) -> float | None:
     """Return the mean return of episodes since the last report; None if none has ended or it is not known."""
-    if isinstance(training, PlayedTraining | SeatsTraining):
+    if isinstance(training, PlayedTraining | MultiAgentTraining):
         return training.mean_return
     if not isinstance(training, OnTwin | Together):
         return None
@@ -264,7 +264,9 @@ def mean_return(training: TableTraining) -> float | None:
     return sum(float(progress.sums[RETURNS]) for progress in _progress(training)) / ended if ended else None
 
 
-def _place(training: OnTwin | Together, progress: Progress, last_action: int) -> tuple[Sequence[AgentID], Ints | None]:
+def _place(
+    training: OnTwin | Together, progress: LoopProgress, last_action: int
+) -> tuple[Sequence[AgentID], Ints | None]:
     """Return the agents and the position; None if no episode runs and the next may begin anywhere."""
     state = int(progress.counts[STATE])
     if isinstance(training, HashedTraining):

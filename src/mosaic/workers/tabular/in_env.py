@@ -26,7 +26,7 @@ from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular.mapping import TableMapping, read_table_mapping
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
-    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.learners.tabular.training.resumable import PlayedTraining
     from mosaic.learners.tabular.training.twin import SteppedEnv
     from mosaic.workers.tabular.options import TabularWorkerOptions
@@ -85,12 +85,12 @@ def memory_limit(options: TabularWorkerOptions) -> int | None:
 
 def make_played_training(
     config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str
-) -> PlayedTraining | SeatsTraining:
+) -> PlayedTraining | MultiAgentTraining:
     """Return a training with the kind of table that fits.
 
     `why` is why the env itself is stepped. Both are logged.
     """
-    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.runners.fixed_policies import ControllerOthers
 
     env = make_env(config.environment)
@@ -104,7 +104,7 @@ def make_played_training(
     opponents = None
     if mapping.played:
         opponents = ControllerOthers(env.spec, mapping.played, child_seed(config.seed, "others", 0))
-    return SeatsTraining(
+    return MultiAgentTraining(
         env,
         mapping.tables,
         storage,
@@ -146,13 +146,13 @@ def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions
     return SteppedEnv(environment.model_dump_json(), np.ones((codes.states.size, codes.actions.size), np.uint8))
 
 
-def in_seats(folder: Path, policy: str) -> bool:
+def trained_in_env(folder: Path, policy: str) -> bool:
     from mosaic.learners.tabular.training.multi_agent import table_file
 
     return table_file(folder, policy).exists()
 
 
-def seats_controller(
+def in_env_controller(
     folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
 ) -> TabularPolicyController:
     """Return a controller for an agent's table.

@@ -109,7 +109,7 @@ def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping
 
 def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTraining) -> Roles:
     """Return the tables of the run and the agents of fixed policies."""
-    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.learners.tabular.training.twin import TwoTableTraining
 
     mapping = mapping_of(config, options)
@@ -117,7 +117,7 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTr
         return Roles(mapping.agents_of_tables(), mapping.played)
     if isinstance(training, TwoTableTraining):
         return Roles(TWO_TABLES, {})
-    if isinstance(training, SeatsTraining) and len(training.learners) > 1:
+    if isinstance(training, MultiAgentTraining) and len(training.learners) > 1:
         return Roles(training.agents_of_tables(), {})
     return Roles({POLICY: ("*",)}, {})
 
@@ -127,10 +127,10 @@ def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles
 
     Compiled loops know that of the agent that begins, which in zero-sum games gives the other's.
     """
-    from mosaic.learners.tabular.training.multi_agent import SeatsTraining
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.learners.tabular.training.twin import TwoTableTraining
 
-    if isinstance(training, SeatsTraining):
+    if isinstance(training, MultiAgentTraining):
         return training.table_returns
     mean = statistics.return_mean
     first, *others = roles.policies

@@ -12,7 +12,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController, Sampling
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular.hashed import hashed_controller, in_hashed_table
-from mosaic.workers.tabular.in_env import drawing, in_seats, legal_columns, seats_controller
+from mosaic.workers.tabular.in_env import drawing, in_env_controller, legal_columns, trained_in_env
 
 FACTS = "facts.json"
 
@@ -30,8 +30,8 @@ def make_controller(
     facts = json.loads((folder / FACTS).read_text())
     drawn = drawing(facts, sampling)
     bins = facts["bins"]
-    if in_seats(folder, policy):
-        return seats_controller(folder, policy, spec, agent, bins, drawn)
+    if trained_in_env(folder, policy):
+        return in_env_controller(folder, policy, spec, agent, bins, drawn)
     actions = space_code(spec.action_spaces[agent])
     if in_hashed_table(folder):
         return hashed_controller(folder, actions.decode, drawn)

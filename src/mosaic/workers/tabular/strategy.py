@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.envs.env import EnvSpec
@@ -31,7 +31,7 @@ class Way(NamedTuple):
     """
 
     kind: Literal["compiled", "two_tables", "hashed", "played"]
-    twin: Mdp | Game | None
+    twin: Mdp | GameTables | None
     why: str  # reason for `played`; else how the arrays of a user's own env were found, if they were
 
 
@@ -63,7 +63,7 @@ def choose_way(
         return Way("played", twin, _unknown(algorithm, options))
     if options.tables == "one":
         return Way("compiled", twin, "")
-    if isinstance(twin, Game):
+    if isinstance(twin, GameTables):
         return Way("two_tables", twin, "")
     return Way("played", twin, "the compiled loop has one table")
 
@@ -103,7 +103,7 @@ def check_way(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -
     check_workers(config.resources)
     check_mpi_mode(config, options.mpi_mode)
     way, mapping = _way_of(config, options, spec)
-    if options.opponent != "self" and not isinstance(way.twin, Game):
+    if options.opponent != "self" and not isinstance(way.twin, GameTables):
         raise InputError(
             f"{spec.env_id} is learned by self-play alone, not against opponent={options.opponent}, which needs the "
             "compiled twin of a game. Leave it out, and name opponents by agent: --agent NAME=random"

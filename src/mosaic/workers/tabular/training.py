@@ -24,7 +24,7 @@ from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import FACTS, make_controller
 
 if TYPE_CHECKING:
-    from mosaic.workers.tabular.frames import Watched
+    from mosaic.workers.tabular.frames import WatchedTraining
 
 
 class TableTraining(Protocol):
@@ -54,7 +54,7 @@ class TableTraining(Protocol):
 class TabularTraining:
     """`Trainable` over a table; it starts from the context's checkpoint, if any."""
 
-    def __init__(self, context: WorkerContext, training: TableTraining, seen: Watched, roles: Roles) -> None:
+    def __init__(self, context: WorkerContext, training: TableTraining, seen: WatchedTraining, roles: Roles) -> None:
         options = context.options
         assert isinstance(options, TabularWorkerOptions)
         self._context, self._training, self._seen, self._roles = context, training, seen, roles

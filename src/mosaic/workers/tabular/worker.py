@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest
@@ -125,7 +125,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
     if why:
         print(f"{config.environment.id} is compiled to arrays: {why}")
         print("To step the env itself, with live pictures: --set training.params.compile_env=false")
-    if isinstance(twin, Game) and kind == "two_tables":
+    if isinstance(twin, GameTables) and kind == "two_tables":
         print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each seat")
         return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
 

@@ -5,7 +5,7 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.board_games.tictactoe import cells_of
 from mosaic.envs.compiled.twins import find_twin
 from mosaic.learners.tabular.optimal import ValueGauge
@@ -37,7 +37,7 @@ def test_two_tables_together_are_the_shared_one_bit_by_bit():
 def test_where_both_seats_meet_one_position_each_keeps_its_own_value():
     """A game of three moves in one position: whoever moves may end it, and wins then."""
     stay, end = 0, 1
-    circle = Game(
+    circle = GameTables(
         np.zeros((1, 2), np.int32),
         np.array([[0, 1]], np.float32),
         np.array([[stay, end]], np.uint8),

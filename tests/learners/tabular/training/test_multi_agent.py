@@ -14,7 +14,7 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.hashed.learner import HashedLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
-from mosaic.learners.tabular.training.multi_agent import SeatsTraining, check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.training.table_kind import choose_storage
 
 BITS = 100  # 2**100 states: no table has a row for each
@@ -91,7 +91,7 @@ def own(raw, **more):
 
 
 def train(env, storage="hashed", algorithm="q_learning", options=LIST, tables=None, seed=1, **more):
-    return SeatsTraining(
+    return MultiAgentTraining(
         env, tables or dict.fromkeys(env.possible_agents, "table"), storage, algorithm, options, seed, **more
     )
 

@@ -27,8 +27,8 @@ from mosaic.workers.rllib.checkpoint.export import exploration_rate, export_modu
 from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyController
 from mosaic.workers.rllib.checkpoint.names import FACTS
 from mosaic.workers.rllib.config.build import configure
-from mosaic.workers.rllib.config.setup import Setup
-from mosaic.workers.rllib.env.spaces import seat_code
+from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.env.spaces import agent_code
 from tests.workers.rllib.rllib_setups import make_setup
 
 BOARD, SPREAD, LAKE = "classic/tictactoe_v3", "mpe/simple_spread_v3", "gym/FrozenLake-v1"
@@ -92,12 +92,12 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def setup_of(folder: Path, case: str) -> Setup:
+def setup_of(folder: Path, case: str) -> RllibSetup:
     env, said, _ = CASES[case]
     return make_setup(folder, env, case.split()[0], seed=3, **said)
 
 
-def runner_of(setup: Setup) -> Any:
+def runner_of(setup: RllibSetup) -> Any:
     """RLlib's own, with its connectors, and new weights; what it filters by is no longer changed."""
     config = configure(setup)
     make: Any = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
@@ -110,7 +110,7 @@ def runner_of(setup: Setup) -> Any:
     return runner
 
 
-def export_new(folder: Path, setup: Setup, runner: Any) -> None:
+def export_new(folder: Path, setup: RllibSetup, runner: Any) -> None:
     """As from a learner that has made its first step: weights of whole modules, of which the runner has a part."""
     modules = {name: runner.module if setup.single else runner.module[name] for name in setup.modules.values()}
     states = {}
@@ -122,14 +122,14 @@ def export_new(folder: Path, setup: Setup, runner: Any) -> None:
     export_modules(folder, setup, modules, states, runner._env_to_module)
 
 
-def players_of(folder: Path, setup: Setup, sampling: Sampling | None = None) -> dict[str, PolicyController]:
+def players_of(folder: Path, setup: RllibSetup, sampling: Sampling | None = None) -> dict[str, PolicyController]:
     return {
         agent: load_policy(folder, policy, PolicyRequest("tested", setup.spec, (agent,), sampling=sampling))
         for agent, policy in setup.policy_of.items()
     }
 
 
-def compared(setup: Setup, runner: Any, players: Mapping[str, PolicyController]) -> tuple[int, int]:
+def compared(setup: RllibSetup, runner: Any, players: Mapping[str, PolicyController]) -> tuple[int, int]:
     """How many decisions of RLlib's episodes our players were asked for, and in how many they agreed."""
     env = runner.env.unwrapped.envs[0].unwrapped
     own = hasattr(env, "seats")
@@ -238,9 +238,9 @@ def test_samples_are_those_of_rllibs_distribution(case: str, tmp_path: Path):
         runner.stop()
 
 
-def _distribution_inputs(setup: Setup, runner: Any, agent: str, turn: Turn) -> torch.Tensor:
+def _distribution_inputs(setup: RllibSetup, runner: Any, agent: str, turn: Turn) -> torch.Tensor:
     module = runner.module if setup.single else runner.module[setup.modules[setup.policy_of[agent]]]
-    seat = seat_code(setup.spec.observation_spaces[agent], setup.spec.action_spaces[agent], setup.options.picture_size)
+    seat = agent_code(setup.spec.observation_spaces[agent], setup.spec.action_spaces[agent], setup.options.picture_size)
     row = torch.from_numpy(seat.read(turn.observations[agent])[np.newaxis])
     if setup.masked and seat.choices:
         mask = turn.action_masks.get(agent, np.ones(seat.choices, bool))
@@ -314,7 +314,7 @@ from pathlib import Path
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyRequest
 from mosaic.workers.rllib.checkpoint.controllers import load_policy
-from mosaic.workers.rllib.env.spaces import seat_code
+from mosaic.workers.rllib.env.spaces import agent_code
 env = make_env("{BOARD}")
 player = load_policy(Path({str(tmp_path)!r}), "shared", PolicyRequest("tested", env.spec, ("player_1",)))
 player.begin(("player_1",), 0)
@@ -324,7 +324,7 @@ print(player.act(env.reset(0))["player_1"])
     assert 0 <= int(done.stdout) < 9
 
 
-def exported(folder: Path, case: str) -> tuple[Setup, Callable[..., PolicyController]]:
+def exported(folder: Path, case: str) -> tuple[RllibSetup, Callable[..., PolicyController]]:
     setup = setup_of(folder, case)
     runner = runner_of(setup)
     export_new(folder, setup, runner)

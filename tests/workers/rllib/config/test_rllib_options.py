@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from mosaic.workers.rllib.config.build import configure
-from mosaic.workers.rllib.config.options import OPTIONS, ModelOptions, OwnOptions, RllibOptions
-from mosaic.workers.rllib.config.resources import Machine, asked_for, place
+from mosaic.workers.rllib.config.options import OPTIONS, ModelOptions, RllibExtraOptions, RllibOptions
+from mosaic.workers.rllib.config.resources import AvailableResources, asked_for, place
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from tests.workers.rllib.rllib_setups import make_setup
 
@@ -92,13 +92,13 @@ def _configured(tmp_path: Any, algorithm: str, params: dict[str, Any]) -> Any:
     setup = make_setup(tmp_path, env, algorithm)
     options = OPTIONS[algorithm].model_validate(params)
     asked = asked_for(setup.config.resources, options, apart=False)
-    placement = place(asked, Machine(cpus=64, gpus=8))
+    placement = place(asked, AvailableResources(cpus=64, gpus=8))
     return configure(replace(setup, options=options, placement=placement))
 
 
 def _groups(model: type[RllibOptions]) -> list[dict[str, Any]]:
     """All options in as few configurations as RLlib accepts: some exclude each other."""
-    names = [name for name in model.model_fields if name not in set(OwnOptions.model_fields) - {"picture_size"}]
+    names = [name for name in model.model_fields if name not in set(RllibExtraOptions.model_fields) - {"picture_size"}]
     apart = {"normalize_actions", "clip_actions", "replay_buffer_type", "burn_in_len", "conv_filters"} & set(names)
     others = {name: _other(model, name) for name in names if name not in apart}
     alone = [{name: _other(model, name)} for name in sorted(apart - {"clip_actions"})]
@@ -116,7 +116,7 @@ def test_every_option_reaches_the_configuration(tmp_path, algorithm):
             assert value != model.model_fields[name].default, name
             assert _as_lists(_read_back(config, name)) == _as_lists(value), name
         seen |= set(params)
-    assert seen | set(OwnOptions.model_fields) == set(model.model_fields)
+    assert seen | set(RllibExtraOptions.model_fields) == set(model.model_fields)
 
 
 OURS = {  # where RLlib's default is another, and why
@@ -143,7 +143,7 @@ def test_defaults_are_rllibs(algorithm):
     model, theirs = OPTIONS[algorithm], _fresh(algorithm)
     network = asdict(DefaultModelConfig()) | theirs._model_config_auto_includes
     for name, field in model.model_fields.items():
-        if name in OURS | set(OwnOptions.model_fields):
+        if name in OURS | set(RllibExtraOptions.model_fields):
             continue
         if name in REPLAY:
             known = theirs.replay_buffer_config[REPLAY[name]]
@@ -186,7 +186,7 @@ def test_what_rllib_would_refuse_later_is_refused_at_once(algorithm, params, sai
 def test_several_gpus_become_several_learners_in_the_configuration(tmp_path):
     setup = make_setup(tmp_path, "gym/CartPole-v1", "ppo", resources={"num_gpus": 2, "num_workers": 4, "num_cpus": 2})
     asked = asked_for(setup.config.resources, setup.options, apart=False)
-    config = configure(replace(setup, placement=place(asked, Machine(cpus=16, gpus=2))))
+    config = configure(replace(setup, placement=place(asked, AvailableResources(cpus=16, gpus=2))))
     config.validate()
     assert (config.num_learners, config.num_gpus_per_learner) == (2, 1.0)
     assert (config.num_env_runners, config.num_cpus_per_env_runner) == (4, 2)
@@ -195,7 +195,7 @@ def test_several_gpus_become_several_learners_in_the_configuration(tmp_path):
 def test_part_of_a_gpu_stays_a_part_in_the_configuration(tmp_path):
     setup = make_setup(tmp_path, "gym/CartPole-v1", "impala", resources={"num_gpus": 0.5})
     asked = asked_for(setup.config.resources, setup.options, apart=True)
-    config = configure(replace(setup, placement=place(asked, Machine(cpus=16, gpus=1))))
+    config = configure(replace(setup, placement=place(asked, AvailableResources(cpus=16, gpus=1))))
     assert (config.num_learners, config.num_gpus_per_learner) == (1, 0.5)
 
 

@@ -13,17 +13,17 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.catalog import make_env
-from mosaic.workers.rllib.env.env import SeatEnv, SeatsEnv, make_seats
-from mosaic.workers.rllib.env.spaces import seat_code
+from mosaic.workers.rllib.env.env import LearnerEnv, LearnersEnv, make_rllib_env
+from mosaic.workers.rllib.env.spaces import agent_code
 
 FADING, ALTERNATING = "python:mosaic.testing.toys:Fading", "python:mosaic.testing.toys:Alternating"
 
 
 def seats_of(env_id: str, learners: list[str], **also: Any) -> Any:
-    return make_seats({"environment": {"env_id": env_id}, "learners": learners, "seed": 1, **also})
+    return make_rllib_env({"environment": {"env_id": env_id}, "learners": learners, "seed": 1, **also})
 
 
-def episode_of(env: SeatsEnv, act: Any) -> MultiAgentEpisode:
+def episode_of(env: LearnersEnv, act: Any) -> MultiAgentEpisode:
     """One episode as RLlib books it."""
     episode = MultiAgentEpisode(
         observation_space=env.observation_spaces,
@@ -75,7 +75,7 @@ def test_who_waits_is_paid_and_ended_in_turn_based_games():
 
 def test_an_episode_ends_with_the_last_learner_although_others_go_on():
     env = seats_of(FADING, ["a"], played={"b": "random", "c": "random"})
-    assert isinstance(env, SeatEnv)
+    assert isinstance(env, LearnerEnv)
     env.reset(seed=0)
     assert env.step(0)[1:4] == (1.0, False, False)
     assert env.step(0)[1:4] == (2.0, True, False)
@@ -93,9 +93,9 @@ def test_one_learner_sees_its_own_turns_and_all_that_it_is_paid_between_them():
 
 def test_a_gymnasium_env_is_handed_out_as_it_is():
     env = seats_of("gym/CartPole-v1", ["agent_0"])
-    assert not isinstance(env, SeatEnv)
+    assert not isinstance(env, LearnerEnv)
     assert env.spec.id == "CartPole-v1"
-    assert isinstance(seats_of("gym/FrozenLake-v1", ["agent_0"]), SeatEnv)
+    assert isinstance(seats_of("gym/FrozenLake-v1", ["agent_0"]), LearnerEnv)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_same_seed_gives_the_same_episodes_and_neighbouring_runners_others()
     def looks(runner: int, seed: int) -> list[Any]:
         config = Context(environment={"env_id": "mpe/simple_spread_v3"}, learners=["agent_0", "agent_1", "agent_2"])
         config.worker_index = runner
-        env = make_seats(config)
+        env = make_rllib_env(config)
         return [env.reset(seed=seed)[0]["agent_0"].tolist(), env.reset()[0]["agent_0"].tolist()]
 
     assert looks(1, 7) == looks(1, 7)
@@ -183,18 +183,18 @@ def test_an_env_is_made_from_plain_data():
         "learners": ["player_1"],
         "played": {"player_2": "random"},
     }
-    env = make_seats(pickle.loads(pickle.dumps(config)))
+    env = make_rllib_env(pickle.loads(pickle.dumps(config)))
     assert isinstance(env, gymnasium.Env)
 
 
 def test_actions_of_any_space_are_flat_for_rllib():
     number = spaces.Box(-2, 2, (1,), np.float32)
-    code = seat_code(number, spaces.Discrete(3, start=5))
+    code = agent_code(number, spaces.Discrete(3, start=5))
     assert (code.action_space, code.act(np.int64(2)), code.choices) == (spaces.Discrete(3), 7, 3)
-    code = seat_code(number, spaces.MultiBinary((2, 2)))
+    code = agent_code(number, spaces.MultiBinary((2, 2)))
     assert code.action_space == spaces.MultiDiscrete([2, 2, 2, 2])
     assert code.act(np.array([0, 1, 1, 0])).tolist() == [[0, 1], [1, 0]]
-    code = seat_code(number, spaces.Box(-1, 3, (2, 1), np.float64))
+    code = agent_code(number, spaces.Box(-1, 3, (2, 1), np.float64))
     assert code.action_space == spaces.Box(-1, 3, (2,), np.float32)
     assert code.act(np.array([0.5, 9], np.float32)).tolist() == [[0.5], [3.0]]
 
@@ -202,7 +202,7 @@ def test_actions_of_any_space_are_flat_for_rllib():
 def test_pictures_with_numbers_are_refused():
     both = spaces.Dict({"eye": spaces.Box(0, 255, (20, 20, 3), np.uint8), "speed": spaces.Box(-1, 1, (1,))})
     with pytest.raises(InputError, match="read either a picture or numbers, but here is Dict"):
-        seat_code(both, spaces.Discrete(2))
+        agent_code(both, spaces.Discrete(2))
 
 
 def test_pictures_have_no_central_state():

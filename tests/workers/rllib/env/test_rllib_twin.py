@@ -13,16 +13,16 @@ from ray.rllib.core.columns import Columns
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.mpe.physics import state_width
 from mosaic.workers.rllib.config.build import configure
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.runner_class import has_twin, runner_class
-from mosaic.workers.rllib.env.twin_episodes import Step, pieces_of
+from mosaic.workers.rllib.env.twin_episodes import TwinStep, pieces_of
 from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
 from tests.workers.rllib.rllib_setups import make_setup
 
 SPREAD = "mpe/simple_spread_v3"
 
 
-def runner_of(setup: Setup) -> Any:
+def runner_of(setup: RllibSetup) -> Any:
     return TwinEnvRunner(config=configure(setup), worker_index=0)
 
 
@@ -51,9 +51,9 @@ def test_only_envs_whose_agents_act_and_end_together_are_sampled_at_once(
 def test_pieces_follow_the_ends_of_episodes():
     """Two envs with one agent that sees the number of the step; the first env ends with its second step."""
 
-    def step(number: int, *, over: tuple[bool, bool]) -> Step:
+    def step(number: int, *, over: tuple[bool, bool]) -> TwinStep:
         column = np.full((2, 1), number)
-        return Step(
+        return TwinStep(
             np.full((2, 1, 1), number, np.float32),
             column,
             column.astype(np.float32),

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from mosaic.workers.rllib.reporting.metrics import NO_EPISODE, Progress, fields, learner_statistics, split
+from mosaic.workers.rllib.reporting.metrics import NO_EPISODE, RllibProgress, fields, learner_statistics, split
 
 RESULT = {
     "timers": {"learner_update_timer": 2.0},
@@ -40,13 +40,13 @@ def _fields(progress, result=RESULT):
 
 
 def test_counters_add_up():
-    progress = Progress(iteration=5, env_steps=1000, agent_steps=1500, episodes=7)
+    progress = RllibProgress(iteration=5, env_steps=1000, agent_steps=1500, episodes=7)
     progress.add(RESULT, [_episode(10, a=1.0, b=3.0)])
     assert progress.counters() == {"iteration": 6, "env_steps": 1400, "agent_steps": 2200, "episodes": 8}
 
 
 def test_before_the_first_episode_a_reward_is_left_out_and_the_event_says_why():
-    progress = Progress()
+    progress = RllibProgress()
     progress.add(RESULT, [])
     found = _fields(progress)
     assert found["note"] == NO_EPISODE
@@ -56,7 +56,7 @@ def test_before_the_first_episode_a_reward_is_left_out_and_the_event_says_why():
 
 
 def test_returns_are_told_per_policy_and_per_agent():
-    progress = Progress()
+    progress = RllibProgress()
     progress.add(RESULT, [_episode(10, a=1.0, b=3.0), _episode(20, a=2.0, b=5.0)])
     found = _fields(progress)
     assert found["policies"]["red"]["reward_mean"] == 1.5
@@ -70,20 +70,20 @@ def test_returns_are_told_per_policy_and_per_agent():
 
 def test_what_frozen_snapshots_earn_is_not_the_learners_reward():
     episode = {"length": 3, "returns": {"a": 1.0, "b": -1.0}, "played": {}, "policies": {"a": "red", "b": "red@100"}}
-    progress = Progress()
+    progress = RllibProgress()
     progress.add(RESULT, [episode])
     assert progress.reward({"red": "red"}) == 1.0
 
 
 def test_only_the_last_hundred_episodes_count():
-    progress = Progress()
+    progress = RllibProgress()
     progress.add(RESULT, [_episode(1, a=0.0)] * 50 + [_episode(1, a=1.0)] * 100)
     assert progress.reward(MODULES) == 1.0
     assert progress.episodes == 150
 
 
 def test_an_event_never_holds_nan():
-    progress = Progress()
+    progress = RllibProgress()
     progress.add({"env_runners": {"num_env_steps_sampled": math.nan}}, [])
     found = _fields(progress, {"env_runners": {"env_step_timer": math.nan}, "learners": {"red": {"loss": math.inf}}})
     json.dumps(found, allow_nan=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Game(NamedTuple):
+class GameTables(NamedTuple):
     """C-contiguous arrays that numba takes directly: S positions, A actions, zero-sum, deterministic.
 
     Entries of illegal actions are meaningless.

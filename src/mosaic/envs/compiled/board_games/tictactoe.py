@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 
 IllegalMoves: TypeAlias = Literal["masked", "lost"]
 
@@ -19,7 +19,7 @@ _WEIGHTS = 3 ** np.arange(CELLS, dtype=np.int64)
 _GRID_WEIGHTS = _WEIGHTS.reshape(3, 3)  # cell [i, j] of an observation is the action 3 * i + j
 
 
-def tictactoe_game(illegal: IllegalMoves = "masked") -> Game:
+def tictactoe_game(illegal: IllegalMoves = "masked") -> GameTables:
     """Return the game; a position is its base-3 number from the mover's view: cell i weighs 3**i, mine 1, theirs 2.
 
     `lost`: every cell may be chosen, and choosing a taken one loses at once.
@@ -38,7 +38,7 @@ def tictactoe_game(illegal: IllegalMoves = "masked") -> Game:
     reward = np.where(free, won, -1.0 if illegal == "lost" else 0.0).astype(np.float32)
     over = won | full[:, None] | ~free
     legal = (free if illegal == "masked" else np.ones_like(free)) & goes_on[:, None]
-    return Game(next_state, reward, over.astype(np.uint8), legal.astype(np.uint8), start=0)
+    return GameTables(next_state, reward, over.astype(np.uint8), legal.astype(np.uint8), start=0)
 
 
 def cells_of(position: Any) -> NDArray[np.int64]:

@@ -20,14 +20,14 @@ from mosaic.envs.env import Env
 _ADVICE = "Train on the env itself instead, or give its model to mosaic.envs.compiled.mdp.mdp.enumerate_mdp."
 
 
-class Table(NamedTuple):
+class GymTable(NamedTuple):
     outcomes: Outcomes
     start: list[float]
     legal: NDArray[np.uint8]
     time_limit: int
 
 
-def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
+def read_table(env: Env, memory_limit: int | None = None) -> GymTable | Mdp:
     """Return the table of the env below the wrappers, or its Mdp if that is known."""
     env_id = env.spec.env_id
     raw, time_limit = _unwrapped(env)
@@ -57,7 +57,7 @@ def read_table(env: Env, memory_limit: int | None = None) -> Table | Mdp:
             f"The table `P` of {env_id} is not {states} states × {actions} actions × "
             f"[(probability, next state, reward, terminated)]: {error!r}"
         ) from error
-    return Table(outcomes, np.asarray(start, np.float64).tolist(), _legal(env, raw, states, actions), time_limit)
+    return GymTable(outcomes, np.asarray(start, np.float64).tolist(), _legal(env, raw, states, actions), time_limit)
 
 
 def _unwrapped(env: Env) -> tuple[Any, int]:

@@ -14,11 +14,11 @@ from mosaic.learners.tabular.experience import ENDED, NOWHERE, Legal
 from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.random import WORD
 
-# Indices into Snapshot.marks
+# Indices into EngineState.marks
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)
 
 
-class Snapshot(NamedTuple):
+class EngineState(NamedTuple):
     """Mutable state of an engine as arrays; an engine restored from it continues exactly as the original would have."""
 
     values: NDArray[np.floating]  # [layer, state, action]
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
     trail_legal: NDArray[np.bool_]  # [action]
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """Steps in the order in which they are to be learned."""
 
     states: NDArray[np.int64]
@@ -54,7 +54,7 @@ class UnmaskedSteps(NamedTuple):
     ]  # like `end`, then decides in the next episode's first state
 
 
-class Engine(Protocol):
+class TableEngine(Protocol):
     """Engine of a table; `learn` returns the error of the value that the step was about.
 
     Where nothing is legal, `select` returns NOWHERE and `learn` NaN, and nothing has changed.
@@ -96,14 +96,14 @@ class Engine(Protocol):
 
     def take_error_sum(self) -> float: ...  # of the absolute errors since the last call
 
-    def learn_batch(self, batch: Batch) -> NDArray[np.float64]: ...
+    def learn_batch(self, batch: StepBatch) -> NDArray[np.float64]: ...
 
     def greedy(self, state: int, legal: Legal, /) -> int: ...  # the lowest on ties; no draw
 
-    def snapshot(self) -> Snapshot: ...  # may share memory with the engine: copy what you keep
+    def snapshot(self) -> EngineState: ...  # may share memory with the engine: copy what you keep
 
 
-def unmasked_steps(engine: Engine) -> UnmaskedSteps:
+def unmasked_steps(engine: TableEngine) -> UnmaskedSteps:
     """Return the steps of any engine, using its own methods."""
     learn_and_select, select_any = engine.learn_and_select, engine.select_any
 
@@ -120,12 +120,12 @@ def unmasked_steps(engine: Engine) -> UnmaskedSteps:
     return UnmaskedSteps(advance, end, restart)
 
 
-def first_snapshot(states: int, actions: int, algorithm: Algorithm, options: TabularOptions, key: int) -> Snapshot:
+def first_snapshot(states: int, actions: int, algorithm: Algorithm, options: TabularOptions, key: int) -> EngineState:
     """Return the initial state of an engine."""
     layers = 2 if algorithm == "double_q_learning" else 1
     _refuse_too_large(states, actions, layers, options)
     marks = np.array([signed(key), 0, NOWHERE, NOWHERE, NOWHERE], np.int64)
-    return Snapshot(
+    return EngineState(
         np.full((layers, states, actions), options.initial_value, options.dtype),
         np.zeros((states, actions), np.int32),
         marks,
@@ -135,11 +135,11 @@ def first_snapshot(states: int, actions: int, algorithm: Algorithm, options: Tab
     )
 
 
-def open_engine(start: Snapshot, algorithm: Algorithm, options: TabularOptions) -> Engine:
+def open_engine(start: EngineState, algorithm: Algorithm, options: TabularOptions) -> TableEngine:
     if options.table_engine == "fused":
-        from mosaic.learners.tabular.engines.numba import FusedEngine
+        from mosaic.learners.tabular.engines.numba import NumbaEngine
 
-        return FusedEngine(start, algorithm, options)
+        return NumbaEngine(start, algorithm, options)
     from mosaic.learners.tabular.engines.python import PythonEngine
 
     return PythonEngine(start, algorithm, options)

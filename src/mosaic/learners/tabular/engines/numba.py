@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.learners.tabular.engines import numba_steps as steps
-from mosaic.learners.tabular.engines.base import TRAIL_NEXT, Batch, Snapshot, UnmaskedSteps, unmasked_steps
+from mosaic.learners.tabular.engines.base import TRAIL_NEXT, EngineState, StepBatch, UnmaskedSteps, unmasked_steps
 from mosaic.learners.tabular.experience import NO_ROOM, Legal
 from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, Algorithm, TabularOptions
 from mosaic.learners.tabular.training.compiled_rollout import COMPILED_BY_DTYPE, directory
@@ -18,8 +18,8 @@ _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")
 _ROOM = 64  # free entries for new steps when the trail is moved or enlarged
 
 
-class FusedEngine:
-    def __init__(self, start: Snapshot, algorithm: Algorithm, options: TabularOptions) -> None:
+class NumbaEngine:
+    def __init__(self, start: EngineState, algorithm: Algorithm, options: TabularOptions) -> None:
         self._values = start.values
         self._visits = start.visits
         self._numbers = np.array(
@@ -114,7 +114,7 @@ class FusedEngine:
         self._numbers[steps.ERRORS] = 0.0
         return total
 
-    def learn_batch(self, batch: Batch) -> NDArray[np.float64]:
+    def learn_batch(self, batch: StepBatch) -> NDArray[np.float64]:
         if self._looks_back:
             rows = zip(*(column.tolist() for column in batch[:-1]), batch.next_legal, strict=True)
             return np.array([self.learn(*row) for row in rows], np.float64)
@@ -122,10 +122,10 @@ class FusedEngine:
         steps.learn_many(*self._arrays, *batch, errors)
         return errors
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> EngineState:
         used = slice(int(self._marks[steps.TRAIL_FIRST]), int(self._marks[steps.TRAIL_LAST]))
         marks = self._marks[: TRAIL_NEXT + 1].copy()
-        return Snapshot(self._values, self._visits, marks, self._pairs[used], self._trail[used], self._trail_legal)
+        return EngineState(self._values, self._visits, marks, self._pairs[used], self._trail[used], self._trail_legal)
 
     def _learn_on_trail(
         self,

@@ -16,7 +16,7 @@ from mosaic.learners.tabular.random_compiled import below, draw, uniform
 # Indices into `numbers`
 ALPHA, ALPHA_MIN, GAMMA, EPSILON, TEMPERATURE, UCB_C, LAMBDA, ERRORS = range(8)
 NUMBERS = 8
-# Indices into `marks`; the first five are those of engines.base.Snapshot
+# Indices into `marks`; the first five are those of engines.base.EngineState
 KEY, COUNTER, PENDING_STATE, PENDING_ACTION, TRAIL_NEXT = range(5)
 TRAIL_FIRST, TRAIL_LAST, ALGORITHM, EXPLORATION, BY_VISITS, N_STEP = range(5, 11)
 MARKS = 11

@@ -14,14 +14,14 @@ from mosaic.learners.tabular.engines.base import (
     PENDING_ACTION,
     PENDING_STATE,
     TRAIL_NEXT,
-    Batch,
-    Snapshot,
+    EngineState,
+    StepBatch,
     UnmaskedSteps,
     signed,
     unmasked_steps,
 )
 from mosaic.learners.tabular.engines.unmasked_steps import quick_steps
-from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Experience, Legal, Trail, every_action
+from mosaic.learners.tabular.experience import ENDED, NOT_FINITE, NOWHERE, Legal, TabularStep, Trail, every_action
 from mosaic.learners.tabular.exploration import Rule
 from mosaic.learners.tabular.options import Algorithm, TabularOptions, rate_by_visits
 from mosaic.learners.tabular.random import WORD, draw_array
@@ -32,7 +32,7 @@ _NOTHING = NOWHERE, NOWHERE
 
 
 class PythonEngine:
-    def __init__(self, start: Snapshot, algorithm: Algorithm, options: TabularOptions) -> None:
+    def __init__(self, start: EngineState, algorithm: Algorithm, options: TabularOptions) -> None:
         kind = ListTable if options.table_engine == "list" else ArrayTable
         self.table: ListTable | ArrayTable = kind(start.values, start.visits)
         self.options = options
@@ -80,7 +80,7 @@ class PythonEngine:
         truncated: bool,
         next_legal: Legal,
     ) -> float:
-        x = Experience(state, action, reward, next_state, terminated, truncated, next_legal)
+        x = TabularStep(state, action, reward, next_state, terminated, truncated, next_legal)
         if not (next_legal is self._all or terminated or any(next_legal)):
             return math.nan
         self._pending = _NOTHING
@@ -130,25 +130,25 @@ class PythonEngine:
         total, self.error_sum = self.error_sum, 0.0
         return total
 
-    def learn_batch(self, batch: Batch) -> NDArray[np.float64]:
+    def learn_batch(self, batch: StepBatch) -> NDArray[np.float64]:
         columns = (column.tolist() for column in batch[:-1])
         steps = zip(*columns, batch.next_legal, strict=True)
         return np.array([self.learn(*step) for step in steps], np.float64)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> EngineState:
         marks = np.array([signed(self._key), self.counter, *self._pending, self.trail.next_state], np.int64)
         pairs = np.array(self.trail.pairs, np.int64).reshape(-1, 2)
         values, visits = self.table.arrays()
         legal = np.ones(visits.shape[1], np.bool_)
         if self.trail.next_state != NOWHERE:
             legal = np.array(self.trail.next_legal, np.bool_)
-        return Snapshot(values, visits, marks, pairs, np.array(self.trail.numbers, np.float64), legal)
+        return EngineState(values, visits, marks, pairs, np.array(self.trail.numbers, np.float64), legal)
 
     def rate(self, state: int, action: int) -> float:
         visits = self.table.visit(state, action)
         return rate_by_visits(visits, self.options.learning_rate_min) if self._by_visits else self._rate
 
-    def decide_ahead(self, x: Experience) -> int:
+    def decide_ahead(self, x: TabularStep) -> int:
         action = self._decide(x.next_state, x.next_legal)
         self._pending = x.next_state, action
         return action

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.memory import free_memory
-from mosaic.learners.tabular.engines.base import Snapshot, first_snapshot, open_engine, table_bytes
+from mosaic.learners.tabular.engines.base import EngineState, first_snapshot, open_engine, table_bytes
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
@@ -128,6 +128,6 @@ def keys_file(path: Path) -> Path:
     return path.with_suffix(".keys.safetensors")
 
 
-def _cut(snapshot: Snapshot, rows: int) -> Snapshot:
+def _cut(snapshot: EngineState, rows: int) -> EngineState:
     values, visits = snapshot.values[:, :rows], snapshot.visits[:rows]
     return snapshot._replace(values=np.ascontiguousarray(values), visits=np.ascontiguousarray(visits))

@@ -1,7 +1,7 @@
 """Compiled training loops over compiled envs: the same decisions and updates as the learner, without Python.
 
-All mutable state is in arrays the caller holds (`Progress`), so a loop may be left after any step and resumed, in this
-process or in another, without a difference.
+All mutable state is in arrays the caller holds (`LoopProgress`), so a loop may be left after any step and resumed, in
+this process or in another, without a difference.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mosaic.learners.tabular.random_compiled import below, draw, uniform
 Q_LEARNING, SARSA, EXPECTED_SARSA = 0, 1, 2
 ALGORITHMS = {"q_learning": Q_LEARNING, "sarsa": SARSA, "expected_sarsa": EXPECTED_SARSA}
 
-# Indices into Progress.counts
+# Indices into LoopProgress.counts
 STEPS, EPISODES, STATE, STEP_IN_EPISODE, DECISIONS, CHANCES, NEXT_ACTION, AGENT_STEPS = range(8)
-# Indices into Progress.sums; the first two are of the running episode, the others since they were last read and reset
+# Indices into LoopProgress.sums; the first two are of the running episode, the others since they were last reset
 RETURN, EPSILON, RETURNS, ENDED, LENGTHS, LEAST, MOST, TD_ERRORS, UPDATES = range(9)
 NOWHERE = -1
 
@@ -38,7 +38,7 @@ class Knobs(NamedTuple):
     learning_rate_min: float
 
 
-class Progress(NamedTuple):
+class LoopProgress(NamedTuple):
     """State of training."""
 
     counts: NDArray[np.int64]
@@ -64,17 +64,17 @@ def new_visits(states: int, actions: int) -> NDArray[np.int32]:
     return np.zeros((states, actions), np.int32)
 
 
-def new_progress(epsilon: float, decisions: int, chances: int) -> Progress:
+def new_progress(epsilon: float, decisions: int, chances: int) -> LoopProgress:
     counts = np.zeros(8, np.int64)
     counts[STATE] = counts[NEXT_ACTION] = NOWHERE
     sums = np.zeros(9)
     sums[EPSILON] = epsilon
-    progress = Progress(counts, sums, np.uint64(decisions), np.uint64(chances))
+    progress = LoopProgress(counts, sums, np.uint64(decisions), np.uint64(chances))
     clear(progress)
     return progress
 
 
-def clear(progress: Progress) -> None:
+def clear(progress: LoopProgress) -> None:
     """Reset the statistics; training itself is not affected."""
     progress.sums[RETURNS:] = 0.0
     progress.sums[LEAST], progress.sums[MOST] = np.inf, -np.inf

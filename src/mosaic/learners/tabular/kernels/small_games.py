@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.learners.tabular.kernels.loops import (
     CHANCES,
     DECISIONS,
@@ -60,7 +60,7 @@ class Leaders(NamedTuple):
     value: NDArray[Any]  # [S]
 
 
-def pack_game(game: Game, dtype: np.dtype[Any]) -> PackedGame | None:
+def pack_game(game: GameTables, dtype: np.dtype[Any]) -> PackedGame | None:
     """Pack the game; return None where it does not fit the words."""
     states, actions = game.legal.shape
     rewards = game.reward[game.legal != 0]

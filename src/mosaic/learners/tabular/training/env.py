@@ -15,7 +15,7 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
 from mosaic.envs.objects import Environment
 from mosaic.learners.tabular.statistics import TrainingStatistics
-from mosaic.learners.tabular.training.rollout import Glance, Rollout
+from mosaic.learners.tabular.training.rollout import Glance, TabularRollout
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
@@ -35,7 +35,7 @@ def train(
     the env's own stream. An episode that `steps` leaves unfinished is truncated for the table and not part of any mean.
     """
     most_episodes, most_steps = _limits(episodes, steps)
-    rollout = Rollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
+    rollout = TabularRollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
     statistics = TrainingStatistics()
     began = perf_counter()
     done = rollout.run(most_steps, most_episodes, statistics, glance, cut=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular.engines import numba_steps as fused_steps
 from mosaic.learners.tabular.engines.base import signed
@@ -41,7 +41,7 @@ from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, Tw
 COMPILED_ON_ARRAYS = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # which has two tables
 MOST_TRAIL = 1 << 20  # steps that an algorithm may look back
 
-_COUNTS, _SUMS = 8, 9  # of kernels.Progress; after them: marks, legal actions and pairs; numbers and trail
+_COUNTS, _SUMS = 8, 9  # of kernels.LoopProgress; after them: marks, legal actions and pairs; numbers and trail
 _MARKS, _NUMBERS = fused_steps.MARKS, fused_steps.NUMBERS
 _RULES = slice(fused_steps.ALGORITHM, fused_steps.N_STEP + 1)  # of marks: set by options
 
@@ -52,7 +52,7 @@ def open_training(
     """Return the fastest compiled loop that supports the algorithm and the exploration."""
     if isinstance(twin, SteppedEnv):
         return SteppedTraining(twin, algorithm, options, seed)
-    if isinstance(twin, Game) or (algorithm in kernels.ALGORITHMS and options.exploration == "epsilon_greedy"):
+    if isinstance(twin, GameTables) or (algorithm in kernels.ALGORITHMS and options.exploration == "epsilon_greedy"):
         return TwinTraining(twin, algorithm, options, seed, opponent)
     return MdpTraining(twin, algorithm, options, seed)
 

@@ -94,7 +94,7 @@ _MOST_EPISODES_WITHOUT_US = 1000  # in a row: the learning agents never get a tu
 _MOST_STEPS_WITHOUT_US = 1_000_000  # in a row: the same in an episode that never ends
 
 
-class Seat(NamedTuple):
+class TabularAgent(NamedTuple):
     """Codes and table of one agent."""
 
     codes: Codes
@@ -115,7 +115,7 @@ class RunningEpisode:
     columns: list[dict[AgentID, int]] = field(default_factory=list)  # of each env step, up to MOST_RECORDED
 
 
-class SeatsTraining:
+class MultiAgentTraining:
     """Training of several agents with tables; each episode is seeded by its number.
 
     `tables` names a table for each learning agent; agents with the same name share it. `trained` names the tables that
@@ -254,7 +254,7 @@ class SeatsTraining:
         learner = self.learners[seat.table]
         self._errors.add(abs(learner.update(*step, earned, last, terminated, truncated=not terminated)))
 
-    def _row(self, seat: Seat, observation: Any) -> int:
+    def _row(self, seat: TabularAgent, observation: Any) -> int:
         key = seat.key(observation)
         learner = self.learners[seat.table]
         return learner.row(key) if isinstance(learner, HashedLearner) else key
@@ -376,9 +376,9 @@ def is_hashed(file: Path) -> bool:
     return keys_file(file).exists()
 
 
-def _seat(spec: EnvSpec, agent: AgentID, table: str, bins: BinsGiven | None) -> Seat:
+def _seat(spec: EnvSpec, agent: AgentID, table: str, bins: BinsGiven | None) -> TabularAgent:
     codes = codes_of(spec, agent, bins)
-    return Seat(codes, table, keys_of(codes.states))
+    return TabularAgent(codes, table, keys_of(codes.states))
 
 
 def _flat(actions: SpaceCode, mask: Any) -> Mask | None:

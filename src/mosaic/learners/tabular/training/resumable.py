@@ -12,7 +12,7 @@ from mosaic.envs.env import Env
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
-from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Glance, Rollout, Standing
+from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Glance, RolloutPosition, TabularRollout
 from mosaic.learners.tabular.training.twin import Statistics
 
 FILE = "learner.safetensors"
@@ -31,7 +31,7 @@ class PlayedTraining:
 
     def _open(self, learner: TabularLearner) -> None:
         self.learner = learner
-        self._rollout = Rollout(learner, self.env, self._next_seed, reseed_after=RESEED_AFTER)
+        self._rollout = TabularRollout(learner, self.env, self._next_seed, reseed_after=RESEED_AFTER)
         self._statistics, self._read_at = TrainingStatistics(), 0
 
     def _next_seed(self) -> int:
@@ -100,5 +100,5 @@ class PlayedTraining:
         self._rollout.steps = self._read_at = env_steps
         file = folder / ROLLOUT  # checkpoints of earlier versions have none: they were written between two episodes
         standing = json.loads(file.read_text()) if file.exists() else None
-        if standing is not None and not self._rollout.resume(Standing(**standing)):
+        if standing is not None and not self._rollout.resume(RolloutPosition(**standing)):
             print(f"{self.env.spec.env_id} does not repeat the running episode by its seed: a new one begins")

@@ -41,7 +41,7 @@ Glance: TypeAlias = Callable[[int, float, Mapping[AgentID, float]], None]
 Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, terminated, truncated, info or turn
 
 
-class Standing(NamedTuple):
+class RolloutPosition(NamedTuple):
     """Position of a rollout: what another process needs to resume it."""
 
     seed: int
@@ -51,7 +51,7 @@ class Standing(NamedTuple):
     column: int  # the next action: it was decided with the last step
 
 
-class Rollout:
+class TabularRollout:
     """Rollout; `next_seed()` seeds the env at the start and then after at least `reseed_after` steps (0: never)."""
 
     def __init__(
@@ -218,14 +218,14 @@ class Rollout:
         """Number of steps before the running episode."""
         return self.steps - self.length
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> RolloutPosition | None:
         """Return the position; None before the first step."""
         if self._since_seed < 0:
             return None
         columns = self._recorded.tolist() if self._since_seed == len(self._recorded) else None
-        return Standing(self._seed, columns, self._ended, self._state, self._column if self.running else ENDED)
+        return RolloutPosition(self._seed, columns, self._ended, self._state, self._column if self.running else ENDED)
 
-    def resume(self, standing: Standing) -> bool:
+    def resume(self, standing: RolloutPosition) -> bool:
         """Recreate the env's state from the recorded actions; return whether it matches.
 
         If not, the next episode begins with a new seed.

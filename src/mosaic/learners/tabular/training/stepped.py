@@ -18,7 +18,7 @@ from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
-from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Rollout
+from mosaic.learners.tabular.training.rollout import RESEED_AFTER, TabularRollout
 from mosaic.learners.tabular.training.twin import SteppedEnv, TwinTraining
 
 
@@ -33,7 +33,7 @@ class SteppedTraining(TwinTraining):
         self._learner = TabularLearner(states, actions, algorithm, options, seed)
         start = self._learner._engine.snapshot()
         self.values, self.visits = start.values[0], start.visits  # the engine's own memory
-        self._rollout: Rollout | None = None
+        self._rollout: TabularRollout | None = None
         self._left_at = 0  # env steps
         self._told = False
 
@@ -44,7 +44,7 @@ class SteppedTraining(TwinTraining):
             from mosaic.envs.catalog import make_env
 
             env = make_env(EnvironmentConfig.model_validate_json(self._environment))
-            self._rollout = Rollout(self._learner, env, self._next_seed, reseed_after=RESEED_AFTER)
+            self._rollout = TabularRollout(self._learner, env, self._next_seed, reseed_after=RESEED_AFTER)
         statistics = TrainingStatistics()
         most = max(0, episodes - self.episodes) if episodes else math.inf
         self._count(self._rollout.run(steps, most, statistics), statistics)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import Game
+from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels import small_games as packed_kernels
@@ -31,7 +31,7 @@ class SteppedEnv(NamedTuple):
     legal: NDArray[np.uint8]  # [S, A]
 
 
-Twin: TypeAlias = Mdp | Game | SteppedEnv
+Twin: TypeAlias = Mdp | GameTables | SteppedEnv
 
 
 def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
@@ -71,7 +71,7 @@ def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
     )
 
 
-def take_statistics(progress: kernels.Progress) -> Statistics:
+def take_statistics(progress: kernels.LoopProgress) -> Statistics:
     """Return the statistics and reset them."""
     sums = progress.sums
     ended, updates = int(sums[kernels.ENDED]), sums[kernels.UPDATES]
@@ -95,7 +95,7 @@ class TwinTraining:
         self, twin: Twin, algorithm: str, options: TabularOptions, seed: int, opponent: Opponent = "self"
     ) -> None:
         self._knobs = knobs_of(algorithm, options)
-        if isinstance(twin, Game) and algorithm != "q_learning":
+        if isinstance(twin, GameTables) and algorithm != "q_learning":
             raise InputError(f"Games are trained with q_learning, not {algorithm}.")
         self.twin, self.opponent = twin, opponent
         self._moves = kernels.list_moves(twin.legal)
@@ -104,7 +104,7 @@ class TwinTraining:
         self.visits = kernels.new_visits(states, actions)
         self.sole_writer = True  # of the values; false where several learners share one table
         self._packed: packed_kernels.PackedGame | None = None
-        if isinstance(twin, Game):
+        if isinstance(twin, GameTables):
             self._packed = packed_kernels.pack_game(twin, self.values.dtype)
             self._leaders = packed_kernels.new_leaders(states, self.values.dtype)
         self.progress = kernels.new_progress(options.epsilon, stream(seed, "tabular"), stream(seed, "env"))
@@ -177,7 +177,7 @@ TENSORS = {FIRST: "values", SECOND: "values_second"}  # by player, in a checkpoi
 class TwoTableTraining(TwinTraining):
     """Training with a table per player; `values` and `visits` are those of the player that begins."""
 
-    def __init__(self, game: Game, algorithm: str, options: TabularOptions, seed: int) -> None:
+    def __init__(self, game: GameTables, algorithm: str, options: TabularOptions, seed: int) -> None:
         super().__init__(game, algorithm, options, seed, "self")
         self.values_second = self.values.copy()
         self.visits_second = self.visits.copy()

@@ -127,14 +127,14 @@ def _prove(run: Run) -> None:
 
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.core.errors import MosaicError
-    from mosaic.envs.compiled.board_games.game import Game
+    from mosaic.envs.compiled.board_games.game import GameTables
     from mosaic.envs.compiled.twins import find_twin
     from mosaic.learners.tabular.training.twin import FILE
     from mosaic.learners.tabular.verify import prove
     from mosaic.ui.cli.output import out
 
     game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))
-    assert isinstance(game, Game)
+    assert isinstance(game, GameTables)
     proof = prove(game, load_file(run.checkpoints()[-1].path / FILE)["values"])
     if not proof.unbeatable:
         raise MosaicError(f"The policy of {run.id} can still be beaten in {proof.lost} ways.")

@@ -62,13 +62,13 @@ def look_at(env: EnvID) -> EnvLook:
 
 
 def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
-    from mosaic.learners.agent_roles import read_casting
+    from mosaic.learners.agent_roles import read_agent_roles
 
     found: dict[PolicyConfiguration, dict[AgentID, str]] = {}
     for paradigm in get_args(PolicyConfiguration):
         config = RunConfig(environment=EnvironmentConfig(env_id=spec.env_id), policy_configuration=paradigm)
         try:
-            plan = read_casting(config, spec).plan
+            plan = read_agent_roles(config, spec).plan
         except InputError:
             continue  # this configuration is not possible in this env: there are no rows to fill
         found[paradigm] = {

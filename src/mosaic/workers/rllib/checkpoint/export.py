@@ -14,9 +14,9 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.vector.encoding import action_code
 from mosaic.workers.rllib.checkpoint.dense import DenseNetwork, dense_network
 from mosaic.workers.rllib.checkpoint.names import DEVIATIONS, FACTS, FORMAT, MODULE, SCALE, SHIFT
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.filters import filter_moments
-from mosaic.workers.rllib.env.spaces import seat_code
+from mosaic.workers.rllib.env.spaces import agent_code
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
-def policy_files(setup: Setup, policy: PolicyID) -> tuple[str, ...]:
+def policy_files(setup: RllibSetup, policy: PolicyID) -> tuple[str, ...]:
     """Return the files of a policy, relative to the folder that it is exported to."""
     return FACTS, f"policy_{list(setup.modules).index(policy)}.safetensors"
 
 
-def export_policies(folder: Path, setup: Setup, algo: Algorithm, env_steps: int = 0) -> None:
+def export_policies(folder: Path, setup: RllibSetup, algo: Algorithm, env_steps: int = 0) -> None:
     """Write one file of weights per policy, and one document about them all; `env_steps` were trained so far."""
     assert algo.env_runner is not None
     modules = {module: algo.get_module(module) for module in setup.modules.values()}
@@ -39,7 +39,7 @@ def export_policies(folder: Path, setup: Setup, algo: Algorithm, env_steps: int 
 
 def export_modules(
     folder: Path,
-    setup: Setup,
+    setup: RllibSetup,
     modules: Mapping[str, Any],
     states: Mapping[str, Arrays],
     connectors: Any,
@@ -92,10 +92,12 @@ def learned_state(algo: Algorithm, module: str) -> Arrays:
     return dict(state["learner"]["rl_module"][module])
 
 
-def _dense(setup: Setup, policy: PolicyID, state: Mapping[str, Any], config: Mapping[str, Any]) -> DenseNetwork | None:
+def _dense(
+    setup: RllibSetup, policy: PolicyID, state: Mapping[str, Any], config: Mapping[str, Any]
+) -> DenseNetwork | None:
     agent = setup.agents_of(policy)[0]
     spec = setup.spec
-    seat = seat_code(spec.observation_spaces[agent], spec.action_spaces[agent], setup.options.picture_size)
+    seat = agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], setup.options.picture_size)
     if seat.is_picture:
         return None
     return dense_network(setup.algorithm, state, config, seat.width, action_code(spec.action_spaces[agent]).head)

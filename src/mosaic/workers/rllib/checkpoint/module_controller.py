@@ -27,7 +27,7 @@ from mosaic.policies.network import Scaler
 from mosaic.workers.rllib.checkpoint.controllers import deviation_limits, finished, read_scalers, scaler_of
 from mosaic.workers.rllib.checkpoint.names import MODULE
 from mosaic.workers.rllib.env.learner_view import OBSERVATION
-from mosaic.workers.rllib.env.spaces import SeatCode, seat_code
+from mosaic.workers.rllib.env.spaces import AgentCode, agent_code
 from mosaic.workers.rllib.learner.modules import ILLEGAL, module_class
 
 
@@ -131,7 +131,7 @@ class ModulePolicyController:
         drawn: Tensor = kind.from_logits(inputs).sample()
         return drawn
 
-    def _see(self, agent: AgentID, seat: SeatCode, observation: Observation, mask: Mask | None) -> Any:
+    def _see(self, agent: AgentID, seat: AgentCode, observation: Observation, mask: Mask | None) -> Any:
         row: NDArray[np.float32] = seat.read(observation)
         scaler = scaler_of(self._scalers, agent)
         if scaler is not None:
@@ -142,18 +142,18 @@ class ModulePolicyController:
         legal = np.ones(seat.choices, np.int8) if mask is None else mask.astype(np.int8)
         return {OBSERVATION: shown, MASK: torch.from_numpy(legal[np.newaxis])}
 
-    def _shown(self, seat: SeatCode) -> Space[Any]:
+    def _shown(self, seat: AgentCode) -> Space[Any]:
         if not (self._masked and seat.choices):
             return seat.observation_space
         mask = spaces.Box(0, 1, (seat.choices,), np.int8)
         return spaces.Dict({OBSERVATION: seat.observation_space, MASK: mask})
 
     @staticmethod
-    def _seat(facts: Mapping[str, Any], spec: EnvSpec, agent: AgentID) -> SeatCode:
-        return seat_code(spec.observation_spaces[agent], spec.action_spaces[agent], facts["picture_size"])
+    def _seat(facts: Mapping[str, Any], spec: EnvSpec, agent: AgentID) -> AgentCode:
+        return agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], facts["picture_size"])
 
 
-def _alike(seat: SeatCode, other: SeatCode) -> bool:
+def _alike(seat: AgentCode, other: AgentCode) -> bool:
     return seat.observation_space == other.observation_space and seat.action_space == other.action_space
 
 

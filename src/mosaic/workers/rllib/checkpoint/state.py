@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mosaic.core.errors import InputError
-from mosaic.workers.rllib.reporting.metrics import Progress
+from mosaic.workers.rllib.reporting.metrics import RllibProgress
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
-    from mosaic.workers.rllib.self_play import LeagueKeeper
+    from mosaic.workers.rllib.self_play import LeagueManager
 
 RLLIB = "rllib"  # RLlib's own checkpoint, which contains pickles: needed only to resume
 COUNTERS = "counters.json"
 LEAGUE = "league.safetensors"
 
 
-def save_state(folder: Path, algo: Algorithm, progress: Progress, keeper: LeagueKeeper | None) -> None:
+def save_state(folder: Path, algo: Algorithm, progress: RllibProgress, keeper: LeagueManager | None) -> None:
     """Write the state of an algorithm and its run. RLlib takes absolute paths only."""
     from safetensors.numpy import save_file
 
@@ -32,7 +32,7 @@ def save_state(folder: Path, algo: Algorithm, progress: Progress, keeper: League
         save_file(arrays, folder / LEAGUE)
 
 
-def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Progress:
+def load_state(folder: Path, algo: Algorithm, keeper: LeagueManager | None) -> RllibProgress:
     """Restore the state into a newly built algorithm, with its current number of runners and learners.
 
     The envs' states are lost: they begin new episodes.
@@ -49,7 +49,7 @@ def load_state(folder: Path, algo: Algorithm, keeper: LeagueKeeper | None) -> Pr
             "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
         ) from error
     counters: dict[str, Any] = json.loads((folder / COUNTERS).read_text())
-    progress = Progress(**counters)
+    progress = RllibProgress(**counters)
     if keeper is not None:
         keeper.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress

@@ -16,8 +16,8 @@ from ray.tune.registry import register_env
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.config.batches import IN_STEP
 from mosaic.workers.rllib.config.options import ReplayOptions, replay_settings, training_settings
-from mosaic.workers.rllib.config.setup import Setup
-from mosaic.workers.rllib.env.env import make_seats
+from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from mosaic.workers.rllib.env.runner_class import runner_class
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
@@ -36,12 +36,12 @@ EPISODES_AVERAGED = 100
 _AGGREGATION = ("num_aggregator_actors_per_learner", "max_requests_in_flight_per_aggregator_actor")
 
 
-def configure(setup: Setup, mapping: Mapping | None = None) -> AlgorithmConfig:
+def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmConfig:
     """Return RLlib's configuration.
 
     `mapping` returns the module of an agent in an episode, if that varies: in self-play.
     """
-    register_env(ENV, make_seats)
+    register_env(ENV, make_rllib_env)
     config = _fresh(setup.algorithm)
     config.algo_class = patient(_tidy(config.algo_class))
     options = setup.options
@@ -110,7 +110,7 @@ def _tidy(own: type[Algorithm]) -> type[Algorithm]:
     return type(own.__name__, (_Tidy, own), {"__module__": __name__})
 
 
-def _gather(config: AlgorithmConfig, setup: Setup) -> None:
+def _gather(config: AlgorithmConfig, setup: RllibSetup) -> None:
     options, placement = setup.options, setup.placement
     config.env_runners(
         num_env_runners=placement.runners,
@@ -133,7 +133,7 @@ def _filter(*given: Any, multi_agent: bool, **also: Any) -> ObservationFilter:
     return ObservationFilter(multi_agent=multi_agent)
 
 
-def _learn(config: AlgorithmConfig, setup: Setup) -> None:
+def _learn(config: AlgorithmConfig, setup: RllibSetup) -> None:
     options, placement = setup.options, setup.placement
     settings = training_settings(options)
     aggregation = {name: settings.pop(name) for name in _AGGREGATION if name in settings}
@@ -154,7 +154,7 @@ def _learn(config: AlgorithmConfig, setup: Setup) -> None:
     config.training(**settings)
 
 
-def _replay(setup: Setup, options: ReplayOptions) -> dict[str, Any]:
+def _replay(setup: RllibSetup, options: ReplayOptions) -> dict[str, Any]:
     settings = replay_settings(options)
     if setup.single:
         return settings
@@ -163,7 +163,7 @@ def _replay(setup: Setup, options: ReplayOptions) -> dict[str, Any]:
     return settings | {"type": balanced_buffer(options.replay_buffer_type), "trained": setup.trained}
 
 
-def _cast(config: AlgorithmConfig, setup: Setup, mapping: Mapping | None) -> None:
+def _cast(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -> None:
     specs = {module: module_spec(setup, policy) for policy, module in setup.modules.items()}
     if setup.single:
         (spec,) = specs.values()

@@ -104,7 +104,7 @@ class LearnerOptions(Section):
     )
 
 
-class OwnOptions(Section):
+class RllibExtraOptions(Section):
     """Options of Mosaic, not of RLlib."""
 
     picture_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
@@ -132,7 +132,7 @@ class OwnOptions(Section):
     )
 
 
-class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, OwnOptions):
+class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions):
     """Options of all algorithms."""
 
     gamma: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
@@ -161,7 +161,7 @@ class MinibatchOptions(RllibOptions):
         return self
 
 
-class PpoOptions(MinibatchOptions):
+class RllibPpoOptions(MinibatchOptions):
     """Proximal policy optimisation."""
 
     lr: Schedule = Field(5e-5, description="Step size of Adam; [[env steps, value], …] for a schedule.")
@@ -179,7 +179,7 @@ class PpoOptions(MinibatchOptions):
     vf_clip_param: float = Field(10.0, gt=0, description="Largest squared error of a value that counts.")
 
 
-class A2cOptions(RllibOptions):
+class RllibA2cOptions(RllibOptions):
     """A2C, which RLlib dropped: its PPO with a single pass, without clipping, and with RMSprop."""
 
     lr: Schedule = Field(7e-4, description="Step size of RMSprop, or a schedule.")
@@ -278,7 +278,7 @@ class ReplayOptions(RllibOptions):
         return self
 
 
-class DqnOptions(ReplayOptions):
+class RllibDqnOptions(ReplayOptions):
     """Deep Q-network: dueling, double and prioritised by default."""
 
     lr: Schedule = Field(5e-4, description="Step size of Adam, or a schedule.")
@@ -329,12 +329,12 @@ class SacOptions(ReplayOptions):
 
 
 OPTIONS: dict[str, type[RllibOptions]] = {
-    "ppo": PpoOptions,
+    "ppo": RllibPpoOptions,
     "appo": AppoOptions,
     "impala": ImpalaOptions,
-    "dqn": DqnOptions,
+    "dqn": RllibDqnOptions,
     "sac": SacOptions,
-    "a2c": A2cOptions,
+    "a2c": RllibA2cOptions,
 }
 ASYNCHRONOUS = ("appo", "impala")  # their learner has its own process if the machine has room
 
@@ -362,7 +362,7 @@ def model_settings(options: RllibOptions) -> dict[str, Any]:
 
 def training_settings(options: RllibOptions) -> dict[str, Any]:
     """Return the settings that `AlgorithmConfig.training` takes unchanged."""
-    elsewhere = (ModelOptions, RunnerOptions, LearnerOptions, OwnOptions)
+    elsewhere = (ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions)
     apart = {name for part in elsewhere for name in part.model_fields} | set(_REPLAY.values()) | {_ITERATION}
     return options.model_dump(mode="json", exclude=apart)
 

@@ -80,7 +80,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class AvailableResources:
     cpus: int
     gpus: float
     name: str = "this machine"
@@ -146,7 +146,7 @@ def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
         )
 
 
-def place(asked: Asked, machine: Machine) -> Placement:
+def place(asked: Asked, machine: AvailableResources) -> Placement:
     """Return the placement, or raise InputError if a demand cannot be met: Ray would silently wait forever."""
     learners, cpus_per_learner = _learners(asked, machine)
     learning = _for_learning(learners, cpus_per_learner, asked.aggregators)
@@ -202,7 +202,7 @@ def settled(
     return runtime, options.model_copy(update=chosen)
 
 
-def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
+def _packed(placement: Placement, machine: AvailableResources, *, firm: bool) -> Placement:
     """Reduce what was not configured until every process fits on one node: totals say too little about a cluster."""
     if packs(placement.needs, machine.rooms):
         return placement
@@ -214,13 +214,13 @@ def _packed(placement: Placement, machine: Machine, *, firm: bool) -> Placement:
     raise InputError(_scattered(placement, machine))
 
 
-def this_machine(asked: Asked) -> Machine:
+def this_machine(asked: Asked) -> AvailableResources:
     """Return this machine's resources.
 
     Ray is asked about GPUs only if some are requested: it takes seconds to import.
     """
     gpus = _gpus_here() if asked.gpus or asked.gpus_per_runner else 0
-    return Machine(len(os.sched_getaffinity(0)), gpus)
+    return AvailableResources(len(os.sched_getaffinity(0)), gpus)
 
 
 def _gpus_here() -> int:
@@ -231,7 +231,7 @@ def _gpus_here() -> int:
     return there if visible is None else min(there, len(visible))
 
 
-def _learners(asked: Asked, machine: Machine) -> tuple[int, int]:
+def _learners(asked: Asked, machine: AvailableResources) -> tuple[int, int]:
     if asked.learners is None:
         roomy = machine.cpus > 1 and asked.apart
         learners = math.ceil(asked.gpus) or int(roomy)
@@ -250,7 +250,7 @@ def _for_learning(learners: int, cpus_per_learner: int, aggregators: int) -> int
     return learners * cpus_per_learner + max(1, learners) * aggregators
 
 
-def _too_many(asked: Asked, machine: Machine, learning: int, fits: int) -> str:
+def _too_many(asked: Asked, machine: AvailableResources, learning: int, fits: int) -> str:
     each = f" with {asked.cpus_per_runner} CPUs each" if asked.cpus_per_runner > 1 else ""
     beside = f", {learning} of them for learning" if learning else ""
     return (
@@ -264,7 +264,7 @@ def _too_many(asked: Asked, machine: Machine, learning: int, fits: int) -> str:
     )
 
 
-def _too_large(asked: Asked, machine: Machine, learning: int) -> str:
+def _too_large(asked: Asked, machine: AvailableResources, learning: int) -> str:
     beside = f", {learning} of them for learning" if learning else ""
     return (
         f"An env runner with {asked.cpus_per_runner} CPUs cannot be placed: {machine.name} has "
@@ -273,7 +273,7 @@ def _too_large(asked: Asked, machine: Machine, learning: int) -> str:
     )
 
 
-def _scattered(placement: Placement, machine: Machine) -> str:
+def _scattered(placement: Placement, machine: AvailableResources) -> str:
     needs = ", ".join(_size(need.cpus, need.gpus) for need in sorted(set(placement.needs), reverse=True))
     rooms = ", ".join(_size(node.cpus, node.gpus) for node in machine.rooms)
     return (
@@ -288,7 +288,7 @@ def _size(cpus: int, gpus: float) -> str:
     return _count(cpus, "CPU") + (f" with {_number(gpus)} GPU" if gpus else "")
 
 
-def _reduced(asked: Asked, machine: Machine, fits: int, learning: int) -> str:
+def _reduced(asked: Asked, machine: AvailableResources, fits: int, learning: int) -> str:
     rest = _count(max(1, learning), "CPU")
     where = "in the main process" if fits == 0 else f"by {_count(fits, 'env runner')} instead of {asked.runners}"
     return f"Envs are stepped {where}: {machine.name} has {_count(machine.cpus, 'CPU')}, learning takes {rest}."

@@ -10,7 +10,7 @@ from typing import Any
 from mosaic.config.run import RunConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.workers.rllib.config.batches import envs_per_runner
 from mosaic.workers.rllib.config.options import RllibOptions
 from mosaic.workers.rllib.config.resources import Placement
@@ -21,12 +21,12 @@ DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a s
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class RllibSetup:
     config: RunConfig
     options: RllibOptions
     spec: EnvSpec
     masked: bool  # whether actions may be illegal, which only a Turn can tell
-    casting: Casting
+    casting: AgentRoles
     placement: Placement
     folder: Path  # the run's
     attempt: int = 1

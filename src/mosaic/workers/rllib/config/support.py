@@ -9,7 +9,7 @@ from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import row_code
-from mosaic.learners.agent_roles import Casting
+from mosaic.learners.agent_roles import AgentRoles
 from mosaic.workers.rllib.config.options import AppoOptions, ImpalaOptions, RllibOptions
 
 Feature: TypeAlias = PolicyConfiguration | Literal["shared_encoder"]
@@ -36,7 +36,9 @@ def is_supported(algorithm: str, feature: Feature) -> bool:
     return (algorithm, feature) not in MISSING
 
 
-def check_support(algorithm: str, options: RllibOptions, casting: Casting, spec: EnvSpec, *, learners: int = 1) -> None:
+def check_support(
+    algorithm: str, options: RllibOptions, casting: AgentRoles, spec: EnvSpec, *, learners: int = 1
+) -> None:
     """Raise InputError if the algorithm cannot train what the casting says; `learners` are learner processes."""
     plan = casting.plan
     if plan.self_play:
@@ -100,7 +102,7 @@ def _check(algorithm: str, feature: Feature) -> None:
     )
 
 
-def _check_same_sight(casting: Casting, spec: EnvSpec) -> None:
+def _check_same_sight(casting: AgentRoles, spec: EnvSpec) -> None:
     first, *others = casting.learners
     for other in others:
         if row_code(spec.observation_spaces[other]).width != row_code(spec.observation_spaces[first]).width:

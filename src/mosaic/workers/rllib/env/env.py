@@ -16,20 +16,20 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.workers.rllib.env.learner_view import Outcome, Seats
+from mosaic.workers.rllib.env.learner_view import LearnerStep, LearnerView
 from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, is_taken_as_is
 
 EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
-class SeatsEnv(MultiAgentEnv):
+class LearnersEnv(MultiAgentEnv):
     """Env with several agents that learn, in a fixed order.
 
     RLlib marks every agent of an episode as terminated once all of them have ended, truncated ones too, and then
     nothing is bootstrapped. So agents truncated by the end of the episode are reported by `__all__` alone.
     """
 
-    def __init__(self, seats: Seats) -> None:
+    def __init__(self, seats: LearnerView) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seats = seats
         self.possible_agents = list(seats.learners)
@@ -64,7 +64,7 @@ class SeatsEnv(MultiAgentEnv):
         self.seats.close()
 
 
-def ends(outcome: Outcome) -> tuple[dict[str, bool], dict[str, bool]]:
+def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
     """Return the terminated and truncated flags as RLlib expects them."""
     terminated, truncated = outcome.terminated, outcome.truncated
     if not outcome.over:
@@ -76,10 +76,10 @@ def ends(outcome: Outcome) -> tuple[dict[str, bool], dict[str, bool]]:
     return left | {EVERYBODY: False}, {EVERYBODY: True}
 
 
-class SeatEnv(gymnasium.Env[Any, Any]):
+class LearnerEnv(gymnasium.Env[Any, Any]):
     """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
-    def __init__(self, seats: Seats) -> None:
+    def __init__(self, seats: LearnerView) -> None:
         self.metadata = {"render_modes": ["rgb_array"]}
         (self._agent,) = seats.learners
         self.seats = seats
@@ -107,7 +107,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self.seats.close()
 
 
-def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
+def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
     """Create an env for RLlib, in any process.
 
     `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
@@ -120,7 +120,7 @@ def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, 
     env = make_env(environment)
     if type(env) is GymnasiumEnv and env.plain and not state and _as_is(env):
         return _unguarded(env.env)
-    seats = Seats(
+    seats = LearnerView(
         env,
         tuple(learners),
         config.get("played", {}),
@@ -129,7 +129,7 @@ def make_seats(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, 
         runner=int(getattr(config, "worker_index", 0) or 0),
         picture_size=config.get("picture_size") or PICTURE_SIZE,
     )
-    return SeatEnv(seats) if len(learners) == 1 else SeatsEnv(seats)
+    return LearnerEnv(seats) if len(learners) == 1 else LearnersEnv(seats)
 
 
 def _unguarded(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

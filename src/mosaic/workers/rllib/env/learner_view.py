@@ -18,13 +18,13 @@ from mosaic.envs.env import Env
 from mosaic.envs.spaces import MASK, objection
 from mosaic.runners.fixed_policies import ControllerOthers
 from mosaic.workers.rllib.config.support import no_central_pictures
-from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, SeatCode, seat_code
+from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, AgentCode, agent_code
 
 OBSERVATION, STATE = "observation", "state"
 _MOST_EPISODES_WITHOUT_US = 1000  # this many in a row mean that the learners never get a turn
 
 
-class Outcome(NamedTuple):
+class LearnerStep(NamedTuple):
     """Result of one step for the learners, which lasts until one of them must act again."""
 
     seen: dict[AgentID, Any]  # of those that must act or have ended
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     over: bool
 
 
-class Seats:
+class LearnerView:
     """Owner of an env that steps it for its learners.
 
     `state` adds what a central critic reads: all learners' observations, and which of them is the observer. An agent
@@ -59,7 +59,7 @@ class Seats:
         self._runner, self._episode = runner, 0
         self.played_returns: dict[AgentID, float] = {}
         self._codes = {
-            agent: seat_code(env.observation_spaces[agent], env.action_spaces[agent], picture_size)
+            agent: agent_code(env.observation_spaces[agent], env.action_spaces[agent], picture_size)
             for agent in learners
         }
         self._objections = {agent: objection(env.action_spaces[agent]) for agent in learners}
@@ -70,7 +70,7 @@ class Seats:
         self._living: set[AgentID] = set()
         self._turn: Turn
 
-    def begin(self, seed: int | None = None) -> Outcome:
+    def begin(self, seed: int | None = None) -> LearnerStep:
         """Return the first Turn in which a learner must act. Without a seed: of the next episode of the stream."""
         for _ in range(_MOST_EPISODES_WITHOUT_US):
             turn = self._first(seed)
@@ -79,14 +79,14 @@ class Seats:
                 self._living -= turn.final_observations.keys()
             if turn.observations:
                 self._turn = turn
-                return Outcome(self._see(turn.observations, turn), {}, {}, {}, False)
+                return LearnerStep(self._see(turn.observations, turn), {}, {}, {}, False)
             seed = None
         raise MosaicError(
             f"{_MOST_EPISODES_WITHOUT_US} episodes of {self.env.spec.env_id} went by without a turn of "
             f"{', '.join(self.learners)}: there is nothing to learn."
         )
 
-    def step(self, chosen: Mapping[AgentID, Any]) -> Outcome:
+    def step(self, chosen: Mapping[AgentID, Any]) -> LearnerStep:
         turn = self._step({agent: self._action(agent, action) for agent, action in chosen.items()}, self._turn)
         codes = self._codes
         rewards = {agent: reward for agent, reward in turn.rewards.items() if agent in codes}
@@ -103,7 +103,9 @@ class Seats:
             last |= ended
             self._living -= ended.keys()
         self._turn = turn
-        return Outcome(self._see({**turn.observations, **last}, turn), rewards, terminated, truncated, not self._living)
+        return LearnerStep(
+            self._see({**turn.observations, **last}, turn), rewards, terminated, truncated, not self._living
+        )
 
     def close(self) -> None:
         if self._others is not None:
@@ -151,7 +153,7 @@ class Seats:
                 seen[agent][STATE] = row
         return seen
 
-    def _space(self, code: SeatCode) -> Space[Any]:
+    def _space(self, code: AgentCode) -> Space[Any]:
         parts: dict[str, Space[Any]] = {OBSERVATION: code.observation_space}
         if self._masked and code.choices:
             parts[MASK] = spaces.Box(0, 1, (code.choices,), np.int8)
@@ -168,7 +170,7 @@ def _mask(turn: Turn, agent: AgentID, choices: int) -> NDArray[np.int8]:
 class _StateRow:
     """Input of a central critic: the learners' observations in their order, then a one-hot code of the observer."""
 
-    def __init__(self, codes: Mapping[AgentID, SeatCode]) -> None:
+    def __init__(self, codes: Mapping[AgentID, AgentCode]) -> None:
         if any(code.is_picture for code in codes.values()):
             raise no_central_pictures()
         ends = np.cumsum([code.width for code in codes.values()])

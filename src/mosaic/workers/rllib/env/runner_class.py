@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mosaic.envs.vector.encoding import action_code
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 
 
-def runner_class(setup: Setup) -> type[Any] | None:
+def runner_class(setup: RllibSetup) -> type[Any] | None:
     """Return the env runner class; None: RLlib's own."""
     if not has_twin(setup):
         return None
@@ -17,7 +17,7 @@ def runner_class(setup: Setup) -> type[Any] | None:
     return TwinEnvRunner
 
 
-def has_twin(setup: Setup) -> bool:
+def has_twin(setup: RllibSetup) -> bool:
     """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
     options, casting, spec = setup.options, setup.casting, setup.spec
     other = setup.single or setup.masked or casting.plan.self_play or casting.played or spec.facts.turn_based

@@ -21,7 +21,7 @@ PICTURE_SIZE = 64  # pixels; RLlib has default convolutions for 42, 64, 84 and 9
 
 
 @dataclass(frozen=True, slots=True)
-class SeatCode:
+class AgentCode:
     """Conversion of one agent's spaces.
 
     RLlib reads float32 rows or square pictures of 0..1, and acts in Discrete, MultiDiscrete and flat Box spaces.
@@ -42,15 +42,15 @@ class SeatCode:
         return len(self.observation_space.shape) == 3
 
 
-def seat_code(observation: Space[Any], action: Space[Any], picture_size: int = PICTURE_SIZE) -> SeatCode:
+def agent_code(observation: Space[Any], action: Space[Any], picture_size: int = PICTURE_SIZE) -> AgentCode:
     acts = action_code(action)
     space, act = _actions(acts, action)
     seen, read = _observations(observation, picture_size)
-    return SeatCode(seen, space, read, act, acts.head.width if acts.head.kind == "categorical" else 0)
+    return AgentCode(seen, space, read, act, acts.head.width if acts.head.kind == "categorical" else 0)
 
 
 def is_taken_as_is(observation: Space[Any], action: Space[Any]) -> bool:
-    """Return whether RLlib can use these spaces unchanged, with the same result as `seat_code`."""
+    """Return whether RLlib can use these spaces unchanged, with the same result as `agent_code`."""
     rows = isinstance(observation, spaces.Box) and len(observation.shape) == 1 and observation.dtype == np.float32
     if isinstance(action, spaces.Discrete):
         return rows and action.start == 0

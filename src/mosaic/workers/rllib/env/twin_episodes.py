@@ -14,7 +14,7 @@ from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from mosaic.workers.rllib.env.twin_view import TwinView
 
 
-class Step(NamedTuple):
+class TwinStep(NamedTuple):
     """Step of all envs: [envs, agents, …]."""
 
     shown: NDArray[np.float32]  # before the step
@@ -48,7 +48,7 @@ class Piece(NamedTuple):
         return len(self.actions)
 
 
-def pieces_of(steps: Sequence[Step], shown: NDArray[np.float32]) -> Iterator[Piece]:
+def pieces_of(steps: Sequence[TwinStep], shown: NDArray[np.float32]) -> Iterator[Piece]:
     """Yield pieces env by env, in the order of time. `shown` is the observation after the last step."""
     if not steps:
         return
@@ -83,7 +83,7 @@ def pieces_of(steps: Sequence[Step], shown: NDArray[np.float32]) -> Iterator[Pie
             start = end + 1
 
 
-def _last(step: Step, env: int) -> NDArray[np.float32]:
+def _last(step: TwinStep, env: int) -> NDArray[np.float32]:
     """Return the last observations.
 
     Nothing is ever computed from the last observations of terminated agents, so the previous ones are used for them.

@@ -35,15 +35,15 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
-from mosaic.workers.rllib.env.twin_episodes import Step, episode_of, pieces_of
-from mosaic.workers.rllib.env.twin_view import RunningEpisode, TwinView, make_views
+from mosaic.workers.rllib.env.twin_episodes import TwinStep, episode_of, pieces_of
+from mosaic.workers.rllib.env.twin_view import RunningTwinEpisode, TwinView, make_views
 
 
 class TwinEnvRunner(MultiAgentEnvRunner):
     """Env runner for modules without memory and envs whose agents act and end together, as `runner_class` checks."""
 
     env: SyncVectorMultiAgentEnv
-    _ongoing_episodes: list[Any]  # RunningEpisode: RLlib's own are created when they are cut out
+    _ongoing_episodes: list[Any]  # RunningTwinEpisode: RLlib's own are created when they are cut out
 
     def make_env(self) -> None:
         environment = EnvironmentConfig.model_validate(self.config.env_config["environment"])
@@ -55,7 +55,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         self._view: TwinView = views[0]
         self.env = SyncVectorMultiAgentEnv(env_fns=[lambda view=view: view for view in views])  # type: ignore[misc]
         self._needs_initial_reset = True
-        self._steps: list[Step] = []
+        self._steps: list[TwinStep] = []
         self._callback("on_environment_created", env_context=self.config.env_config)
 
     def _sample(
@@ -94,7 +94,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         mapping: Any = self.config.policy_mapping_fn
         return str(mapping(agent, None))
 
-    def _step(self, explore: bool, random_actions: bool) -> Step:
+    def _step(self, explore: bool, random_actions: bool) -> TwinStep:
         vector, shown = self._vector, self._shown
         actions = np.empty(shown.shape[:2], np.int64)
         extras: dict[str, dict[str, NDArray[Any]]] = {}
@@ -109,7 +109,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
                 actions[:, number] = np.random.randint(head.width, size=self.num_envs)
         with self.metrics.log_time(ENV_STEP_TIMER):
             vector.step(actions.reshape(-1, 1).astype(np.float32))
-        step = Step(
+        step = TwinStep(
             shown,
             actions,
             vector.rew.reshape(actions.shape).copy(),
@@ -180,8 +180,8 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         self._steps.clear()
         return sorted(found, key=lambda episode: not episode.is_done)
 
-    def _running(self, env: int, name: str, started: int) -> RunningEpisode:
-        return RunningEpisode(name, env, started, self._view.names, self._steps)
+    def _running(self, env: int, name: str, started: int) -> RunningTwinEpisode:
+        return RunningTwinEpisode(name, env, started, self._view.names, self._steps)
 
     def _count(self, steps: int, episodes: int) -> None:
         sampled = steps * self.num_envs

@@ -14,7 +14,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE, Seats
+from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE, LearnerView
 
 
 class TwinView(MultiAgentEnv):
@@ -69,7 +69,7 @@ def make_views(config: Mapping[str, Any], vector: CompiledVector) -> list[TwinVi
     """Return a view of each env, with the spaces that the env itself would have."""
     state = bool(config.get("state", False))
     env = make_env(EnvironmentConfig.model_validate(config["environment"]))
-    seats = Seats(env, vector.shape.agents, {}, state=state)
+    seats = LearnerView(env, vector.shape.agents, {}, state=state)
     try:
         spaces = seats.observation_spaces, seats.action_spaces
         return [TwinView(vector, index, spaces, state) for index in range(vector.shape.envs)]
@@ -90,7 +90,7 @@ class _Part:
         return len(self.rewards)
 
 
-class RunningEpisode:
+class RunningTwinEpisode:
     """Running episode, for callbacks: RLlib's own is created when it is cut out."""
 
     def __init__(self, name: str, env: int, started: int, agents: Sequence[AgentID], steps: Sequence[Any]) -> None:

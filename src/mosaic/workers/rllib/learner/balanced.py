@@ -23,7 +23,7 @@ from ray.rllib.utils.minibatch_utils import MiniBatchCyclicIterator
 from ray.rllib.utils.torch_utils import explained_variance
 from torch import Tensor
 
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.learner.minibatches import cuts, parts_of, rounds
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
 
@@ -175,7 +175,7 @@ def units_of(rows: SampleBatch) -> int:
     return len(rows[SampleBatch.SEQ_LENS]) if rows._slice_seq_lens_in_B else len(rows)
 
 
-def learner_class(setup: Setup) -> type[Learner]:
+def learner_class(setup: RllibSetup) -> type[Learner]:
     """Return RLlib's learner for the algorithm, with the mixins that the run needs."""
     parts: list[type[Any]] = []
     if not setup.single:

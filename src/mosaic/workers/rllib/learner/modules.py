@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from mosaic.core.ids import PolicyID
 from mosaic.envs.spaces import MASK
 from mosaic.workers.rllib.config.options import model_settings
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.config.support import no_masks
 from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE
 
@@ -41,7 +41,7 @@ _NEVER = -1e9  # as a logit: zero probability, and still a finite number
 ILLEGAL = 0.9 * _NEVER  # logits at or below it belong to illegal actions
 
 
-def module_spec(setup: Setup, policy: PolicyID) -> RLModuleSpec:
+def module_spec(setup: RllibSetup, policy: PolicyID) -> RLModuleSpec:
     """Return a module's spec without spaces: RLlib takes those of the agents that are mapped to the policy."""
     settings = model_settings(setup.options)
     if setup.casting.plan.central:

@@ -10,14 +10,14 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from torch import nn
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.config.setup import Setup
+from mosaic.workers.rllib.config.setup import RllibSetup
 
 CRITIC = "critic"  # attribute of a central critic in modules
 ENCODER = "encoder"  # its attribute in RLlib's default modules; contains both if policy and value have one each
 _PARTS = "shared_parts"  # in the settings of the modules together
 
 
-def parts_in_common(setup: Setup) -> tuple[str, ...]:
+def parts_in_common(setup: RllibSetup) -> tuple[str, ...]:
     """Return the names of the shared attributes. A single policy shares nothing."""
     if len(setup.modules) == 1:
         return ()
@@ -25,7 +25,7 @@ def parts_in_common(setup: Setup) -> tuple[str, ...]:
     return tuple(name for name, wanted in asked.items() if wanted)
 
 
-def modules_together(setup: Setup, specs: dict[str, RLModuleSpec]) -> MultiRLModuleSpec:
+def modules_together(setup: RllibSetup, specs: dict[str, RLModuleSpec]) -> MultiRLModuleSpec:
     parts = parts_in_common(setup)
     if not parts:
         return MultiRLModuleSpec(rl_module_specs=specs)

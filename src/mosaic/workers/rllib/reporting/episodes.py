@@ -21,7 +21,7 @@ class EpisodeRecord(TypedDict):
     policies: dict[AgentID, str]  # policies of the agents that learn; in self-play also frozen snapshots
 
 
-class Tally(TypedDict):
+class OutcomeCounts(TypedDict):
     """Counts of wins, draws and losses, as `outcomes` decides them."""
 
     won: int
@@ -68,13 +68,13 @@ def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]
     return found
 
 
-def tallies_by_policy(records: Iterable[EpisodeRecord], win_above: float) -> dict[str, Tally]:
+def tallies_by_policy(records: Iterable[EpisodeRecord], win_above: float) -> dict[str, OutcomeCounts]:
     """Return the tallies of competitive envs. A policy that plays itself wins and loses in the same episode."""
-    found: dict[str, Tally] = {}
+    found: dict[str, OutcomeCounts] = {}
     for record in records:
         ends = outcomes({**record["played"], **record["returns"]}, win_above)
         for agent, policy in record["policies"].items():
-            tally = found.setdefault(policy, Tally(won=0, drawn=0, lost=0))
+            tally = found.setdefault(policy, OutcomeCounts(won=0, drawn=0, lost=0))
             match ends[agent]:
                 case "win":
                     tally["won"] += 1

@@ -18,7 +18,7 @@ _ALL = "__all_modules__"  # RLlib's key for what concerns every module
 
 
 @dataclass(slots=True)
-class Progress:
+class RllibProgress:
     """Progress of a run, over all attempts."""
 
     iteration: int = 0
@@ -55,7 +55,7 @@ class Progress:
 
 
 def fields(
-    result: Mapping[str, Any], progress: Progress, modules: Mapping[PolicyID, str], spent: Mapping[str, float]
+    result: Mapping[str, Any], progress: RllibProgress, modules: Mapping[PolicyID, str], spent: Mapping[str, float]
 ) -> dict[str, Any]:
     """Return the fields for `context.report`.
 
@@ -90,7 +90,7 @@ def fields(
     return found
 
 
-def sampled_fields(progress: Progress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
+def sampled_fields(progress: RllibProgress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
     """Return the fields of a report within an iteration: counters and returns, including the iteration so far."""
     recent = [*progress.recent, *sampled.records][-_RECENT:]
     by_policy = returns_by_policy(recent)
