@@ -4,8 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
+
+from mosaic.config.sections import PolicyConfiguration, Runtime, TrainingConfig
+from mosaic.runs.tuning.plan import Mode, Scheduler
+from mosaic.ui.cli import options
 
 TICTACTOE = "classic/tictactoe_v3"
 
@@ -227,6 +232,28 @@ def test_debug_shows_the_traceback():
 def test_help_and_version(mosaic):
     assert mosaic("--help").code == 0
     assert mosaic("--version").out.strip() == "0.1.0"
+
+
+def test_the_help_of_an_option_is_the_description_of_its_setting(mosaic):
+    shown = mosaic("train", "--help")
+    assert shown.code == 0
+    words = " ".join(shown.out.split())
+    described = TrainingConfig.model_fields["stop_reward"].description
+    assert described is not None
+    assert described in words
+    assert "(the preset's, else 1,000,000)" in words
+    for command in ("tune", "runs resume"):
+        answer = mosaic(*command.split(), "--help")
+        assert answer.code == 0
+        assert "setting:" not in answer.out
+    assert "setting:" not in shown.out
+
+
+def test_the_choices_of_options_are_those_of_their_settings():
+    assert get_args(options.PolicyConfiguration) == get_args(PolicyConfiguration)
+    assert get_args(options.Runtime) == get_args(Runtime)
+    assert get_args(options.Scheduler) == get_args(Scheduler)
+    assert get_args(options.Mode) == get_args(Mode)
 
 
 def test_the_demo_trains_proves_and_plays(mosaic):

@@ -36,14 +36,14 @@ class TuneSettings(Section):
     )
     trials: int = Field(8, ge=1, le=10_000, description="Number of trials in all (pbt: at the same time).")
     metric: str = Field(
-        "episode_reward_mean", min_length=1, description="What is compared: a field of iteration events, by its path."
+        "episode_reward_mean", min_length=1, description="Metric to compare: a field of iteration events, by its path."
     )
-    mode: Mode = Field("max", description="Whether more of it is better, or less.")
-    concurrent: int | None = Field(None, ge=1, le=64, description="Trials at the same time; None: one for each core.")
+    mode: Mode = Field("max", description="Whether to maximise or minimise the metric.")
+    concurrent: int | None = Field(None, ge=1, le=64, description="Trials at the same time; None: one per core.")
     decision_steps: int | None = Field(
         None,
         ge=1,
-        description="asha: env steps that every trial gets; pbt: env steps between two exchanges. "
+        description="asha: env steps that every trial gets; pbt: env steps between exchanges. "
         "None: a ninth, a tenth of a trial.",
     )
 

@@ -26,6 +26,7 @@ from mosaic.ui.cli.commands import (
     workers,
 )
 from mosaic.ui.cli.commands.runs import app as runs_app
+from mosaic.ui.cli.setting_help import SettingsCommand
 
 app = typer.Typer(
     name="mosaic",
@@ -52,7 +53,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the whole traceback of an error. May stand anywhere.")
+        bool, typer.Option("--debug", help="Show the full traceback of an error; allowed at any position.")
     ] = False,
 ) -> None:
     """Options of every command."""
@@ -63,5 +64,5 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(train, tune, watch, evaluate, tournament, play, replay, serve),
 )
 for command in COMMANDS:
-    app.command(name=command.__name__)(command)
+    app.command(name=command.__name__, cls=SettingsCommand)(command)
 app.add_typer(runs_app, name="runs")

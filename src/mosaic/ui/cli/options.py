@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 if TYPE_CHECKING:
     from mosaic.config.sections import EnvironmentConfig
+
+# Choices of the settings, repeated here because their modules import pydantic; a test compares them.
+PolicyConfiguration: TypeAlias = Literal["parameter_sharing", "independent", "self_play", "shared_value_function"]
+Runtime: TypeAlias = Literal["single", "parallel", "ray", "mpi"]
+Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
+Mode: TypeAlias = Literal["max", "min"]
 
 EnvArgument: TypeAlias = Annotated[
     str,
@@ -19,13 +25,13 @@ AgentOption: TypeAlias = Annotated[
     typer.Option(
         "--agent",
         metavar="NAME=POLICY",
-        help="Who acts for whom; patterns such as 'red_*=random' or '*=random' are allowed, the first that fits wins. "
+        help="Policy of an agent, or of a pattern such as 'red_*' or '*'; the first match wins. "
         "Or one python:module:function(agent_id, episode).",
     ),
 ]
 SetOption: TypeAlias = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting by its path, such as environment.options.N=5."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a setting by its path, such as environment.options.N=5."),
 ]
 SeedOption: TypeAlias = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same results.")
@@ -35,29 +41,37 @@ WorkersOption: TypeAlias = Annotated[
     int, typer.Option("--num-workers", min=1, help="Number of processes; results do not depend on it.")
 ]
 MaxStepsOption: TypeAlias = Annotated[
-    int | None, typer.Option("--max-steps", min=1, help="Cut an episode after so many env steps.")
+    int | None,
+    typer.Option("--max-steps", min=1, help="Cut an episode after this many env steps."),
 ]
 TimeLimitOption: TypeAlias = Annotated[
     float | None,
-    typer.Option("--time-limit", min=0.001, metavar="SECONDS", help="How long one answer of a policy may take."),
+    typer.Option(
+        "--time-limit", min=0.001, metavar="SECONDS", help="Longest time for one action of a policy.", show_default="60"
+    ),
 ]
 
 TrustOption: TypeAlias = Annotated[
-    bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or packs.")
+    bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or contains.")
 ]
 VideoOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--video", metavar="FILE", help="Film it: a .mp4 or .gif file.")
+    Path | None, typer.Option("--video", metavar="FILE", help="Record a video: a .mp4 or .gif file.")
 ]
 FpsOption: TypeAlias = Annotated[
     float | None,
-    typer.Option("--fps", min=0.1, max=240, help="Pictures a second in the video; unsaid, what the env is meant for."),
+    typer.Option("--fps", min=0.1, max=240, help="Frames per second of the video.", show_default="the env's rate"),
 ]
 RunArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="RUN", help="An id, a unique beginning of one, a name, or latest.")
+    str, typer.Argument(metavar="RUN", help="Run id, a unique prefix of one, a run name, or latest.")
 ]
 ServerOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="A server's http://HOST:PORT, or ssh://HOST for a tunnel."),
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="Mosaic server: http://HOST:PORT, or ssh://HOST for a tunnel.",
+        show_default="this machine",
+    ),
 ]
 
 

@@ -12,13 +12,13 @@ from mosaic.ui.cli.options import EnvArgument, JsonOption, SetOption
 
 def check(
     env: EnvArgument,
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Random steps per seed.")] = 120,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Random env steps per seed.")] = 120,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     json: JsonOption = False,
 ) -> None:
-    """Check that an environment keeps every promise.
+    """Check an environment against the env contract.
 
-    Plays random steps; works on your own env too: python:module:factory.
+    Plays random steps. Works with your own env too: python:module:factory.
     """
     from mosaic.envs.catalog import make_env
     from mosaic.envs.contract import check_env

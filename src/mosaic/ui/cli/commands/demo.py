@@ -17,7 +17,7 @@ LEARN = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "
 
 
 def demo(
-    terminal: Annotated[bool, typer.Option("--terminal", help="Play on the terminal, not in the browser.")] = False,
+    terminal: Annotated[bool, typer.Option("--terminal", help="Play in the terminal, not in the browser.")] = False,
 ) -> None:
     """Train tic-tac-toe to perfect play, prove it, play it.
 

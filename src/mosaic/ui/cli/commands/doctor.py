@@ -6,7 +6,7 @@ from mosaic.ui.cli.options import JsonOption
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Say what is installed, what is missing, what to type."""
+    """Show what is installed, what is missing, and how to install it."""
     from mosaic.ui.cli.output import print_json, print_table
     from mosaic.ui.health import examine
 

@@ -11,7 +11,9 @@ from mosaic.ui.cli.options import JsonOption
 
 
 def envs(
-    family: Annotated[str | None, typer.Argument(help="Only this family: gym, classic, sisl, butterfly, mpe.")] = None,
+    family: Annotated[
+        str | None, typer.Argument(help="List only this family: gym, classic, sisl, butterfly, mpe, …")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List environments: agents, spaces, what is compiled, tuned and installed."""

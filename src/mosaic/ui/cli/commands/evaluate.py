@@ -36,11 +36,11 @@ def evaluate(
     max_steps: MaxStepsOption = None,
     time_limit: TimeLimitOption = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Folder for a replayable record of each episode.")
+        Path | None, typer.Option("--record", help="Folder to record every episode in, for mosaic replay.")
     ] = None,
     video: VideoOption = None,
     video_episodes: Annotated[
-        int, typer.Option("--video-episodes", min=1, help="How many of the first episodes --video films.")
+        int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video, counted from the first.")
     ] = 1,
     fps: FpsOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it

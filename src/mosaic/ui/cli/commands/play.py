@@ -15,14 +15,17 @@ def play(
     agent: AgentOption,
     seed: SeedOption = 0,
     max_steps: MaxStepsOption = None,
-    record: Annotated[bool, typer.Option("--record", help="Keep the episode; mosaic replay shows it again.")] = False,
-    out_file: Annotated[Path | None, typer.Option("--out", help="Where to keep it (with --record).")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Record the episode, for mosaic replay.")] = False,
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to record it in (with --record).", show_default="ENV-SEED.episode.json"),
+    ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
 ) -> None:
-    """Play one episode on the terminal.
+    """Play one episode in the terminal.
 
-    The board is printed; a human is asked for a legal move.
+    The board is printed; the policy human asks you for a legal move.
     """
     from mosaic.config.programs import programs_of_environment
     from mosaic.core.episode import outcomes

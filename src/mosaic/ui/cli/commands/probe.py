@@ -10,17 +10,19 @@ from mosaic.ui.cli.options import JsonOption, SeedOption
 
 
 def probe(
-    worker: Annotated[str, typer.Option("--worker", help="Whose learner; native alone can be looked into.")] = "native",
-    algo: Annotated[str, typer.Option("--algo", help="ppo, a2c or dqn.")] = "ppo",
+    worker: Annotated[
+        str, typer.Option("--worker", help="Worker whose learner is tested; only native is supported.")
+    ] = "native",
+    algo: Annotated[str, typer.Option("--algo", help="Algorithm: ppo, a2c or dqn.")] = "ppo",
     engine: Annotated[
-        Literal["auto", "fused", "torch"], typer.Option("--engine", help="Of ppo and a2c; torch takes longer.")
+        Literal["auto", "fused", "torch"], typer.Option("--engine", help="Engine of ppo and a2c; torch takes longer.")
     ] = "auto",
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Find a broken learner in seconds.
 
-    Trains on tiny envs with known answers; whichever it gets wrong says what is broken. Exit code 1 if any is wrong.
+    Trains on tiny envs with known results; each wrong result says what is broken. Exits with 1 if any is wrong.
     """
     from mosaic.core.errors import InputError
     from mosaic.learners.probes import PROBES, failed, run_probes

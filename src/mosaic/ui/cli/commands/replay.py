@@ -11,16 +11,16 @@ from mosaic.ui.cli.options import FpsOption, JsonOption, TrustOption, VideoOptio
 
 
 def replay(
-    episode: Annotated[Path, typer.Argument(metavar="EPISODE", help="An episode file that play or evaluate recorded.")],
+    episode: Annotated[Path, typer.Argument(metavar="EPISODE", help="Episode file recorded by play or evaluate.")],
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="Only say whether it is the same; do not show boards.")
+        bool, typer.Option("--quiet", help="Print only whether the replay is the same, without boards.")
     ] = False,
     video: VideoOption = None,
     fps: FpsOption = None,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Replay a recorded episode and prove it is the same."""
+    """Replay a recorded episode and check that it is the same."""
     from contextlib import nullcontext
 
     from mosaic.core.errors import MosaicError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOption, TrustOption
+from mosaic.ui.cli.setting_help import SettingsCommand, setting
 
 if TYPE_CHECKING:
     from mosaic.server.schemas import CheckpointRow
@@ -21,7 +22,8 @@ PatienceOption = Annotated[
         "--patience",
         min=0,
         metavar="SECONDS",
-        help="How long it may take to save before it is killed; left out: what its worker says it needs.",
+        help="Kill the run if it has not saved and stopped within this time.",
+        show_default="what its worker needs",
     ),
 ]
 
@@ -34,7 +36,9 @@ def _default(context: typer.Context) -> None:
 
 @app.command(name="list")
 def list_(
-    tag: Annotated[str | None, typer.Option("--tag", help="Only those with this tag, or of this group.")] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="List only runs with this tag or of this seed group.")
+    ] = None,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -97,7 +101,7 @@ def compare(
 ) -> None:
     """Compare runs: results, settings that differ, and statistics over seeds per env.
 
-    A seed group's id, or the --name it was trained with, stands for all of its runs. Runs that differ in nothing but
+    A seed group's id, or the --name it was trained with, means all of its runs. Runs that differ in nothing but
     their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
     """
@@ -161,7 +165,7 @@ def _figure(value: Any) -> str:
 def stop(
     run: RunArgument, patience: PatienceOption = None, server: ServerOption = None, json: JsonOption = False
 ) -> None:
-    """Stop a run and save it. Fails where the run had to be killed, so that nothing new was saved."""
+    """Stop a run and save it. Fails if the run had to be killed, in which case nothing new was saved."""
     from mosaic.core.errors import MosaicError
     from mosaic.store.state import ENDED
     from mosaic.ui.cli.run_config import unsaved_work
@@ -181,27 +185,29 @@ def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = Fals
     _act(run, server, json, lambda it: it.pause())
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def resume(
     run: RunArgument,
     num_workers: Annotated[
-        int | None, typer.Option("--num-workers", min=1, help="Resume with this many sampling processes.")
+        int | None, typer.Option("--num-workers", min=1, help=setting("resources.num_workers"))
     ] = None,
     ray_address: Annotated[
-        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help="Resume in this Ray cluster, or auto.")
+        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help=setting("resources.ray_address"))
     ] = None,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="New limit of env steps; extends a finished run.")
+        int | None,
+        typer.Option("--steps", min=1, help="Stop after this many environment steps in all; extends a finished run."),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option("--episodes", min=1, help="New limit of episodes; extends a finished run.")
+        int | None,
+        typer.Option("--episodes", min=1, help="Stop after this many episodes in all; extends a finished run."),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Continue a paused or ended run from its last checkpoint; with other settings only once it has ended."""
+    """Resume a paused or ended run from its last checkpoint. Settings can be changed only after it has ended."""
     from mosaic.ui.cli.options import give_trust
 
     give_trust(trust, server)
@@ -220,7 +226,7 @@ def checkpoint(run: RunArgument, server: ServerOption = None, json: JsonOption =
 
 @app.command()
 def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Delete a run that has ended, with all that belongs to it."""
+    """Delete a run that has ended, and all of its files."""
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out, print_json
 
@@ -237,14 +243,14 @@ def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = Fal
 def log(
     run: RunArgument,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=0, metavar="N", help="Print the last N lines only; of each output.")
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Print only the last N lines of each stream.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Print what comes, too, until the run has ended.")] = False,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Print what it wrote to stdout only.")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Print what it wrote to stderr only.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep printing new lines until the run has ended.")] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Print only stdout.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Print only stderr.")] = False,
     server: ServerOption = None,
 ) -> None:
-    """Print what a run's worker wrote: its stdout, then its stderr. The oldest part of a very long log is dropped."""
+    """Print the log of a run's worker: its stdout, then its stderr. Very long logs lose their oldest lines."""
     from mosaic.store.logs import STREAMS
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.log import print_log
@@ -257,12 +263,15 @@ def log(
 @app.command()
 def values(
     run: RunArgument,
-    to: Annotated[Path | None, typer.Option("--out", metavar="FILE.png", help="Draw an image instead.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE.png", help="Write an image to this file instead of printing a table."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw what a table learned in a grid world: values and best moves.
+    """Show what a table learned in a grid world: values and best moves.
 
-    For FrozenLake, CliffWalking and mosaic/gridworld, trained by the worker tabular; the latest checkpoint is read.
+    Works for FrozenLake, CliffWalking and mosaic/gridworld trained by the worker tabular; reads the latest checkpoint.
     """
     from mosaic.ui.cli.grid_values import read_run, save_image
     from mosaic.ui.cli.output import out, print_json
@@ -294,7 +303,7 @@ def reindex(json: JsonOption = False) -> None:
 @app.command()
 def archive(
     run: RunArgument,
-    to: Annotated[Path | None, typer.Option("--out", help="The file to write; RUN.tar.gz if not said.")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="File to write.", show_default="RUN.tar.gz")] = None,
     json: JsonOption = False,
 ) -> None:
     """Pack a run into one file."""
@@ -312,7 +321,7 @@ def archive(
 
 @app.command(name="import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="What `mosaic runs archive` wrote.")], json: JsonOption = False
+    file: Annotated[Path, typer.Argument(help="File written by `mosaic runs archive`.")], json: JsonOption = False
 ) -> None:
     """Unpack an archived run into this store."""
     from mosaic.store.archives.import_run import import_run

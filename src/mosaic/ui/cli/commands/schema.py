@@ -8,8 +8,8 @@ import typer
 
 
 def schema(
-    what: Annotated[str, typer.Argument(metavar="run|WORKER", help="run, or a worker's name.")],
-    algorithm: Annotated[str | None, typer.Argument(help="One of the worker's algorithms.")] = None,
+    what: Annotated[str, typer.Argument(metavar="run|WORKER", help="run, or the name of a worker.")],
+    algorithm: Annotated[str | None, typer.Argument(help="Algorithm of the worker.", show_default="the first")] = None,
 ) -> None:
     """Print the JSON schema of a run or of a worker's options."""
     from mosaic.config.schema import run_schema

@@ -9,21 +9,26 @@ import typer
 
 def serve(
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8642,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = 8642,
     allow_public: Annotated[
         bool, typer.Option("--allow-public", help="Listen on an address that other machines can reach.")
     ] = False,
     allow_programs: Annotated[
         bool, typer.Option("--allow-programs", help="Let requests name code and programs to run.")
     ] = False,
-    max_runs: Annotated[int | None, typer.Option("--max-runs", min=1, help="Runs at the same time.")] = None,
-    retries: Annotated[int, typer.Option("--retries", min=0, help="New attempts for a run that failed.")] = 0,
+    max_runs: Annotated[
+        int | None,
+        typer.Option("--max-runs", min=1, help="Most runs at the same time.", show_default="what fits this machine"),
+    ] = None,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Most new attempts for a run that failed.")] = 0,
     window: Annotated[
-        bool, typer.Option("--window", help="Show the web app in a window of its own; closing it ends the server.")
+        bool, typer.Option("--window", help="Show the web app in its own window; closing it ends the server.")
     ] = False,
-    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Show the web app, or only the HTTP API.")] = True,
+    pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Serve the web app, or only the HTTP API.")] = True,
 ) -> None:
-    """Hold the queue, show the web app and answer HTTP requests; runs go on without it."""
+    """Serve the queue, the web app and the HTTP API. Runs continue when the server ends."""
     from dataclasses import replace
 
     from mosaic.core.errors import InputError
@@ -36,7 +41,7 @@ def serve(
 
     if window:
         if not pages:
-            raise InputError("--window shows the web app, which --no-pages leaves out: leave out one of them.")
+            raise InputError("--window shows the web app and --no-pages turns it off: leave out one of them.")
         require_window()
     limits = machine_limits()
     if max_runs is not None:

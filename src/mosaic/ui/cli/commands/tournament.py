@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def tournament(
     env: EnvArgument,
-    policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies.")],
-    games: Annotated[int, typer.Option("--games", min=1, help="Games per ordered pair of seats.")] = 10,
+    policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies to rate.")],
+    games: Annotated[int, typer.Option("--games", min=1, help="Games per ordered pair of policies.")] = 10,
     seed: SeedOption = 0,
     num_workers: WorkersOption = 1,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="File that keeps the finished games for good."),
+        typer.Option("--store", help="File to keep the finished games in."),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
@@ -30,7 +30,7 @@ def tournament(
 ) -> None:
     """Rate policies against each other, in both seats.
 
-    If it is interrupted, the same command goes on where it stopped.
+    If it is interrupted, the same command resumes it.
     """
     from mosaic.evaluation.tournament import tournament as run
     from mosaic.ui.cli.options import environment, give_trust

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, ServerOption, SetOption, TrustOption
+from mosaic.ui.cli.options import JsonOption, PolicyConfiguration, Runtime, ServerOption, SetOption, TrustOption
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -15,43 +16,80 @@ if TYPE_CHECKING:
 
 
 def train(
-    env: Annotated[str | None, typer.Argument(metavar="[ENV]", help="Environment; may come from --config.")] = None,
-    worker: Annotated[str | None, typer.Option("--worker", help="Who trains: mosaic workers.")] = None,
-    algo: Annotated[str | None, typer.Option("--algo", help="One of the worker's algorithms.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Env steps after which it is enough.")] = None,
-    episodes: Annotated[
-        int | None, typer.Option("--episodes", min=1, help="Episodes after which it is enough.")
+    env: Annotated[
+        str | None, typer.Argument(metavar="[ENV]", help="Environment; --config may name it instead.")
     ] = None,
-    stop_reward: Annotated[
-        float | None, typer.Option("--stop-reward", help="Mean reward at which it is enough.")
+    worker: Annotated[
+        str | None, typer.Option("--worker", help=setting("training.worker"), show_default="chosen for the environment")
     ] = None,
+    algo: Annotated[
+        str | None, typer.Option("--algo", help=setting("training.algorithm"), show_default="the worker's first")
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps", min=1, help=setting("training.total_timesteps"), show_default="the preset's, else 1,000,000"
+        ),
+    ] = None,
+    episodes: Annotated[int | None, typer.Option("--episodes", min=1, help=setting("training.episodes"))] = None,
+    stop_reward: Annotated[float | None, typer.Option("--stop-reward", help=setting("training.stop_reward"))] = None,
     policies: Annotated[
-        str | None,
-        typer.Option("--policies", help="parameter_sharing, independent, self_play or shared_value_function."),
+        PolicyConfiguration | None,
+        typer.Option(
+            "--policies",
+            case_sensitive=False,
+            help=setting("policy_configuration"),
+            show_default="self_play in turn-based zero-sum games, else parameter_sharing",
+        ),
     ] = None,
-    agent: Annotated[list[str], typer.Option("--agent", metavar="NAME=POLICY", help="Who acts for whom.")] = [],  # noqa: B006
+    agent: Annotated[
+        list[str],
+        typer.Option(
+            "--agent",
+            metavar="NAME=POLICY",
+            help="Policy of an agent or pattern; the first match wins. Agents without one learn.",
+        ),
+    ] = [],  # noqa: B006
     init: Annotated[
         str | None,
-        typer.Option("--init", metavar="POLICY", help="Weights to start from: run:RUN[@best][,optimizer=true]."),
+        typer.Option("--init", metavar="POLICY", help=setting("training.init")),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
-    config: Annotated[Path | None, typer.Option("--config", help="A JSON, YAML or TOML file.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="The run's one seed.")] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="A group of so many runs with different seeds.")] = 1,
-    name: Annotated[str | None, typer.Option("--name", help="A name for people.")] = None,
-    tag: Annotated[list[str], typer.Option("--tag", help="A word to find it by.")] = [],  # noqa: B006
-    num_workers: Annotated[int | None, typer.Option("--num-workers", min=1, help="Processes that sample.")] = None,
-    runtime: Annotated[str | None, typer.Option("--runtime", help="single, parallel, ray or mpi.")] = None,
-    ray_address: Annotated[str | None, typer.Option("--ray-address", help="Of a Ray cluster.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave.")] = False,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file: JSON, YAML or TOML.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help=setting("seed"))] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Start a group of this many runs with different seeds.")
+    ] = 1,
+    name: Annotated[str | None, typer.Option("--name", help=setting("name"))] = None,
+    tag: Annotated[list[str], typer.Option("--tag", help="Tag to find the run by; may be repeated.")] = [],  # noqa: B006
+    num_workers: Annotated[
+        int | None,
+        typer.Option(
+            "--num-workers", min=1, help=setting("resources.num_workers"), show_default="2, or as many as fit"
+        ),
+    ] = None,
+    runtime: Annotated[
+        Runtime | None,
+        typer.Option("--runtime", help=setting("resources.runtime"), show_default="chosen by the worker"),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help=setting("resources.ray_address"),
+            show_default="start Ray on this machine",
+        ),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Start the run in the background and return.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved configuration; start nothing.")
+        bool, typer.Option("--dry-run", help="Print the resolved configuration without starting a run.")
     ] = False,
     trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train policies; Ctrl-C stops and saves."""
+    """Train policies. Ctrl-C stops the run and saves it."""
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.run_config import resolved

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, SetOption, TrustOption
+from mosaic.ui.cli.options import JsonOption, Mode, Scheduler, SetOption, TrustOption
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
@@ -19,48 +20,66 @@ _FILES = (".json", ".yaml", ".yml", ".toml")
 def tune(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[ENV|FILE]", help="Environment, or a JSON, YAML or TOML file, [tune] included."),
+        typer.Argument(
+            metavar="[ENV|FILE]",
+            help="Environment, or a JSON, YAML or TOML file of settings, which may have a section [tune].",
+        ),
     ] = None,
-    worker: Annotated[str | None, typer.Option("--worker", help="Who trains: mosaic workers.")] = None,
-    algo: Annotated[str | None, typer.Option("--algo", "--algorithm", help="One of the worker's algorithms.")] = None,
+    worker: Annotated[
+        str | None, typer.Option("--worker", help=setting("training.worker"), show_default="chosen for the environment")
+    ] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", "--algorithm", help=setting("training.algorithm"), show_default="the worker's first"),
+    ] = None,
     search: Annotated[
         list[str],
         typer.Option(
             "--search",
             metavar="NAME=VALUES",
-            help="An option of the worker and what it may be: gamma=0.9..0.999 (between), "
-            "learning_rate=log:1e-5..1e-2 (every order of magnitude equally likely), n_epochs=int:1..20 (whole), "
+            help="Option of the worker and its values: gamma=0.9..0.999 (a range), "
+            "learning_rate=log:1e-5..1e-2 (a logarithmic range), n_epochs=int:1..20 (whole numbers), "
             "n_steps=32|64|128 or n_steps=choice:32,64,128, hidden=[64,64]|[128,128] (one of these).",
         ),
     ] = [],  # noqa: B006 - Typer copies it
     scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", help="asha (stops weak trials early), pbt (weak ones copy strong ones) or none."),
+        Scheduler | None,
+        typer.Option("--scheduler", help=setting("tune.scheduler")),
     ] = None,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many trials; 8 if unsaid.")] = None,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help=setting("tune.trials"))] = None,
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="What is compared, such as episode_reward_mean or policies.red.reward_mean."),
+        typer.Option("--metric", help=setting("tune.metric")),
     ] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="max or min of it.")] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help=setting("tune.mode"))] = None,
     concurrent: Annotated[
-        int | None, typer.Option("--concurrent", min=1, help="Trials at the same time; unsaid, one for each core.")
+        int | None, typer.Option("--concurrent", min=1, help=setting("tune.concurrent"), show_default="one per core")
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Env steps of a whole trial.")] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Stop each trial after this many environment steps.")
+    ] = None,
     decision_steps: Annotated[
         int | None,
-        typer.Option("--decision-steps", min=1, help="asha: env steps that every trial gets; pbt: between exchanges."),
+        typer.Option(
+            "--decision-steps",
+            min=1,
+            help=setting("tune.decision_steps"),
+            show_default="a ninth of a trial; with pbt a tenth",
+        ),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of every trial and of the draws.")] = None,
-    tag: Annotated[list[str], typer.Option("--tag", help="A word to find its runs by.")] = [],  # noqa: B006
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Random seed of every trial and of the search itself.", show_default="0"),
+    ] = None,
+    tag: Annotated[list[str], typer.Option("--tag", help="Tag to find the runs by; may be repeated.")] = [],  # noqa: B006
     resume: Annotated[
-        str | None, typer.Option("--resume", metavar="SEARCH", help="Go on with one: its id, or latest.")
+        str | None, typer.Option("--resume", metavar="SEARCH", help="Resume a search: its id, or latest.")
     ] = None,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Search for good options with Ray Tune; Ctrl-C saves, --resume goes on."""
+    """Search for good options with Ray Tune. Ctrl-C stops and saves; --resume continues."""
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.options import give_trust
 

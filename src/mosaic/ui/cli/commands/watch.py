@@ -24,20 +24,20 @@ def watch(
         str,
         typer.Argument(
             metavar="RUN",
-            help="An id, a unique beginning of one, a name, or latest; or the id of an evaluation, a game or a match.",
+            help="Run id, a unique prefix of one, a run name, or latest; or the id of an evaluation, game or match.",
         ),
     ],
     server: ServerOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Draw what there is and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Draw the curve once and exit.")] = False,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.png", help="Save one picture of it and leave.")
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Save one picture and exit.")
     ] = None,
-    env: Annotated[int, typer.Option("--env", min=0, help="Which of the run's envs to see; they count from 0.")] = 0,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures a second.")] = 10.0,
+    env: Annotated[int, typer.Option("--env", min=0, help="Number of the env to show, counted from 0.")] = 0,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures per second.")] = 10.0,
 ) -> None:
     """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running.
 
-    Evaluations, tournaments, games and matches that are played now can be watched too, by their id.
+    Active evaluations, tournaments, games and matches can be watched too, by their id.
     """
     from mosaic.core.errors import UnknownNameError
     from mosaic.telemetry.frames.requests import FrameRequest
