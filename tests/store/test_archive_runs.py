@@ -209,7 +209,7 @@ def test_a_crash_while_deleting_leaves_no_half_run(store, run, monkeypatch):
     def crash(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mosaic.store.staging.shutil.rmtree", crash)
+    monkeypatch.setattr("mosaic.store.atomic.shutil.rmtree", crash)
     with pytest.raises(KeyboardInterrupt):
         delete_run(store, run)
     monkeypatch.undo()

@@ -20,6 +20,7 @@ from mosaic.models.layout import LOG_STD, POLICY, VALUE, Tensor, tensors
 from mosaic.models.random import draw_uniform
 
 CATEGORICAL, GAUSSIAN = 0, 1
+OBSERVATION_LIMIT = np.float32(10)  # clipping range of normalised observations, in training and play
 
 _ZERO, _HALF, _TWO = np.float32(0), np.float32(0.5), np.float32(2)
 _LOWEST = np.float32(-1e30)

@@ -14,19 +14,25 @@ from mosaic.core.lazy_dict import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.architecture import Architecture
-from mosaic.models.fused import build_model, greedy_rows, make_scratch, probabilities, sample_rows, value_rows
+from mosaic.models.fused import (
+    OBSERVATION_LIMIT,
+    build_model,
+    greedy_rows,
+    make_scratch,
+    probabilities,
+    sample_rows,
+    value_rows,
+)
 from mosaic.models.layout import LOG_STD, POLICY, count_weights, tensors
 from mosaic.models.random import random_streams
 from mosaic.models.single_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
-FARTHEST = np.float32(10)  # clipping range of scaled observations, the same in training
-
 _EVERYTHING = np.zeros(0, np.uint8)
 
 
 class Scaler(NamedTuple):
-    """Observation scaling: the network sees (row - shift) * scale, clipped to ±FARTHEST."""
+    """Observation scaling: the network sees (row - shift) * scale, clipped to ±OBSERVATION_LIMIT."""
 
     shift: NDArray[np.float32]
     scale: NDArray[np.float32]
@@ -34,8 +40,8 @@ class Scaler(NamedTuple):
     def apply(self, rows: NDArray[np.float32]) -> None:
         np.subtract(rows, self.shift, out=rows)
         np.multiply(rows, self.scale, out=rows)
-        np.maximum(rows, -FARTHEST, out=rows)
-        np.minimum(rows, FARTHEST, out=rows)
+        np.maximum(rows, -OBSERVATION_LIMIT, out=rows)
+        np.minimum(rows, OBSERVATION_LIMIT, out=rows)
 
 
 class _Seat(NamedTuple):

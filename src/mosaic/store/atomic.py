@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -52,3 +53,13 @@ def private_folder(path: Path) -> Path:
     except OSError as error:
         raise StorageError(f"The folder '{path}' could not be made: {reason(error)}.") from error
     return path
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder that another process may be removing too."""
+    shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
+
+
+def _ignore_gone(error: BaseException) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -19,7 +19,7 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.machine import boot_id, is_current
 from mosaic.core.proc import started_at
 from mosaic.runners.live_screen import LiveScreen
-from mosaic.store.atomic import private_folder
+from mosaic.store.atomic import private_folder, remove_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
 from mosaic.telemetry.frames.paths import remove_ring, request_pictures
@@ -70,7 +70,7 @@ class LiveSession:
         trash = self.path.with_name(_passing_name())  # a request for pictures finds no folder from here on
         with suppress(FileNotFoundError):
             os.rename(self.path, trash)
-            _remove(trash)
+            remove_folder(trash)
 
 
 def begin_session(
@@ -144,7 +144,7 @@ def sweep_sessions(home: Path) -> None:
         if path.name.startswith(_PASSING):
             pid, started = path.name.split("-")[1:3]
             if not _is_alive(int(pid), int(started)):
-                _remove(path)
+                remove_folder(path)
         elif not LiveSession(path).is_on():
             LiveSession(path).end()
 
@@ -168,16 +168,6 @@ def _passing_name() -> str:
 
 def _is_alive(pid: int, started: int) -> bool:
     return started_at(pid) == started
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder that another process may be removing too."""
-    shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
-
-
-def _ignore_gone(error: BaseException) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 class SessionPictures:

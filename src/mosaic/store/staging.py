@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mosaic.core.files import sync_folder
-from mosaic.store.atomic import private_folder
+from mosaic.store.atomic import private_folder, remove_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
@@ -70,25 +69,15 @@ def discard(folder: RunFolder) -> None:
     trash = folder.path.with_name(f"{_TRASH}{secrets.token_hex(8)}")
     os.rename(folder.path, trash)
     sync_folder(trash.parent)
-    _remove(trash)
+    remove_folder(trash)
 
 
 def sweep(runs: Path) -> None:
     """Remove what processes left that died while creating or deleting a run."""
     for path in list(runs.iterdir()) if runs.exists() else ():
         if path.name.startswith(_TRASH):
-            _remove(path)
+            remove_folder(path)
         elif path.name.startswith(_STAGED):
             with RunLock(RunFolder(path)) as lock:
                 if lock.try_acquire():
                     discard(RunFolder(path))
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder that another process may be removing too."""
-    shutil.rmtree(path, onerror=lambda _function, _path, info: _ignore_gone(info[1]))
-
-
-def _ignore_gone(error: BaseException) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error

@@ -71,8 +71,8 @@ def in_training(entries: Sequence[str]) -> str:
     return f"--set {setting}" if plain else f"--set '{setting}'"
 
 
-_ENDLESS = 1e30  # envs write the largest float for infinity
-_ENDLESS_WHOLE = 2**32  # and the largest integer; below it, products with a number of bins are exact in float64
+UNBOUNDED = 1e30  # envs write the largest float for infinity
+_UNBOUNDED_WHOLE = 2**32  # and the largest integer; below it, products with a number of bins are exact in float64
 _FEW = 8  # a list that people would still type
 _ADVISED = "8"
 _ADVISED_BOUNDED = "8@-10..10"
@@ -109,7 +109,7 @@ class _Bounds(NamedTuple):
 
     @property
     def endless(self) -> bool:
-        return max(-self.low, self.high) >= (_ENDLESS_WHOLE if self.whole else _ENDLESS)
+        return max(-self.low, self.high) >= (_UNBOUNDED_WHOLE if self.whole else UNBOUNDED)
 
 
 def _bounds(box: Box) -> list[_Bounds]:

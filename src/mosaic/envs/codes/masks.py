@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, shown
 from mosaic.core.turn import Mask
+from mosaic.envs.codes import radix
 from mosaic.envs.codes.discrete import ArrayCode
 from mosaic.envs.codes.nested import DictCode, TupleCode
 from mosaic.envs.codes.space_code import SpaceCode, count_text, space_text
@@ -42,7 +43,8 @@ def join_mask(code: SpaceCode, mask: Any) -> Mask:
 
 def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
     """Return the index of the first part whose choice a joined mask forbids, or None."""
-    for part, (digit, flags) in enumerate(zip(_choices(code, action), _cut(code, joined), strict=True)):
+    choices = radix.split(code.encode(action), code.counts)
+    for part, (digit, flags) in enumerate(zip(choices, _cut(code, joined), strict=True)):
         if not flags[digit]:
             return part
     return None
@@ -54,15 +56,6 @@ def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]
     for count, flags in zip(code.counts, _cut(code, joined), strict=True):
         index = index * count + choose(np.flatnonzero(flags).tolist())
     return code.decode(index)
-
-
-def _choices(code: SpaceCode, action: Any) -> list[int]:
-    """Return the choice of each part, first to last."""
-    index, digits = code.encode(action), []
-    for count in reversed(code.counts):
-        index, digit = divmod(index, count)
-        digits.append(digit)
-    return digits[::-1]
 
 
 def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:

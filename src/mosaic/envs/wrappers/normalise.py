@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.reference import Options
+from mosaic.envs.codes.box import UNBOUNDED
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.kind import WrapperKind
 from mosaic.envs.wrappers.observation import View, Viewed
-
-_ENDLESS = 1e30  # envs write the largest float for infinity
 
 
 def normalised(space: Space[Any]) -> View:
@@ -29,7 +28,7 @@ def normalised(space: Space[Any]) -> View:
         )
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     is_float = np.issubdtype(space.dtype, np.floating)
-    if is_float and max(np.abs(low).max(initial=0.0), np.abs(high).max(initial=0.0)) >= _ENDLESS:
+    if is_float and max(np.abs(low).max(initial=0.0), np.abs(high).max(initial=0.0)) >= UNBOUNDED:
         raise InputError(
             "The wrapper 'normalise' scales by the bounds of the space, and these have no end here. Leave it out and "
             "let the learner normalise observations: it measures their mean and variance while it trains."

@@ -13,13 +13,12 @@ from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.engines.fused_ppo_update import Batch
 from mosaic.learners.rollout.arrays import Track
 from mosaic.models.architecture import Architecture
-from mosaic.models.fused import Model, Scratch, act_rows, value_rows
+from mosaic.models.fused import OBSERVATION_LIMIT, Model, Scratch, act_rows, value_rows
 
 # numba compiles a function again for every constant and every memory layout that it is called with, and all of it again
 # within its caller: arguments here are whole C-ordered rows and variables.
 _FAST = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": True}
 _ZERO = np.float32(0)
-_LIMIT = np.float32(10)  # clipping range of normalised observations, as in VecNormalize
 
 
 class Pool(NamedTuple):
@@ -102,7 +101,7 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
         for column in range(width):
             x = obs[row, column]
             y = (x - pool.shift[policy, column]) * pool.scale[policy, column]
-            out[row, column] = min(max(y, -_LIMIT), _LIMIT)
+            out[row, column] = min(max(y, -OBSERVATION_LIMIT), OBSERVATION_LIMIT)
 
 
 @njit(**_FAST)

@@ -22,9 +22,9 @@ from mosaic.learners.rollout.buffers import Rollout, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import Engine, LearnSettings, Resumes
+from mosaic.models.fused import OBSERVATION_LIMIT
 from mosaic.models.packed_rows import PackedRows, RowPacking, Rows
 
-_LIMIT = np.float32(10)
 _NOBODY = -1
 
 
@@ -222,7 +222,8 @@ class PythonRollouts:
                 self._count[policy] += len(rows)
                 self._seen[policy, 0] += rows.sum(axis=0)
                 self._seen[policy, 1] += (rows * rows).sum(axis=0)
-        shown: NDArray[np.float32] = np.clip((obs - self._shift[brain]) * self._scale[brain], -_LIMIT, _LIMIT)
+        scaled = (obs - self._shift[brain]) * self._scale[brain]
+        shown: NDArray[np.float32] = np.clip(scaled, -OBSERVATION_LIMIT, OBSERVATION_LIMIT)
         shown[brain < 0] = 0  # a centralised critic sees zeros for dead agents
         return shown
 

@@ -42,6 +42,7 @@ from mosaic.server.play.pictures import pack
 from mosaic.server.play.seats import HUMAN, Viewer
 from mosaic.server.play.state import MatchPhase
 from mosaic.server.play.view import view_of
+from mosaic.server.streams.shared import close_reason
 
 ENDED_CODE = 4410
 _MOST_REFUSALS = 20
@@ -54,7 +55,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     try:
         match.table.join(screen.viewer)
     except MosaicError as error:
-        await socket.close(ENDED_CODE, _short(str(error)))
+        await socket.close(ENDED_CODE, close_reason(str(error)))
         return
     listening = asyncio.create_task(screen.listen())
     listening.add_done_callback(lambda _: screen.wake.set())
@@ -95,7 +96,7 @@ class _Screen:
                 await self._socket.send_bytes(pack(dict(frame.header), frame.data))
                 continue
             if self._table.phase is MatchPhase.ENDED:
-                await self._socket.close(ENDED_CODE, _short(f"This match has ended: {self._table.error}"))
+                await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._table.error}"))
                 return
             await self.wake.wait()
 
@@ -175,7 +176,3 @@ def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
         if name not in match.table.agents:
             raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.table.agents)}.")
     return set(agent)
-
-
-def _short(text: str) -> str:
-    return text.encode(errors="backslashreplace")[:120].decode(errors="ignore")  # a close reason takes 123 bytes

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from mosaic.core.errors import MosaicError
 from mosaic.server.context import ServerContext
 from mosaic.server.streams.events import EventFeed, EventLine, read_lines
-from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
+from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, close_reason
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.reader import EventTail
 
@@ -40,7 +40,7 @@ def routes(context: ServerContext) -> APIRouter:
             except WebSocketDisconnect:
                 pass  # the client has left; it reconnects from where it was
             except MosaicError as error:
-                await socket.close(GONE_CODE, reason(str(error)))
+                await socket.close(GONE_CODE, close_reason(str(error)))
             finally:
                 listener.leave()
 

@@ -21,7 +21,7 @@ from mosaic.server.context import ServerContext
 from mosaic.server.schemas import LiveRow
 from mosaic.server.streams.frame_messages import pack
 from mosaic.server.streams.frames import FrameFeed, FrameSource, RunFrames, SessionFrames, StreamPicture
-from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, reason
+from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, close_reason
 from mosaic.server.views import live_rows
 from mosaic.store.live_sessions import find_session
 from mosaic.telemetry.frames.reader import StreamState
@@ -70,7 +70,7 @@ async def _show(
         except WebSocketDisconnect:
             pass  # the viewer has left
         except MosaicError as error:
-            await socket.close(GONE_CODE, reason(str(error)))
+            await socket.close(GONE_CODE, close_reason(str(error)))
         finally:
             viewer.leave()
 

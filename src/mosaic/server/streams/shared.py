@@ -77,6 +77,6 @@ def final_state(folder: RunFolder) -> State | None:
     return record.state
 
 
-def reason(text: str) -> str:
-    """Shorten a text to a close reason, which is limited to 123 bytes."""
-    return text.encode()[:120].decode(errors="ignore")
+def close_reason(text: str) -> str:
+    """Shorten a text to the close reason of a WebSocket, which is limited to 123 bytes."""
+    return text.encode(errors="backslashreplace")[:120].decode(errors="ignore")

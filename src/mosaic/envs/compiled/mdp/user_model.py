@@ -23,7 +23,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.codes import SpaceCode, space_code
-from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, compile_mdp, shorter, tabulate
+from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, compile_mdp, probabilities, shorter, tabulate
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Named
 from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
@@ -234,20 +234,16 @@ class _Choices(dict[int, Any]):
 
     def __missing__(self, state: int) -> Any:
         legal = np.flatnonzero(self._mdp.legal[state])
-        ends = (self._mdp.terminated[state] == 1) & (_probability(self._mdp, state) > 0)
+        ends = (self._mdp.terminated[state] == 1) & (probabilities(self._mdp.threshold[state]) > 0)
         safe = legal[~ends[legal].any(axis=1)]
         self[state] = legal = safe if self._avoid_end and len(safe) else legal
         return legal
 
 
-def _probability(mdp: Mdp, state: int) -> Any:
-    return np.diff(np.minimum(mdp.threshold[state], 1.0), axis=-1, prepend=0.0)
-
-
 def _chance(mdp: Mdp, state: int, action: int, seen: tuple[int, float, bool]) -> tuple[float, bool, float]:
     """Return the probability of what was seen, whether it was the likeliest outcome, and that one's probability."""
     odds: dict[tuple[int, float, bool], float] = {}
-    for place, probability in enumerate(_probability(mdp, state)[action]):
+    for place, probability in enumerate(probabilities(mdp.threshold[state])[action]):
         if probability > 0.0:
             outcome = (
                 int(mdp.next_state[state, action, place]),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.ui.cli.backend import Backend, BackendRun, BackendSession
 
-_ENDED = ("finished", "stopped", "failed", "lost")
-
 
 def watch(
     run: Annotated[
@@ -40,6 +38,7 @@ def watch(
     Active evaluations, tournaments, games and matches can be watched too, by their id.
     """
     from mosaic.core.errors import UnknownNameError
+    from mosaic.store.state import ENDED
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out
@@ -55,7 +54,7 @@ def watch(
         if picture is not None:
             _save(watched, picture, FrameRequest(rate, env))
             return
-        if once or watched.show().state in _ENDED:
+        if once or watched.show().state in ENDED:
             _draw(watched, once)
         else:
             _follow(watched, FrameRequest(rate, env))
@@ -80,13 +79,14 @@ def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> Bac
 
 def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:
     from mosaic.core.errors import InputError
+    from mosaic.store.state import ENDED
     from mosaic.ui.cli.output import note
     from mosaic.ui.cli.recording import check_file, save, take
 
     check_file(path)
     details = watched.show()
     state = details.state
-    if state in _ENDED:
+    if state in ENDED:
         from shlex import quote
 
         from mosaic.config.sections import EnvironmentConfig

@@ -10,7 +10,7 @@ from nicegui import app, events, run, ui
 from mosaic.core.version import VERSION
 from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.icons import LOGO, icon
-from mosaic.ui.web.components.widgets import box, button, pill, raw, text_input
+from mosaic.ui.web.components.widgets import box, button, pill, raw, set_html, text_input
 from mosaic.ui.web.data.facts import Facts
 
 NAV = (
@@ -86,9 +86,7 @@ class PageLayout:
         running = await run.io_bound(self.facts.running)
         if running is None or self._running.is_deleted:  # the server is shutting down, or the tab is gone
             return
-        text = f"{running} running" if running else ""
-        if self._running.content != text:
-            self._running.set_content(text)
+        set_html(self._running, f"{running} running" if running else "")
         machine = self.facts.machine()
         self._machine.set_content(
             f'<div class="row between"><span>CPU</span><span>{machine.cpu:.0f}%</span></div>{_bar(machine.cpu)}'

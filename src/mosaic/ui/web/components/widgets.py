@@ -24,6 +24,12 @@ def raw(html: str, classes: str = "", tag: str = "div") -> ui.html:
     return ui.html(html, sanitize=False, tag=tag).classes(classes)
 
 
+def set_html(element: ui.html, html: str) -> None:
+    """Replace the markup of an element; an unchanged one is not sent to the browser."""
+    if element.content != html:
+        element.set_content(html)
+
+
 def box(classes: str = "", tag: str = "div") -> ui.element:
     return ui.element(tag).classes(classes)
 

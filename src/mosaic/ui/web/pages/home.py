@@ -14,7 +14,7 @@ from mosaic.store.state import LIVE
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, count, duration, env_title, method, number, spark, spark_kind, title
-from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw
+from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw, set_html
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import RunProgress, progress_of
 
@@ -57,8 +57,8 @@ def _runs(facts: Facts) -> None:
     async def refresh() -> None:
         drawn = await run.io_bound(_draw, facts)
         if drawn is not None and not live.is_deleted:
-            _set(live, drawn[0])
-            _set(recent, drawn[1])
+            set_html(live, drawn[0])
+            set_html(recent, drawn[1])
 
     ui.timer(_REFRESH_S, refresh)
 
@@ -70,11 +70,6 @@ def _draw(facts: Facts) -> tuple[str, str]:
     ended = [row for row in rows if row.state not in LIVE][:_RECENT]
     recent = _table(facts, ended, time.time()) if ended else '<div class="m-note m-empty">No run has ended yet.</div>'
     return "".join(running) or _nothing_runs(bool(rows)), recent
-
-
-def _set(element: ui.html, html: str) -> None:
-    if element.content != html:
-        element.set_content(html)
 
 
 def _nothing_runs(any_runs: bool) -> str:

@@ -35,6 +35,7 @@ from mosaic.ui.web.components.widgets import (
     picture,
     pill,
     raw,
+    set_html,
     text_input,
 )
 from mosaic.ui.web.data.facts import Facts
@@ -245,8 +246,7 @@ class _Row:
             (self._speed, count(progress.steps_per_s) if progress and progress.steps_per_s else "—"),
             (self._when, ago(row.started or row.queued_at, now)),
         ):
-            if element.content != html:
-                element.set_content(html)
+            set_html(element, html)
 
 
 _HEAD = (

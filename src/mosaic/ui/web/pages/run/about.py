@@ -19,7 +19,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.ui.cli.group_results import differences
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, title
-from mosaic.ui.web.components.widgets import Segmented, box, command, empty, panel, raw, select
+from mosaic.ui.web.components.widgets import Segmented, box, command, empty, panel, raw, select, set_html
 from mosaic.ui.web.pages.comparison import short_key
 
 _MOST_OFFERED = 200
@@ -40,9 +40,7 @@ class AboutPanel:
 
     async def update(self, details: RunDetails) -> None:
         """Update the start time and the number of checkpoints, which change while the page is open."""
-        now = _list(details)
-        if now != self._list.content:
-            self._list.set_content(now)
+        set_html(self._list, _list(details))
 
     def _choice(self, run_id: str) -> None:
         options = {row.run_id: title(row) for row in self._facts.rows() if row.run_id != run_id}

@@ -16,7 +16,7 @@ from mosaic.store.state import LIVE, State
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import count, duration, env_title, number
-from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say
+from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say, set_html
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import progress_of, time_shares, wall_s
 from mosaic.ui.web.pages.run.about import AboutPanel, LogPanel
@@ -47,18 +47,18 @@ class StatusStrip:
         share = progress.share
         target = f"of {count(progress.target)} " if progress.target else ""
         percent = f" · {share:.0%}" if share is not None else ""
-        _set(self._far, f'<span class="v">{progress.done:,} <small>{target}{progress.unit}{percent}</small></span>')
-        _set(
+        set_html(self._far, f'<span class="v">{progress.done:,} <small>{target}{progress.unit}{percent}</small></span>')
+        set_html(
             self._bar,
             f'<div class="m-bar" role="progressbar" aria-label="Progress" aria-valuenow="{100 * (share or 0):.0f}">'
             f'<i style="width:{share or 0:.2%}"></i></div>',
         )
         name, value = _time(details, progress.left_s)
-        _set(self._time_name, name)
-        _set(self._time, value)
-        _set(self._speed, f"{progress.steps_per_s:,.0f}" if progress.steps_per_s else "—")
-        _set(self._reward, _reward(iteration))
-        _set(self._split, _split(time_shares(iteration)) if iteration else _UNKNOWN)
+        set_html(self._time_name, name)
+        set_html(self._time, value)
+        set_html(self._speed, f"{progress.steps_per_s:,.0f}" if progress.steps_per_s else "—")
+        set_html(self._reward, _reward(iteration))
+        set_html(self._split, _split(time_shares(iteration)) if iteration else _UNKNOWN)
 
 
 def _tile(name: str) -> tuple[ui.html, ui.html]:
@@ -89,11 +89,6 @@ def _split(shares: dict[str, float]) -> str:
     bar = "".join(f'<i class="{kinds[name]}" style="width:{share:.1f}%"></i>' for name, share in shares.items())
     key = "".join(f'<span><i class="{kinds[name]}"></i>{name} {share:.0f}%</span>' for name, share in shares.items())
     return f'<div class="m-bar">{bar}</div><div class="r-split">{key}</div>'
-
-
-def _set(element: ui.html, html: str) -> None:
-    if element.content != html:
-        element.set_content(html)
 
 
 _DONE = {
