@@ -63,13 +63,13 @@ def test_worker_of_the_plugin_honours_every_setting(installed, tmp_path):
     from random import Random
 
     from mosaic.config.run import RunConfig
+    from mosaic.testing.worker.contract_setup import ContractSetup
     from mosaic.testing.worker.settings import check_settings
-    from mosaic.testing.worker.stage import ContractSetup
     from mosaic.workers.registry import load_worker
 
     training = {"worker": "climb", "total_timesteps": 300}
     config = RunConfig.model_validate({"environment": {"env_id": "example/corridor"}, "training": training})
-    stage = ContractSetup(load_worker("climb"), config, tmp_path / "home", 120.0, 0.5, Random(0))
-    with stage.at_home():
-        seen = {proof.capability for proof in check_settings(stage, config)}
+    setup = ContractSetup(load_worker("climb"), config, tmp_path / "home", 120.0, 0.5, Random(0))
+    with setup.at_home():
+        seen = {proof.capability for proof in check_settings(setup, config)}
     assert {"setting environment.options", "setting environment.wrappers", "setting checkpoint.at_end"} <= seen

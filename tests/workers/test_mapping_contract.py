@@ -7,8 +7,8 @@ import pytest
 
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.check import check_resources
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.mapping import check_mapping
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.registry import load_worker
 from mosaic.workers.tabular.worker import TabularWorker
 from tests.workers import liars
@@ -26,7 +26,7 @@ RLLIB = {
 PROGRAM = [sys.executable, "-c", "print('@METRIC {\"env_steps\": 1}')"]
 
 
-def stage(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **settings):
+def setup(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **settings):
     training, known = {"total_timesteps": steps, **settings.pop("training", {})}, load_worker(worker)
     if known.info.checkpoints:
         settings["checkpoint"] = SAVES
@@ -47,7 +47,7 @@ HONOURED = {"resources", "agent mapping", "fixed opponent", "policies_to_train"}
 
 
 def test_tables(tmp_path):
-    seen = proofs(stage(tmp_path, "tabular", {"report_every_steps": 400}))
+    seen = proofs(setup(tmp_path, "tabular", {"report_every_steps": 400}))
     assert seen.keys() == HONOURED
     assert "refused: num_envs, num_cpus, num_gpus" in seen["resources"]
 
@@ -56,7 +56,7 @@ def test_tables(tmp_path):
 @pytest.mark.chosen
 def test_networks(tmp_path):
     settings = {"environment": {"env_id": "gym/CartPole-v1", "num_envs": 4}, "training": {"preset": False}}
-    seen = proofs(stage(tmp_path, "native", NETWORK, steps=4000, **settings))
+    seen = proofs(setup(tmp_path, "native", NETWORK, steps=4000, **settings))
     assert seen.keys() == HONOURED
     assert "refused: num_cpus, ray_address" in seen["resources"]
 
@@ -64,31 +64,31 @@ def test_networks(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_rllib(tmp_path):
-    seen = proofs(stage(tmp_path, "rllib", RLLIB, steps=1500, patience_s=300, training={"algorithm": "ppo"}))
+    seen = proofs(setup(tmp_path, "rllib", RLLIB, steps=1500, patience_s=300, training={"algorithm": "ppo"}))
     assert seen.keys() == HONOURED
 
 
 @pytest.mark.parametrize(("worker", "params"), [("toy", None), ("script", {"command": PROGRAM})])
 def test_workers_that_map_nobody_refuse_every_rule(tmp_path, worker, params):
-    seen = proofs(stage(tmp_path, worker, params))
+    seen = proofs(setup(tmp_path, worker, params))
     assert seen.keys() == {"resources", "agent mapping"}
 
 
 def test_a_plug_in_that_declares_nothing_refuses_every_rule(tmp_path, installed_liars):
-    assert proofs(stage(tmp_path, "modest")).keys() == {"resources", "agent mapping"}
+    assert proofs(setup(tmp_path, "modest")).keys() == {"resources", "agent mapping"}
 
 
 def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
     with pytest.raises(WorkerContractError, match=r"worker blind, fixed opponent: with .* an agent was paid 0\."):
-        proofs(stage(tmp_path, "blind", {"iteration_s": 0.0}, steps=200))
+        proofs(setup(tmp_path, "blind", {"iteration_s": 0.0}, steps=200))
     with pytest.raises(WorkerContractError, match=r"worker boastful, resources: a run with .* was accepted"):
-        proofs(stage(tmp_path, "boastful"))
+        proofs(setup(tmp_path, "boastful"))
     assert liars.WORKERS["blind"].info.agent_mapping
 
 
 def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch):
     monkeypatch.setattr(TabularWorker, "check", lambda *_: None)
     monkeypatch.setattr(TabularWorker, "complete", lambda self, config, options, spec: (config, options))
-    made = stage(tmp_path, "tabular", {"report_every_steps": 400})
+    made = setup(tmp_path, "tabular", {"report_every_steps": 400})
     with pytest.raises(WorkerContractError, match=r"worker tabular, unknown agent: a run with .* was accepted"):
         check_mapping(made, made.config)

@@ -11,8 +11,8 @@ from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
 from mosaic.runs.trainer import Trainer
 from mosaic.testing.worker import WorkerContractError, settings
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.settings import BY_MOSAIC, ELSEWHERE, TRIED, check_settings
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.registry import load_worker, resolve
 from mosaic.workers.toy import ToyWorker
 from tests.workers import liars
@@ -34,9 +34,9 @@ GAME = {"env_id": "classic/tictactoe_v3"}
 def proofs(tmp_path, worker, params=None, steps=2000, patience_s=300.0, **said):
     training = {"total_timesteps": steps, **said.pop("training", {})}
     config = run_config(worker, params, training=training, **said)
-    stage = ContractSetup(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
-    with stage.at_home():
-        found = check_settings(stage, config)
+    setup = ContractSetup(load_worker(worker), config, tmp_path, patience_s, 0.5, Random(0))
+    with setup.at_home():
+        found = check_settings(setup, config)
     return {proof.capability.removeprefix("setting "): proof.seen for proof in found}
 
 

@@ -36,7 +36,7 @@ def lie(name, **options):
 @pytest.mark.chosen
 def test_toy_keeps_every_promise(tmp_path):
     config = run_config("toy", {"iteration_s": 0.01}, training={"total_timesteps": 6000})
-    report = check_worker("toy", config, home=tmp_path, chance=Random(3))
+    report = check_worker("toy", config, home=tmp_path, rng=Random(3))
     assert report.worker == "toy"
     assert report.proven == (
         "options of walk",
@@ -128,7 +128,7 @@ def test_one_that_draws_from_elsewhere_than_its_seed(installed_liars):
 @pytest.mark.slow
 @pytest.mark.chosen
 def test_one_that_starts_over_instead_of_going_on(installed_liars):
-    error = lie("forgetful", chance=Random(1))
+    error = lie("forgetful", rng=Random(1))
     assert error.capability == "resume"
     assert "0 env steps, its next event says 10." in str(error)
     assert "Promise: counters continue from the checkpoint." in str(error)
@@ -182,7 +182,7 @@ def test_a_worker_that_is_not_installed(installed_liars):
 def test_a_run_that_is_too_short_says_so(installed_liars):
     config = run_config("honest", training={"total_timesteps": 60})
     with pytest.raises(InputError, match="The check of resume needs a longer run: it finished before"):
-        check_worker("honest", config, chance=Random(0))
+        check_worker("honest", config, rng=Random(0))
 
 
 def test_crowds_are_envs_of_so_many_agents():

@@ -66,16 +66,16 @@ def play_in_processes(
 ) -> Generator[EpisodeResult, None, None]:
     """Yield results as they arrive, in any order; the first error in any process stops all of them."""
     shares = _shares(games, num_workers)
-    with _started(plan, min(num_workers, len(shares)), screen) as crew:
-        owed = {connection: _hand_out(connection, shares) for connection in crew}
+    with _started(plan, min(num_workers, len(shares)), screen) as processes:
+        owed = {connection: _hand_out(connection, shares) for connection in processes}
         while any(owed.values()):
             for ready in wait([connection for connection, count in owed.items() if count]):
                 assert isinstance(ready, Connection)
-                yield _receive(ready, crew[ready])
+                yield _receive(ready, processes[ready])
                 owed[ready] -= 1
                 if not owed[ready]:
                     owed[ready] = _hand_out(ready, shares)
-        for connection in crew:
+        for connection in processes:
             _see_off(connection)
 
 
@@ -118,7 +118,7 @@ def _see_off(connection: Connection) -> None:
 @contextmanager
 def _started(plan: EvaluationPlan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
     """Start processes and stop them on exit: they finish normally if all work is done, and are killed otherwise."""
-    crew: dict[Connection, ChildProcess] = {}
+    processes: dict[Connection, ChildProcess] = {}
     try:
         for number in range(count):
             ours, theirs = Pipe()
@@ -126,14 +126,14 @@ def _started(plan: EvaluationPlan, count: int, screen: Screen | None) -> Iterato
             process = ChildProcess(target=_work, args=(plan, theirs, shown), name="mosaic-games")
             process.start()
             theirs.close()
-            crew[ours] = process
-        yield crew
+            processes[ours] = process
+        yield processes
     except BaseException:
-        for process in crew.values():
+        for process in processes.values():
             process.terminate()
         raise
     finally:
-        for connection, process in crew.items():
+        for connection, process in processes.items():
             connection.close()
             process.join(_END_WITHIN_S)
             if process.is_alive():
@@ -146,10 +146,10 @@ def _work(plan: EvaluationPlan, connection: Connection, screen: Screen | None) -
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     try:
-        with nullcontext() if screen is None else closing(screen), GameRunner(plan, screen=screen) as table:
+        with nullcontext() if screen is None else closing(screen), GameRunner(plan, screen=screen) as runner:
             while share := _next_share(connection):
                 for game in share:
-                    _send(connection, table.play(game))
+                    _send(connection, runner.play(game))
     except Exception as error:  # noqa: BLE001 - any error must be raised by the parent
         _send(connection, portable(error))
 
@@ -205,9 +205,9 @@ def play_games(
     here = [game for game in games if game.index in filmed or not several]
     with GameRunner(
         plan, env, screen
-    ) as table:  # closed before others start: some envs exist only once (a port, a window)
+    ) as runner:  # closed before others start: some envs exist only once (a port, a window)
         for game in here:
-            yield table.play(game, camera if game.index in filmed else None)
+            yield runner.play(game, camera if game.index in filmed else None)
     if several:
         if screen is not None:
             screen.close()  # in this process; another process writes from now on

@@ -18,8 +18,8 @@ from mosaic.server.play.clicks import Choice, Spot, next_spots, press
 from mosaic.server.play.human import plays_in_real_time, rate_of, read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
+from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, who_acts
 from mosaic.server.play.pictures import encode_picture, pack, unpack
-from mosaic.server.play.seats import PolicyAssignments, Viewer, acts_for, who_acts
 from mosaic.server.play.timing import Moment, wait_s
 
 

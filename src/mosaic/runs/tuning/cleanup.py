@@ -47,15 +47,15 @@ _DONE = b"done"
 def kept(folder: SearchFolder) -> Iterator[None]:
     """Run a cleanup process that reacts to our death during the block; clean up ourselves after it."""
     command = module_command("mosaic.runs.tuning.cleanup", str(folder.path))
-    with folder.keeper_log.open("ab") as log:
-        keeper = subprocess.Popen(
+    with folder.cleanup_log.open("ab") as log:
+        process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd="/"
         )
     try:
         yield
     finally:
         clear_search(folder)
-        keeper.communicate(_DONE)
+        process.communicate(_DONE)
 
 
 def main() -> None:

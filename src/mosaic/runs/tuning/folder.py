@@ -55,7 +55,7 @@ class SearchFolder:
         return self.path / "result.json"
 
     @property
-    def keeper_log(self) -> Path:
+    def cleanup_log(self) -> Path:
         return self.path / "keeper.log"
 
     def lock(self) -> RunLock:

@@ -1,6 +1,6 @@
 """Match: one env that humans and policies play together, in its own thread.
 
-Only that thread touches the env and the policies, between two steps; the shared state is in the table.
+Only that thread touches the env and the policies, between two steps; the shared state is a MatchState.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from mosaic.server.play.clicks import choices
 from mosaic.server.play.human import Person, plays_in_real_time, rate_of
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.participants import HUMAN, Viewer, require_owner
 from mosaic.server.play.rendering import MatchScreen
 from mosaic.server.play.result import result_of
-from mosaic.server.play.seats import HUMAN, Viewer, require_owner
 from mosaic.server.play.state import MatchEndedError, MatchPhase, MatchState, Move
 from mosaic.server.play.timing import Moment, wait_s
 
@@ -69,13 +69,13 @@ class Match:
         outside the web page.
         """
         self.id, self.started = match_id, time()
-        self.table = MatchState(match_id, request, clock)
+        self.state = MatchState(match_id, request, clock)
         self._idle_s, self._keep, self._on_end = idle_s, keep, ended
         self._opened: Future[None] = Future()
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
         self._person, self._advisors = Person(), Advisors()
-        self._screen = MatchScreen(self.table, screen)
+        self._screen = MatchScreen(self.state, screen)
 
     def open(self) -> None:
         """Start the match; raise if the env or a policy cannot be created."""
@@ -83,25 +83,25 @@ class Match:
         self._opened.result()
 
     def think(self, on: bool) -> None:
-        table = self.table
+        state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
-            table.thinking, table.advice = on, None
-            if on and table.turn is not None:
-                self._think(runner, table.turn)
+            state.thinking, state.advice = on, None
+            if on and state.turn is not None:
+                self._think(runner, state.turn)
 
         self._order(change)
 
     def sit(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer | None = None) -> Future[None]:
         """Let another policy act from the next step on; None restores the previous one."""
-        table = self.table
+        state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
-            if agent not in table.agents:
-                raise InputError(f"There is no agent '{agent}' in this match. Agents: {', '.join(table.agents)}.")
+            if agent not in state.agents:
+                raise InputError(f"There is no agent '{agent}' in this match. Agents: {', '.join(state.agents)}.")
             if viewer is not None:
-                require_owner(viewer, table.viewers, [agent])
-            self._put(runner, {agent: policy or table.seats.back_of(agent)})
+                require_owner(viewer, state.viewers, [agent])
+            self._put(runner, {agent: policy or state.assignments.back_of(agent)})
             if viewer is not None and viewer.claims:
                 (viewer.claims.add if policy == HUMAN else viewer.claims.discard)(agent)
 
@@ -109,15 +109,15 @@ class Match:
 
     def swap(self, viewer: Viewer | None = None) -> Future[None]:
         """Rotate the policies among the agents; the viewers' claims move along."""
-        table = self.table
+        state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
             if viewer is not None:
-                require_owner(viewer, table.viewers, table.agents)
-            rotated = table.seats.rotated(table.agents)
-            follows = dict(zip(table.agents, [*table.agents[1:], *table.agents[:1]], strict=True))
-            self._put(runner, {a: policy for a, policy in rotated.items() if policy != table.seats.policy_of(a)})
-            for each in table.viewers:
+                require_owner(viewer, state.viewers, state.agents)
+            rotated = state.assignments.rotated(state.agents)
+            follows = dict(zip(state.agents, [*state.agents[1:], *state.agents[:1]], strict=True))
+            self._put(runner, {a: policy for a, policy in rotated.items() if policy != state.assignments.policy_of(a)})
+            for each in state.viewers:
                 each.claims = {follows.get(agent, agent) for agent in each.claims}
 
         return self._order(change)
@@ -131,10 +131,10 @@ class Match:
         return self._order(copy)
 
     def end(self, why: str) -> None:
-        table = self.table
-        with table.changed:
-            table.ending = table.ending or why
-            table.changed.notify_all()
+        state = self.state
+        with state.changed:
+            state.ending = state.ending or why
+            state.changed.notify_all()
 
     def join_thread(self, timeout_s: float) -> bool:
         """Return whether its thread ended in time; one that waits for a policy continues until that returns."""
@@ -143,24 +143,26 @@ class Match:
 
     def _order(self, do: Callable[[LocalEnvRunner], T]) -> Future[T]:
         """Schedule a function to be called between two steps."""
-        table = self.table
+        state = self.state
         answer: Future[T] = Future()
-        with table.changed:
-            table.check_alive()
+        with state.changed:
+            state.check_alive()
             if len(self._orders) >= MOST_ORDERS:
                 raise InputError("This match is busy: too much was asked of it at once. Try again.")
             self._orders.append((do, answer))
-            table.changed.notify_all()
+            state.changed.notify_all()
         return answer
 
     def _main(self) -> None:
-        table = self.table
+        state = self.state
         env: Env | None = None
         try:
-            with exits_refused(table.request.environment.id):
-                env = make_env(table.request.environment)
-                runner = LocalEnvRunner(env, table.seats, seed=table.request.seed, controllers={HUMAN: self._person})
-                table.spec = env.spec
+            with exits_refused(state.request.environment.id):
+                env = make_env(state.request.environment)
+                runner = LocalEnvRunner(
+                    env, state.assignments, seed=state.request.seed, controllers={HUMAN: self._person}
+                )
+                state.spec = env.spec
                 with runner:
                     while self._play(runner):
                         pass
@@ -170,7 +172,7 @@ class Match:
             if not self._opened.done():
                 self._opened.set_exception(error)
             else:
-                table.ending = table.ending or f"it failed: {error}"
+                state.ending = state.ending or f"it failed: {error}"
                 _log.exception("Match %s failed", self.id)
         finally:
             self._screen.close()
@@ -178,14 +180,14 @@ class Match:
             self._close()
 
     def _close(self) -> None:
-        table = self.table
-        with table.changed:
-            table.phase = MatchPhase.ENDED
-            table.error = table.error or table.ending
+        state = self.state
+        with state.changed:
+            state.phase = MatchPhase.ENDED
+            state.error = state.error or state.ending
             for _, answer in self._orders:
-                answer.set_exception(MatchEndedError(f"This match has ended: {table.ending}"))
+                answer.set_exception(MatchEndedError(f"This match has ended: {state.ending}"))
             self._orders.clear()
-            table.tell()
+            state.tell()
         if self._on_end is not None:
             self._on_end(self.id)
 
@@ -204,22 +206,22 @@ class Match:
             _log.exception("The env of match %s failed", self.id)
             asked = self._fail(
                 runner,
-                f"{self.table.known_spec.env_id} failed at step {self.table.step}: {type(error).__name__}: {error}",
+                f"{self.state.known_spec.env_id} failed at step {self.state.step}: {type(error).__name__}: {error}",
             )
         return asked is _Next.RESTART
 
     def _begin(self) -> None:
-        table = self.table
-        with table.changed:
-            table.step, table.moves, table.returns, table.advice = 0, [], {}, None
-            table.error = table.note = table.result = ""
-            table.answers.clear()
-            table.last_actions.clear()
-            table.steps_asked = 0
+        state = self.state
+        with state.changed:
+            state.step, state.moves, state.returns, state.advice = 0, [], {}, None
+            state.error = state.note = state.result = ""
+            state.answers.clear()
+            state.last_actions.clear()
+            state.steps_asked = 0
 
     def _run(self, runner: LocalEnvRunner) -> _Next:
-        table = self.table
-        turns = runner.turns(table.seed, episode=table.episode, max_steps=table.request.max_steps, digests=True)
+        state = self.state
+        turns = runner.turns(state.seed, episode=state.episode, max_steps=state.request.max_steps, digests=True)
         try:
             for turn in turns:
                 self._saw(runner, turn)
@@ -230,122 +232,122 @@ class Match:
                     runner.record.cut = True
                     self._store(runner)
                     return asked
-                with table.changed:
-                    self._person.answers = table.take_answers(turn)
+                with state.changed:
+                    self._person.answers = state.take_answers(turn)
         finally:
             turns.close()  # type: ignore[attr-defined]
-        with table.changed:
-            table.phase, table.result = MatchPhase.OVER, result_of(runner.record, runner.env.spec.facts)
-            table.tell()
+        with state.changed:
+            state.phase, state.result = MatchPhase.OVER, result_of(runner.record, runner.env.spec.facts)
+            state.tell()
         self._store(runner)
         return self._wait(runner)
 
     def _fail(self, runner: LocalEnvRunner, why: str) -> _Next:
-        table = self.table
-        with table.changed:
-            table.phase, table.error = MatchPhase.FAILED, why
-            table.tell()
+        state = self.state
+        with state.changed:
+            state.phase, state.error = MatchPhase.FAILED, why
+            state.tell()
         return self._wait(runner)
 
     def _saw(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        """Update the table after a step, before viewers are notified."""
-        table = self.table
+        """Update the state after a step, before viewers are notified."""
+        state = self.state
         env, first = runner.env, runner.record.env_steps == 0
         agents = env.possible_agents or tuple(turn.rewards) if first else tuple(turn.observations)
-        born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in table.key_maps}
-        if table.thinking and turn.observations and (not table.real_time or table.is_due()):
+        born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in state.key_maps}
+        if state.thinking and turn.observations and (not state.real_time or state.is_due()):
             self._think(runner, turn)
-        found = {a: choices(env.spec, turn, a) for a in turn.observations if not table.real_time or first}
-        with table.changed:
+        found = {a: choices(env.spec, turn, a) for a in turn.observations if not state.real_time or first}
+        with state.changed:
             if first:
-                table.agents, table.key_maps = (), {}
-                if table.phase is MatchPhase.OPENING:
-                    table.real_time = plays_in_real_time(env, table.request.pace, agents)
-                    table.rate_hz = table.request.rate_hz or rate_of(env, table.real_time)
-                table.phase, table.due_s = MatchPhase.PLAYING, table.clock()
-                table.returns = dict.fromkeys(agents, 0.0)
+                state.agents, state.key_maps = (), {}
+                if state.phase is MatchPhase.OPENING:
+                    state.real_time = plays_in_real_time(env, state.request.pace, agents)
+                    state.rate_hz = state.request.rate_hz or rate_of(env, state.real_time)
+                state.phase, state.due_s = MatchPhase.PLAYING, state.clock()
+                state.returns = dict.fromkeys(agents, 0.0)
             else:
                 self._note_moves(runner)
-            table.agents += tuple(born)
-            table.key_maps.update(born)
+            state.agents += tuple(born)
+            state.key_maps.update(born)
             for agent, reward in turn.rewards.items():
-                table.returns[agent] = table.returns.get(agent, 0.0) + reward
-            table.turn, table.step = turn, runner.record.env_steps
-            if found or not table.real_time:
-                table.choices = found
-            table.due_s = max(table.due_s + 1 / table.rate_hz, table.clock() - 1 / table.rate_hz)
-            if not table.real_time or first or turn.over or table.is_due():
-                table.tell()
+                state.returns[agent] = state.returns.get(agent, 0.0) + reward
+            state.turn, state.step = turn, runner.record.env_steps
+            if found or not state.real_time:
+                state.choices = found
+            state.due_s = max(state.due_s + 1 / state.rate_hz, state.clock() - 1 / state.rate_hz)
+            if not state.real_time or first or turn.over or state.is_due():
+                state.tell()
         if not self._opened.done():
             self._opened.set_result(None)
 
     def _note_moves(self, runner: LocalEnvRunner) -> None:
-        table = self.table
-        if table.real_time:
+        state = self.state
+        if state.real_time:
             return
         step, record = runner.record.env_steps, runner.record
         for agent, action in record.actions[-1].items():
-            names = {choice.action: choice.label for choice in table.choices.get(agent, ())}
+            names = {choice.action: choice.label for choice in state.choices.get(agent, ())}
             text = names.get(action, str(action)) if isinstance(action, int) else str(action)
-            table.moves.append(Move(step, agent, record.policy_of(agent, step - 1), text))
-        del table.moves[:-MOST_MOVES]
+            state.moves.append(Move(step, agent, record.policy_of(agent, step - 1), text))
+        del state.moves[:-MOST_MOVES]
 
     def _think(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        table = self.table
-        people = [agent for agent in turn.observations if table.seats.is_human(agent)]
+        state = self.state
+        people = [agent for agent in turn.observations if state.assignments.is_human(agent)]
         agent = next(iter(people or turn.observations), None)
         if agent is None:
             return
-        policy = table.seats.back_of(agent) if people else table.seats.policy_of(agent)
+        policy = state.assignments.back_of(agent) if people else state.assignments.policy_of(agent)
         controller = None if people else runner.controllers.players[agent].controller
         names = {choice.action: choice.label for choice in choices(runner.env.spec, turn, agent)}
         advice = self._advisors.ask(runner.env.spec, agent, policy, turn, controller, names)
-        with table.changed:
-            table.advice = advice
-            table.tell()
+        with state.changed:
+            state.advice = advice
+            state.tell()
 
     def _put(self, runner: LocalEnvRunner, policies: Mapping[AgentID, PolicyID]) -> None:
-        table = self.table
+        state = self.state
         for agent, policy in policies.items():
             if policy != HUMAN:
                 parse_policy(policy)
-            if table.phase is MatchPhase.PLAYING:
+            if state.phase is MatchPhase.PLAYING:
                 runner.set_policy_for_agent(agent, policy)
-            with table.changed:
-                table.seats.put(agent, policy)
-                table.answers.pop(agent, None)
-                for viewer in table.viewers:
+            with state.changed:
+                state.assignments.put(agent, policy)
+                state.answers.pop(agent, None)
+                for viewer in state.viewers:
                     viewer.path = ()
-        if table.thinking and table.turn is not None and table.turn.observations:
-            self._think(runner, table.turn)
+        if state.thinking and state.turn is not None and state.turn.observations:
+            self._think(runner, state.turn)
 
     def _store(self, runner: LocalEnvRunner) -> None:
-        table = self.table
-        if not table.recording or self._keep is None or not runner.record.env_steps:
+        state = self.state
+        if not state.recording or self._keep is None or not runner.record.env_steps:
             return
         try:
-            name = self._keep(f"{self.id}-{table.episode}", runner.record)
+            name = self._keep(f"{self.id}-{state.episode}", runner.record)
         except OSError as error:
-            with table.changed:
-                table.note = f"The episode could not be kept: {error}."
-                table.tell()
+            with state.changed:
+                state.note = f"The episode could not be kept: {error}."
+                state.tell()
             return
-        with table.changed:
-            table.kept.append(name)
-            table.tell()
+        with state.changed:
+            state.kept.append(name)
+            state.tell()
 
     def _wait(self, runner: LocalEnvRunner) -> _Next:
         """Carry out orders and draw, until a step is due, a restart is requested, or the match is to end."""
-        table = self.table
+        state = self.state
         while True:
-            with table.changed:
+            with state.changed:
                 order = self._orders.popleft() if self._orders else None
                 page, live = self._screen.owes()
                 if order is None and not page and not live:
                     asked = self._asked()
                     if asked is not None:
                         return asked
-                    table.changed.wait(self._pause_s())
+                    state.changed.wait(self._pause_s())
                     continue
             if order is not None:
                 self._carry_out(runner, *order)
@@ -353,45 +355,45 @@ class Match:
                 self._screen.show(runner, page, live)
 
     def _asked(self) -> _Next | None:
-        table = self.table
-        if table.ending:
+        state = self.state
+        if state.ending:
             return _Next.END
-        if table.restart_asked:
-            table.restart_asked = False
-            table.seed = table.seed + 1 if table.restart_seed is None else table.restart_seed
-            table.episode += 1
+        if state.restart_asked:
+            state.restart_asked = False
+            state.seed = state.seed + 1 if state.restart_seed is None else state.restart_seed
+            state.episode += 1
             return _Next.RESTART
-        if not table.viewers and self._screen.is_watched_live:
-            table.unwatched_since = table.clock()
-        if not table.viewers and table.clock() - table.unwatched_since >= self._idle_s:
-            table.ending = f"it had no viewer for {self._idle_s:g} seconds."
+        if not state.viewers and self._screen.is_watched_live:
+            state.unwatched_since = state.clock()
+        if not state.viewers and state.clock() - state.unwatched_since >= self._idle_s:
+            state.ending = f"it had no viewer for {self._idle_s:g} seconds."
             return _Next.END
         if wait_s(self._moment()) > 0:
             return None
-        table.steps_asked = max(0, table.steps_asked - 1)
+        state.steps_asked = max(0, state.steps_asked - 1)
         return _Next.STEP
 
     def _pause_s(self) -> float | None:
-        table = self.table
+        state = self.state
         until_step = wait_s(self._moment())
-        until_idle = math.inf if table.viewers else table.unwatched_since + self._idle_s - table.clock()
+        until_idle = math.inf if state.viewers else state.unwatched_since + self._idle_s - state.clock()
         shortest = min(until_step, until_idle, self._screen.listen_every_s)
         return None if math.isinf(shortest) else max(shortest, 0.0)
 
     def _moment(self) -> Moment:
-        table = self.table
-        acting = table.acting
-        people = [agent for agent in acting if table.seats.is_human(agent)]
+        state = self.state
+        acting = state.acting
+        people = [agent for agent in acting if state.assignments.is_human(agent)]
         return Moment(
-            over=table.phase is not MatchPhase.PLAYING or not acting,
-            watched=bool(table.viewers) or self._screen.is_watched_live,
-            paused=table.paused,
-            steps_asked=table.steps_asked,
-            people_wait=any(agent not in table.answers for agent in people),
-            people_play=any(table.seats.is_human(agent) for agent in table.agents),
-            real_time=table.real_time,
-            now_s=table.clock(),
-            due_s=table.due_s,
+            over=state.phase is not MatchPhase.PLAYING or not acting,
+            watched=bool(state.viewers) or self._screen.is_watched_live,
+            paused=state.paused,
+            steps_asked=state.steps_asked,
+            people_wait=any(agent not in state.answers for agent in people),
+            people_play=any(state.assignments.is_human(agent) for agent in state.agents),
+            real_time=state.real_time,
+            now_s=state.clock(),
+            due_s=state.due_s,
         )
 
     def _carry_out(self, runner: LocalEnvRunner, do: Callable[[LocalEnvRunner], Any], answer: Future[Any]) -> None:
@@ -403,5 +405,5 @@ class Match:
             answer.set_exception(error)
         else:
             answer.set_result(done)
-        with self.table.changed:
-            self.table.tell()
+        with self.state.changed:
+            self.state.tell()

@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 class MatchScreen:
     """Screen used by the match's own thread, as drawing touches the env; `live` is for viewers outside the page."""
 
-    def __init__(self, table: MatchState, live: LiveScreen | None) -> None:
-        self._table, self._live = table, live
+    def __init__(self, state: MatchState, live: LiveScreen | None) -> None:
+        self._state, self._live = state, live
         self._shown = self._shown_live = (-1, -1)  # episode and step of the newest picture
 
     @property
@@ -71,9 +71,9 @@ class MatchScreen:
         return math.inf if self._live is None else LISTEN_EVERY_S
 
     def owes(self) -> tuple[bool, bool]:
-        """Return whether pages, and whether others, wait for a picture of this step. The table must be locked."""
+        """Return whether pages, and whether others, wait for a picture of this step. The state must be locked."""
         now = self._now
-        page = self._shown != now and bool(self._table.viewers)
+        page = self._shown != now and bool(self._state.viewers)
         return page, self._live is not None and self._shown_live != now and self._live.wanted()
 
     def show(self, runner: LocalEnvRunner, page: bool, live: bool) -> None:
@@ -88,44 +88,44 @@ class MatchScreen:
 
     @property
     def _now(self) -> tuple[int, int]:
-        return self._table.episode, self._table.step
+        return self._state.episode, self._state.step
 
     def _show_live(self, runner: LocalEnvRunner) -> None:
         assert self._live is not None
-        if self._table.turn is not None:
-            self._live.show(runner.shot(self._table.turn, self._table.episode))
+        if self._state.turn is not None:
+            self._live.show(runner.shot(self._state.turn, self._state.episode))
         self._shown_live = self._now
 
     def _draw(self, env: Env) -> None:
-        table = self._table
+        state = self._state
         picture = None
         try:
             pixels = picture_of(env)
             picture = None if pixels is None else encode_picture(pixels)
-            problem = f"{table.known_spec.env_id} has no picture." if picture is None else ""
+            problem = f"{state.known_spec.env_id} has no picture." if picture is None else ""
         except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
-            problem = f"{table.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
-            _log.exception("Match %s cannot be drawn", table.id)
-        with table.changed:
+            problem = f"{state.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
+            _log.exception("Match %s cannot be drawn", state.id)
+        with state.changed:
             self._shown = self._now
-            if problem and not table.note:
-                table.note = problem
-                table.tell()
+            if problem and not state.note:
+                state.note = problem
+                state.tell()
             if picture is not None:
-                table.frame = self._framed(picture)
-                for viewer in table.viewers:
+                state.frame = self._framed(picture)
+                for viewer in state.viewers:
                     viewer.notify()
 
     def _framed(self, picture: MatchPicture) -> MatchFrame:
-        table = self._table
+        state = self._state
         header = {
             "type": "frame",
-            "episode": table.episode,
-            "step": table.step,
+            "episode": state.episode,
+            "step": state.step,
             "kind": picture.kind,
             "width": picture.width,
             "height": picture.height,
-            "returns": table.returns,
+            "returns": state.returns,
             "time": time(),
         }
-        return MatchFrame(table.frame.number + 1 if table.frame else 1, header, picture.data)
+        return MatchFrame(state.frame.number + 1 if state.frame else 1, header, picture.data)

@@ -38,8 +38,8 @@ from mosaic.server.play.messages import (
     Thoughts,
     read_message,
 )
+from mosaic.server.play.participants import HUMAN, Viewer
 from mosaic.server.play.pictures import pack
-from mosaic.server.play.seats import HUMAN, Viewer
 from mosaic.server.play.state import MatchPhase
 from mosaic.server.play.view import view_of
 from mosaic.server.streams.shared import close_reason
@@ -53,7 +53,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     await socket.accept()
     screen = _Screen(socket, match, claims, allow)
     try:
-        match.table.join(screen.viewer)
+        match.state.join(screen.viewer)
     except MosaicError as error:
         await socket.close(ENDED_CODE, close_reason(str(error)))
         return
@@ -64,7 +64,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
     except WebSocketDisconnect:
         pass  # the match continues without this viewer
     finally:
-        match.table.leave(screen.viewer)
+        match.state.leave(screen.viewer)
         listening.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect):
             await listening
@@ -74,7 +74,7 @@ class _Screen:
     def __init__(
         self, socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]
     ) -> None:
-        self._socket, self._match, self._table, self._allow = socket, match, match.table, allow
+        self._socket, self._match, self._state, self._allow = socket, match, match.state, allow
         self._loop = asyncio.get_running_loop()
         self.wake = asyncio.Event()
         self.viewer = Viewer(self._notify, set(claims))
@@ -87,16 +87,16 @@ class _Screen:
             self.wake.clear()
             while self._refusals:
                 await self._socket.send_text(json.dumps({"type": "refused", "text": self._refusals.popleft()}))
-            if self._table.version != version:
-                version = self._table.version
-                await self._socket.send_text(json.dumps(view_of(self._table, self.viewer)))
-            frame = self._table.frame
+            if self._state.version != version:
+                version = self._state.version
+                await self._socket.send_text(json.dumps(view_of(self._state, self.viewer)))
+            frame = self._state.frame
             if frame is not None and frame.number != number and self._ready:
                 number, self._ready = frame.number, False
                 await self._socket.send_bytes(pack(dict(frame.header), frame.data))
                 continue
-            if self._table.phase is MatchPhase.ENDED:
-                await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._table.error}"))
+            if self._state.phase is MatchPhase.ENDED:
+                await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._state.error}"))
                 return
             await self.wake.wait()
 
@@ -111,26 +111,26 @@ class _Screen:
                 self._refuse(str(error))
 
     def _obey(self, message: Message) -> None:
-        match, table, viewer = self._match, self._table, self.viewer
+        match, state, viewer = self._match, self._state, self.viewer
         match message:
             case Act():
-                table.act(viewer, message.agent, message.action)
+                state.act(viewer, message.agent, message.action)
             case Press():
-                table.press(viewer, message.agent, message.spot)
+                state.press(viewer, message.agent, message.spot)
             case Click():
-                table.click(viewer, message.agent, message.x, message.y)
+                state.click(viewer, message.agent, message.x, message.y)
             case Key():
-                table.key(viewer, message.code, message.key, message.down)
+                state.key(viewer, message.code, message.key, message.down)
             case Axes():
-                table.axes(viewer, tuple(message.values))
+                state.axes(viewer, tuple(message.values))
             case Keys():
-                table.bind(viewer, message.bindings)
+                state.bind(viewer, message.bindings)
             case Pause():
-                table.pause(message.on)
+                state.pause(message.on)
             case StepOnce():
-                table.step_once()
+                state.step_once()
             case Restart():
-                table.restart(message.seed)
+                state.restart(message.seed)
             case Swap():
                 self._follow(match.swap(viewer))
             case AssignPolicy():
@@ -138,11 +138,11 @@ class _Screen:
                     self._allow(str(message.policy))
                 self._follow(match.sit(message.agent, message.policy, viewer))
             case SetRate():
-                table.set_rate(message.hz)
+                state.set_rate(message.hz)
             case Thoughts():
                 match.think(message.on)
             case Recording():
-                table.record(message.on)
+                state.record(message.on)
             case Seen():
                 self._ready = True
                 self.wake.set()
@@ -173,6 +173,6 @@ class _Screen:
 def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
     """Return the agents that a link names."""
     for name in agent:
-        if name not in match.table.agents:
-            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.table.agents)}.")
+        if name not in match.state.agents:
+            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.state.agents)}.")
     return set(agent)

@@ -24,7 +24,7 @@ from mosaic.server.play.clicks import Choice, next_spots, press, spot_at
 from mosaic.server.play.human import read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action
 from mosaic.server.play.messages import MatchRequest
-from mosaic.server.play.seats import PolicyAssignments, Viewer, acts_for, require_owner, who_acts
+from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, require_owner, who_acts
 from mosaic.server.play.timing import DEFAULT_TURNS_HZ
 
 STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
@@ -70,7 +70,7 @@ class MatchState:
         self.version = 0  # grows with every change that viewers are notified of
         self.told_at_s = -math.inf
         # participants
-        self.seats = PolicyAssignments(PolicyMapping.of(request.agents))
+        self.assignments = PolicyAssignments(PolicyMapping.of(request.agents))
         self.viewers: list[Viewer] = []
         self.unwatched_since = clock()
         # requests
@@ -212,7 +212,7 @@ class MatchState:
             viewer.notify()
 
     def mine(self, viewer: Viewer) -> list[AgentID]:
-        return acts_for(viewer, self.viewers, [agent for agent in self.agents if self.seats.is_human(agent)])
+        return acts_for(viewer, self.viewers, [agent for agent in self.agents if self.assignments.is_human(agent)])
 
     def _who(self, viewer: Viewer, wanted: AgentID | None) -> AgentID:
         self.check_alive()
@@ -223,7 +223,7 @@ class MatchState:
         known = wanted is not None and wanted in self.agents
         if wanted is not None and not known:
             raise InputError(f"There is no agent '{wanted}' in this match. Agents: {', '.join(self.agents)}.")
-        human = wanted is not None and self.seats.is_human(wanted)
+        human = wanted is not None and self.assignments.is_human(wanted)
         acting = [agent for agent in self.acting if wanted is not None or self.real_time or agent not in self.answers]
         return who_acts(wanted, self.mine(viewer), acting, human)
 
@@ -270,7 +270,7 @@ class MatchState:
     def take_answers(self, turn: Turn) -> dict[AgentID, Action]:
         taken: dict[AgentID, Action] = {}
         for agent in turn.observations:
-            if self.seats.is_human(agent):
+            if self.assignments.is_human(agent):
                 taken[agent] = self.answers[agent] if agent in self.answers else self._held(agent)
         self.answers.clear()
         self.last_actions.update(taken)

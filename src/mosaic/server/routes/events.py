@@ -52,15 +52,15 @@ class _Listener:
 
     def __init__(self, socket: WebSocket, folder: RunFolder, feed: EventFeed, after_seq: int) -> None:
         self._socket, self._folder, self._feed, self._seq = socket, folder, feed, after_seq
-        self._bell = asyncio.Event()
+        self._wake = asyncio.Event()
         self._leaving = asyncio.create_task(_until_gone(socket))
-        self._leaving.add_done_callback(lambda _: self._bell.set())
-        feed.ring(self._bell)
+        self._leaving.add_done_callback(lambda _: self._wake.set())
+        feed.subscribe(self._wake)
 
     async def attend(self) -> None:
         await asyncio.sleep(0)  # a disconnect while the socket was accepted is noticed now
         while not self._leaving.done():
-            self._bell.clear()
+            self._wake.clear()
             over = self._feed.over.done()
             lines = self._feed.after(self._seq)
             if lines is None:
@@ -71,10 +71,10 @@ class _Listener:
                 await self._socket.close(ENDED_CODE, self._feed.over.result())
                 return
             else:
-                await self._bell.wait()
+                await self._wake.wait()
 
     def leave(self) -> None:
-        self._feed.silence(self._bell)
+        self._feed.unsubscribe(self._wake)
         self._leaving.cancel()
 
     async def _catch_up(self) -> list[EventLine]:

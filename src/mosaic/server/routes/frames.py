@@ -84,18 +84,18 @@ class _Viewer:
         self._told: StreamState | None = None
         self._shown = 0
         self._outbox: deque[bytes] = deque()
-        self._bell = asyncio.Event()
+        self._wake = asyncio.Event()
         self._leaving = asyncio.create_task(self._listen())
         for ending in (self._leaving, feed.over):
-            ending.add_done_callback(self._ring)
+            ending.add_done_callback(self._wake_up)
         feed.join(self)
 
     @property
-    def hungry(self) -> bool:
+    def ready(self) -> bool:
         return self._credits > 0 and not self._outbox  # a queued one would become outdated
 
     def offer(self, state: StreamState, newest: StreamPicture | None, *, last: bool) -> None:
-        if newest is not None and newest.number != self._shown and (self.hungry or last):
+        if newest is not None and newest.number != self._shown and (self.ready or last):
             self._credits = max(0, self._credits - 1)
             self._shown, self._told = newest.number, newest.state
             self._outbox.append(newest.message)
@@ -104,26 +104,26 @@ class _Viewer:
             self._outbox.append(pack(state))
         else:
             return
-        self._bell.set()
+        self._wake.set()
 
     async def attend(self) -> None:
         while not self._leaving.done():
-            self._bell.clear()
+            self._wake.clear()
             while self._outbox:
                 await self._socket.send_bytes(self._outbox[0])
                 self._outbox.popleft()
             if self._feed.over.done():
                 await self._socket.close(ENDED_CODE, self._feed.over.result())
                 return
-            await self._bell.wait()
+            await self._wake.wait()
 
     def leave(self) -> None:
         self._feed.leave(self)
-        self._feed.over.remove_done_callback(self._ring)
+        self._feed.over.remove_done_callback(self._wake_up)
         self._leaving.cancel()
 
-    def _ring(self, _: asyncio.Task[object]) -> None:
-        self._bell.set()
+    def _wake_up(self, _: asyncio.Task[object]) -> None:
+        self._wake.set()
 
     async def _listen(self) -> None:
         while (await self._socket.receive())["type"] != "websocket.disconnect":

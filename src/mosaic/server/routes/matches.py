@@ -85,7 +85,7 @@ def routes(matches: Matches) -> APIRouter:
     @router.get("/matches/{match_id}")
     def show_match(match_id: str) -> dict[str, Any]:
         """Return the state, as a spectator sees it."""
-        return view_of(matches.find(match_id).table)
+        return view_of(matches.find(match_id).state)
 
     @router.delete("/matches/{match_id}", status_code=204)
     def end_match(match_id: str) -> None:
@@ -150,7 +150,7 @@ def _request(body: bytes) -> MatchRequest:
 
 
 def _row(match: Match) -> MatchRow:
-    view = view_of(match.table)
+    view = view_of(match.state)
     return MatchRow(
         match_id=match.id,
         env=view["env"],

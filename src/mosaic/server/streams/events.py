@@ -35,7 +35,7 @@ class EventFeed:
         self._folder = folder
         self._recent: deque[EventLine] = deque()
         self._forgotten: int | None = None  # events up to this seq must be read from the file
-        self._bells: set[asyncio.Event] = set()
+        self._wake_events: set[asyncio.Event] = set()
         self._left = asyncio.Event()
         self.over: asyncio.Task[State | None] = asyncio.create_task(self._follow())
         self.over.add_done_callback(self._ended)
@@ -51,12 +51,12 @@ class EventFeed:
             found.append(line)
         return found[::-1]
 
-    def ring(self, bell: asyncio.Event) -> None:
+    def subscribe(self, wake: asyncio.Event) -> None:
         """Register an asyncio event that is set whenever there are new events, and at the end."""
-        self._bells.add(bell)
+        self._wake_events.add(wake)
 
-    def silence(self, bell: asyncio.Event) -> None:
-        self._bells.discard(bell)
+    def unsubscribe(self, wake: asyncio.Event) -> None:
+        self._wake_events.discard(wake)
 
     def close(self) -> None:
         self._left.set()  # the reader ends by itself: it may be in the middle of the file
@@ -83,8 +83,8 @@ class EventFeed:
             self._forgotten = self._recent.popleft().seq
 
     def _news(self) -> None:
-        for bell in self._bells:
-            bell.set()
+        for wake in self._wake_events:
+            wake.set()
 
     def _ended(self, over: asyncio.Task[State | None]) -> None:
         if not over.cancelled():

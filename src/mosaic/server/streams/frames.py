@@ -65,7 +65,7 @@ class FrameViewer(Protocol):
     """Viewer of a feed."""
 
     @property
-    def hungry(self) -> bool:
+    def ready(self) -> bool:
         """Return whether it has room for a picture."""
         ...
 
@@ -101,7 +101,7 @@ class FrameFeed:
         newest: StreamPicture | None = None
         with closing(self._source.pictures(self._request)) as pictures:
             while not self._left.is_set():
-                state, message, end = await run_in_threadpool(_look, self._source, pictures, _any_hungry(self._viewers))
+                state, message, end = await run_in_threadpool(_look, self._source, pictures, _any_ready(self._viewers))
                 if message is not None:
                     newest = StreamPicture(newest.number + 1 if newest else 1, state, message)
                 for viewer in self._viewers:
@@ -114,8 +114,8 @@ class FrameFeed:
         return None
 
 
-def _any_hungry(viewers: Iterable[FrameViewer]) -> bool:
-    return any(viewer.hungry for viewer in viewers)
+def _any_ready(viewers: Iterable[FrameViewer]) -> bool:
+    return any(viewer.ready for viewer in viewers)
 
 
 def _look(source: FrameSource, pictures: Pictures, wanted: bool) -> tuple[StreamState, bytes | None, str | None]:

@@ -17,17 +17,17 @@ from stat import S_ISDIR
 
 from mosaic.core.proc import started_at
 
-_BELL = "bell"
+_REQUESTED = "bell"
 
 
 def request_pictures(folder: Path) -> None:
     """Ask the session of this folder to open its pictures; idempotent. A missing folder means that it has ended."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        (folder / _BELL).touch()
+        (folder / _REQUESTED).touch()
 
 
 def pictures_requested(folder: Path) -> bool:
-    return (folder / _BELL).exists()
+    return (folder / _REQUESTED).exists()
 
 
 SHARED_MEMORY = Path("/dev/shm")

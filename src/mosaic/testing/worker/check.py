@@ -15,6 +15,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import MosaicError
 from mosaic.testing.toys import crowd as toy_crowd
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.life_cycle import (
     check_agents,
     check_commands,
@@ -26,7 +27,6 @@ from mosaic.testing.worker.life_cycle import (
 from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.promises import ContractProof, WorkerContractError, WorkerReport
 from mosaic.testing.worker.settings import check_settings
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
 
@@ -43,14 +43,14 @@ _ASKED: dict[ResourceName, tuple[dict[str, Any], ...]] = {
 _PROMISE = "resources are met, or refused before there is a run"
 
 
-def check_resources(stage: ContractSetup) -> list[ContractProof]:
-    declared = stage.info.resources
+def check_resources(setup: ContractSetup) -> list[ContractProof]:
+    declared = setup.info.resources
     for name, settings in _ASKED.items():
         for asked in settings if name not in declared else ():
             section = "environment" if name == "num_envs" else "resources"
-            stage.refusal(stage.config, f"resources: {name}", {section: asked}, _PROMISE)
+            setup.refusal(setup.config, f"resources: {name}", {section: asked}, _PROMISE)
     for asked in ({"num_gpus": float(_TOO_MANY_GPUS)}, {"ray_address": NOWHERE, "runtime": "ray"}):
-        stage.refusal(stage.config, "resources", {"resources": asked}, _PROMISE, MosaicError)
+        setup.refusal(setup.config, "resources", {"resources": asked}, _PROMISE, MosaicError)
     refused = [name for name in _ASKED if name not in declared]
     return [
         ContractProof("resources", f"refused: {', '.join(refused) or 'none'}, GPUs and a cluster that are not there")
@@ -117,14 +117,14 @@ def check_worker(
     home: Path | None = None,
     patience_s: float = 60.0,
     quiet_s: float = 0.5,
-    chance: Random | None = None,
+    rng: Random | None = None,
 ) -> WorkerReport:
     """Train repeatedly with a worker that is installed as a plug-in, and prove each of its capabilities.
 
     `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` gives
     another env for a paradigm that the config's env does not fit, `crowd` makes one for a number of agents. `short` is
     a run with several checkpoints, used to check mapping, paradigms and agents; default: a few thousand env steps of
-    `config`. While a run is paused, nothing may happen for `quiet_s`. `chance` picks the moment of the kill. Runs are
+    `config`. While a run is paused, nothing may happen for `quiet_s`. `rng` picks the moment of the kill. Runs are
     kept in `home`, if given.
 
     Raises ContractError at the first broken promise.
@@ -133,31 +133,31 @@ def check_worker(
     name = known.info.name
     config = _named(config, name)
     with TemporaryDirectory(prefix="mosaic-check-") as temporary:
-        stage = ContractSetup(known, config, home or Path(temporary), patience_s, quiet_s, chance or Random())
-        with stage.at_home():
+        setup = ContractSetup(known, config, home or Path(temporary), patience_s, quiet_s, rng or Random())
+        with setup.at_home():
             return WorkerReport(
-                name, tuple(_prove(stage, environments or {}, crowd, _named(short or _short(config, known.info), name)))
+                name, tuple(_prove(setup, environments or {}, crowd, _named(short or _short(config, known.info), name)))
             )
 
 
 def _prove(
-    stage: ContractSetup,
+    setup: ContractSetup,
     environments: Mapping[PolicyConfiguration, EnvironmentConfig],
     crowd: Callable[[int], EnvironmentConfig],
     short: RunConfig,
 ) -> list[ContractProof]:
     """Run all checks, cheapest first."""
-    proofs = check_options(stage.worker)
-    proofs += check_resources(stage)
-    proofs += check_mapping(stage, short)
-    whole, first = check_whole(stage)
+    proofs = check_options(setup.worker)
+    proofs += check_resources(setup)
+    proofs += check_mapping(setup, short)
+    whole, first = check_whole(setup)
     proofs += whole
-    proofs += check_seeds(stage, first)
-    proofs += check_resume(stage, first)
-    proofs += check_commands(stage)
-    proofs += check_paradigms(stage, short, environments)
-    proofs += check_agents(stage, short, crowd)
-    proofs += check_settings(stage, short)
+    proofs += check_seeds(setup, first)
+    proofs += check_resume(setup, first)
+    proofs += check_commands(setup)
+    proofs += check_paradigms(setup, short, environments)
+    proofs += check_agents(setup, short, crowd)
+    proofs += check_settings(setup, short)
     return proofs
 
 

@@ -10,47 +10,47 @@ from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import Values, difference, training_events
 from mosaic.testing.worker.plays import check_plays
 from mosaic.testing.worker.promises import ContractProof, WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.host import STOPPED
 from mosaic.workers.submission import unhonoured_settings
 
 
-def check_commands(stage: ContractSetup) -> list[ContractProof]:
+def check_commands(setup: ContractSetup) -> list[ContractProof]:
     """Pause, resume, save and stop one run; commands that the worker does not declare must be refused."""
-    info = stage.info
-    with stage.rehearse(_talkative(stage)) as rehearsal:
+    info = setup.info
+    with setup.rehearse(_talkative(setup)) as rehearsal:
         rehearsal.see_training("a long run")
         proofs = [
-            _check_pause(stage, rehearsal) if info.pause else _check_refused(rehearsal, "pause", rehearsal.run.pause),
+            _check_pause(setup, rehearsal) if info.pause else _check_refused(rehearsal, "pause", rehearsal.run.pause),
             _check_checkpoint(rehearsal)
             if info.checkpoints
             else _check_refused(rehearsal, "checkpoint", rehearsal.run.checkpoint),
-            _check_stop(stage, rehearsal),
+            _check_stop(setup, rehearsal),
         ]
         if not info.resume:
             proofs.append(_check_refused(rehearsal, "resume", rehearsal.run.resume))
     return proofs
 
 
-def _talkative(stage: ContractSetup) -> RunConfig:
+def _talkative(setup: ContractSetup) -> RunConfig:
     """Return a run without an end that reports often: one that follows its total alone would report nothing."""
-    every_s = {} if "telemetry.report_every_s" in unhonoured_settings(stage.worker) else {"report_every_s": 0.25}
-    return stage.changed(stage.endless(), {"telemetry": every_s})
+    every_s = {} if "telemetry.report_every_s" in unhonoured_settings(setup.worker) else {"report_every_s": 0.25}
+    return setup.changed(setup.endless(), {"telemetry": every_s})
 
 
-def _check_pause(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
+def _check_pause(setup: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     promise = "a paused run reports nothing, and continues when it is resumed"
     rehearsal.run.pause(wait=False)
     if not rehearsal.reaches(State.PAUSED):
-        found = f"asked to pause, the run is {rehearsal.run.state} after {stage.patience_s:g} s"
+        found = f"asked to pause, the run is {rehearsal.run.state} after {setup.patience_s:g} s"
         advice = "call context.inbox.wait_while_paused() once in every iteration, or declare pause=False"
         raise rehearsal.broken("pause", found, promise, advice)
     before = rehearsal.events()
-    threading.Event().wait(stage.quiet_s)
+    threading.Event().wait(setup.quiet_s)
     after = rehearsal.events()
     if len(after) > len(before):
         found = f"{len(after) - len(before)} events came while it was paused"
@@ -63,7 +63,7 @@ def _check_pause(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     if reached is not None and reached <= steps:
         found = f"after a pause at {steps} env steps the next event says {reached}"
         raise rehearsal.broken("pause", found, promise, "keep the counters over a pause")
-    return ContractProof("pause", f"silent for {stage.quiet_s:g} s at {steps} env steps, then continued")
+    return ContractProof("pause", f"silent for {setup.quiet_s:g} s at {steps} env steps, then continued")
 
 
 def _check_checkpoint(rehearsal: Rehearsal) -> ContractProof:
@@ -71,16 +71,16 @@ def _check_checkpoint(rehearsal: Rehearsal) -> ContractProof:
     return ContractProof("checkpoints", f"saved at {saved.env_steps} env steps when asked to")
 
 
-def _check_stop(stage: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
+def _check_stop(setup: ContractSetup, rehearsal: Rehearsal) -> ContractProof:
     promise = "a worker that is asked to stop saves and returns"
-    rehearsal.run.stop(stage.patience_s)
+    rehearsal.run.stop(setup.patience_s)
     state, attempt = rehearsal.run.state, rehearsal.run.record().attempts[-1]
     if state is not State.STOPPED or attempt.exit != STOPPED:
         found = f"asked to stop, the run is {state} ({attempt.reason})"
         advice = "leave run(context) soon after context.inbox.stop_asked() says why"
         raise rehearsal.broken("stop", found, promise, advice)
     rehearsal.check_story()
-    if stage.info.checkpoints and stage.config.checkpoint.at_end:
+    if setup.info.checkpoints and setup.config.checkpoint.at_end:
         told = [event.get("env_steps") or 0 for event in training_events(rehearsal.events())]
         saved = find_checkpoint(rehearsal.run.folder, "latest").env_steps
         if saved < told[-1]:
@@ -114,28 +114,28 @@ _MANY = 5  # agents, for a worker that sets no limit
 
 
 def check_paradigms(
-    stage: ContractSetup, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
+    setup: ContractSetup, short: RunConfig, environments: Mapping[PolicyConfiguration, EnvironmentConfig]
 ) -> list[ContractProof]:
     """Check that each declared paradigm starts; only the first event of `short`, a run of seconds, is awaited."""
     proofs = []
-    for paradigm in stage.info.paradigms:
-        environment = environments.get(paradigm, stage.config.environment)
+    for paradigm in setup.info.paradigms:
+        environment = environments.get(paradigm, setup.config.environment)
         changes = {"policy_configuration": paradigm, "environment": environment}
-        proofs.append(_check_start(stage, short.model_copy(update=changes), f"paradigm {paradigm}"))
+        proofs.append(_check_start(setup, short.model_copy(update=changes), f"paradigm {paradigm}"))
     return proofs
 
 
 def check_agents(
-    stage: ContractSetup, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]
+    setup: ContractSetup, short: RunConfig, crowd: Callable[[int], EnvironmentConfig]
 ) -> list[ContractProof]:
-    most = stage.info.max_agents
+    most = setup.info.max_agents
     fits = crowd(most or _MANY)
-    families = stage.info.env_families
+    families = setup.info.env_families
     if most is None and "*" not in families and fits.family not in families:
         return []  # no limit to try, and none of our envs to try it with
-    proofs = [_check_start(stage, _with_env(short, fits), f"{most or _MANY} agents")]
+    proofs = [_check_start(setup, _with_env(short, fits), f"{most or _MANY} agents")]
     if most is not None:
-        proofs.append(_check_too_many(stage, _with_env(short, crowd(most + 1)), most))
+        proofs.append(_check_too_many(setup, _with_env(short, crowd(most + 1)), most))
     return proofs
 
 
@@ -143,12 +143,12 @@ def _with_env(short: RunConfig, environment: EnvironmentConfig) -> RunConfig:
     return short.model_copy(update={"environment": environment})
 
 
-def _check_start(stage: ContractSetup, config: RunConfig, capability: str) -> ContractProof:
+def _check_start(setup: ContractSetup, config: RunConfig, capability: str) -> ContractProof:
     try:
-        rehearsal = stage.rehearse(config)
+        rehearsal = setup.rehearse(config)
     except InputError as error:
         raise WorkerContractError(
-            stage.info.name,
+            setup.info.name,
             capability,
             f"the run is refused: {error}",
             "a worker starts with all that it declares",
@@ -161,16 +161,16 @@ def _check_start(stage: ContractSetup, config: RunConfig, capability: str) -> Co
     )
 
 
-def _check_too_many(stage: ContractSetup, config: RunConfig, most: int) -> ContractProof:
+def _check_too_many(setup: ContractSetup, config: RunConfig, most: int) -> ContractProof:
     capability = "max_agents"
     try:
-        rehearsal = stage.rehearse(config)
+        rehearsal = setup.rehearse(config)
     except InputError as error:
         return ContractProof(capability, f"{most} agents train, {most + 1} are refused: {error}")
     with rehearsal:
         rehearsal.run.stop(patience_s=0.0)
     raise WorkerContractError(
-        stage.info.name,
+        setup.info.name,
         capability,
         f"a run with {most + 1} agents was started",
         f"it declares at most {most}",
@@ -181,66 +181,66 @@ def _check_too_many(stage: ContractSetup, config: RunConfig, most: int) -> Contr
 _FEW = 20  # events between a checkpoint and the kill, at most
 
 
-def check_whole(stage: ContractSetup) -> tuple[list[ContractProof], list[Values]]:
+def check_whole(setup: ContractSetup) -> tuple[list[ContractProof], list[Values]]:
     """Train one run to its limit and check what it leaves; other runs are compared with its curve."""
-    with stage.rehearse() as rehearsal:
+    with setup.rehearse() as rehearsal:
         curve = rehearsal.finish("a whole run")
         proofs = [ContractProof("a whole run", f"{len(curve)} events, {rehearsal.last_steps()} env steps")]
         saved = rehearsal.run.checkpoints()
-        if stage.info.checkpoints and not saved:
+        if setup.info.checkpoints and not saved:
             raise rehearsal.broken(
                 "checkpoints", "a whole run left none", "a run saves its policies", "call context.checkpoint(…)"
             )
-        if stage.info.checkpoints:
+        if setup.info.checkpoints:
             find_checkpoint(rehearsal.run.folder, "latest")
             proofs.append(ContractProof("checkpoints", f"{len(saved)} after a whole run, the last one whole"))
-            proofs += check_plays(stage, rehearsal)
+            proofs += check_plays(setup, rehearsal)
     return proofs, curve
 
 
-def check_seeds(stage: ContractSetup, first: list[Values]) -> list[ContractProof]:
-    if not stage.info.seeds:
+def check_seeds(setup: ContractSetup, first: list[Values]) -> list[ContractProof]:
+    if not setup.info.seeds:
         return []
-    with stage.rehearse() as rehearsal:
+    with setup.rehearse() as rehearsal:
         second = rehearsal.finish("seeds")
     if different := difference(first, second):
         raise rehearsal.broken(
             "seeds",
-            f"two runs with the seed {stage.config.seed} differ: {different}",
+            f"two runs with the seed {setup.config.seed} differ: {different}",
             "the same seed gives the same metrics",
             "draw all chance from generators that context.seed seeds, or declare seeds=False",
         )
-    with stage.rehearse(seed=stage.config.seed + 1) as rehearsal:
+    with setup.rehearse(seed=setup.config.seed + 1) as rehearsal:
         other = rehearsal.finish("seeds")
     if difference(first, other) is None:
         raise rehearsal.broken(
             "seeds",
-            f"the runs with the seeds {stage.config.seed} and {stage.config.seed + 1} are the same",
+            f"the runs with the seeds {setup.config.seed} and {setup.config.seed + 1} are the same",
             "another seed gives another run",
             "seed every generator with context.seed",
         )
     return [ContractProof("seeds", f"{len(first)} events twice the same, others with another seed")]
 
 
-def check_resume(stage: ContractSetup, whole: list[Values]) -> list[ContractProof]:
-    if not stage.info.resume:
+def check_resume(setup: ContractSetup, whole: list[Values]) -> list[ContractProof]:
+    if not setup.info.resume:
         return []
-    if not stage.info.checkpoints:
+    if not setup.info.checkpoints:
         raise WorkerContractError(
-            stage.info.name,
+            setup.info.name,
             "resume",
             "it declares resume and no checkpoints",
             "a run continues from its last checkpoint",
             "declare checkpoints=True and write some, or declare resume=False",
         )
-    with stage.rehearse() as rehearsal:
+    with setup.rehearse() as rehearsal:
         saved = rehearsal.see("resume", "it had saved anything", lambda event: event["kind"] == "checkpoint")
-        rehearsal.see_training("resume", stage.chance.randint(1, _FEW), after_seq=saved["seq"])
+        rehearsal.see_training("resume", setup.rng.randint(1, _FEW), after_seq=saved["seq"])
         rehearsal.kill_worker()
         rehearsal.run.resume()
         start = _check_counters(rehearsal)
         curve = rehearsal.finish("resume")
-    different = difference(whole, curve) if stage.info.seeds else None
+    different = difference(whole, curve) if setup.info.seeds else None
     if different:
         raise rehearsal.broken(
             "resume",
@@ -248,7 +248,7 @@ def check_resume(stage: ContractSetup, whole: list[Values]) -> list[ContractProo
             "with the same seed, metrics and randomness continue as if nothing had happened",
             "save the state of every generator, learner and env with the checkpoint, and put it back",
         )
-    return [ContractProof("resume", f"killed and resumed from {start} env steps" + (", same curve" * stage.info.seeds))]
+    return [ContractProof("resume", f"killed and resumed from {start} env steps" + (", same curve" * setup.info.seeds))]
 
 
 def _check_counters(rehearsal: Rehearsal) -> int:

@@ -14,9 +14,9 @@ from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains
 from mosaic.policies.registry import load_policy
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.promises import ContractProof
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import MakesPolicies
 
 _LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other always plays 2
@@ -35,31 +35,31 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 }
 
 
-def check_mapping(stage: ContractSetup, short: RunConfig) -> list[ContractProof]:
+def check_mapping(setup: ContractSetup, short: RunConfig) -> list[ContractProof]:
     """Check the agent mapping; the env of `short`, a run of seconds with several checkpoints, is replaced by `Duel`."""
-    families = stage.info.env_families
+    families = setup.info.env_families
     environment = duel()
     if "*" not in families and environment.family not in families:
         return []  # the worker takes none of our envs
-    paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
+    paradigm = "parameter_sharing" if "parameter_sharing" in setup.info.paradigms else None
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
-    proofs = [_check_refused(stage, config)]
-    if stage.info.agent_mapping:
-        proofs += [_check_opponent(stage, config), *_check_frozen(stage, config)]
+    proofs = [_check_refused(setup, config)]
+    if setup.info.agent_mapping:
+        proofs += [_check_opponent(setup, config), *_check_frozen(setup, config)]
     else:
-        stage.refusal(config, "fixed opponent", {"agents": {"b": CONSTANT}}, _PROMISE)
+        setup.refusal(config, "fixed opponent", {"agents": {"b": CONSTANT}}, _PROMISE)
     return proofs
 
 
-def _check_refused(stage: ContractSetup, config: RunConfig) -> ContractProof:
+def _check_refused(setup: ContractSetup, config: RunConfig) -> ContractProof:
     for what, changes in IMPOSSIBLE.items():
-        stage.refusal(config, what, changes, _PROMISE)
+        setup.refusal(config, what, changes, _PROMISE)
     return ContractProof("agent mapping", f"refused: {', '.join(IMPOSSIBLE)}")
 
 
-def _check_opponent(stage: ContractSetup, config: RunConfig) -> ContractProof:
+def _check_opponent(setup: ContractSetup, config: RunConfig) -> ContractProof:
     """Check that the learning agent's returns reveal its fixed opponent's moves."""
-    with stage.rehearse(stage.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
+    with setup.rehearse(setup.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
         rehearsal.finish("fixed opponent")
         paid = [reward for event in rehearsal.events() if event["kind"] == "iteration" for reward in _rewards(event)]
     if not paid:
@@ -80,12 +80,12 @@ def _rewards(event: Mapping[str, Any]) -> list[float]:
     return [reward for reward in told or [event.get("episode_reward_mean")] if reward is not None]
 
 
-def _check_frozen(stage: ContractSetup, config: RunConfig) -> list[ContractProof]:
+def _check_frozen(setup: ContractSetup, config: RunConfig) -> list[ContractProof]:
     """Train one of two policies; the other's output must be the same in the first and the last checkpoint."""
-    if not isinstance(stage.worker, MakesPolicies):
+    if not isinstance(setup.worker, MakesPolicies):
         return []
     asked = {"agents": {"a": "red", "b": "blue"}, "policies_to_train": ["red"]}
-    with stage.rehearse(stage.changed(config, asked)) as rehearsal:
+    with setup.rehearse(setup.changed(config, asked)) as rehearsal:
         rehearsal.finish("policies_to_train")
         first, last = _ends(rehearsal)
         seen = {name: (_opinion(rehearsal, first, name), _opinion(rehearsal, last, name)) for name in ("red", "blue")}

@@ -17,19 +17,19 @@ from mosaic.envs.transform import Transform
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.promises import ContractProof
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200
 _SEEDS = 64  # enough seeds to expose a policy that samples among two or more actions
 
 
-def check_plays(stage: ContractSetup, rehearsal: Rehearsal) -> list[ContractProof]:
-    if not isinstance(stage.worker, MakesPolicies):
+def check_plays(setup: ContractSetup, rehearsal: Rehearsal) -> list[ContractProof]:
+    if not isinstance(setup.worker, MakesPolicies):
         return []
-    policy, environment = f"run:{rehearsal.run.id}", stage.config.environment
+    policy, environment = f"run:{rehearsal.run.id}", setup.config.environment
     if not find_checkpoint(rehearsal.run.folder).manifest.policies:
         raise rehearsal.broken(
             "run: policies",
@@ -43,7 +43,7 @@ def check_plays(stage: ContractSetup, rehearsal: Rehearsal) -> list[ContractProo
     proofs = [
         ContractProof("run: policies", f"{policy} played {steps} env steps, and in another env with equal spaces")
     ]
-    return [*proofs, *_check_sampling(stage, rehearsal, policy)]
+    return [*proofs, *_check_sampling(setup, rehearsal, policy)]
 
 
 def _play(rehearsal: Rehearsal, environment: EnvironmentConfig, policy: str) -> int:
@@ -75,10 +75,10 @@ def _check_refused(rehearsal: Rehearsal, environment: EnvironmentConfig, policy:
     )
 
 
-def _check_sampling(stage: ContractSetup, rehearsal: Rehearsal, policy: str) -> list[ContractProof]:
+def _check_sampling(setup: ContractSetup, rehearsal: Rehearsal, policy: str) -> list[ContractProof]:
     promise, advice = "a worker that declares samples draws actions", "obey request.sampling, or declare samples=False"
-    with closing(make_env(stage.config.environment)) as env:
-        if not stage.info.samples:
+    with closing(make_env(setup.config.environment)) as env:
+        if not setup.info.samples:
             try:
                 load_policy(f"{policy},sample=true", env.spec).close()
             except InputError as error:

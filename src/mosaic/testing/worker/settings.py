@@ -12,10 +12,10 @@ from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.run import RunConfig
 from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
+from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import difference
 from mosaic.testing.worker.promises import ContractProof, WorkerContractError
 from mosaic.testing.worker.rehearsal import Rehearsal
-from mosaic.testing.worker.stage import ContractSetup
 from mosaic.workers.submission import unhonoured_settings
 
 # Honoured by Mosaic itself, whatever the worker does.
@@ -78,47 +78,47 @@ _REFUSED: dict[str, Any] = {
 _PROMISE = "a setting is honoured, refused before there is a run, or declared not applicable"
 
 
-def check_settings(stage: ContractSetup, short: RunConfig) -> list[ContractProof]:
+def check_settings(setup: ContractSetup, short: RunConfig) -> list[ContractProof]:
     """Check all settings; the env of `short`, a run of seconds, is replaced by one whose episodes reveal how it was
     made.
     """
-    _check_classified(stage)
-    families, environment = stage.info.env_families, duel(_agents(stage))
+    _check_classified(setup)
+    families, environment = setup.info.env_families, duel(_agents(setup))
     if "*" not in families and environment.family not in families:
         return []  # the worker takes none of our envs
-    paradigm = "parameter_sharing" if "parameter_sharing" in stage.info.paradigms else None
+    paradigm = "parameter_sharing" if "parameter_sharing" in setup.info.paradigms else None
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
-    refused = unhonoured_settings(stage.worker)
+    refused = unhonoured_settings(setup.worker)
     for name in refused:
         section, _, key = name.partition(".")
         asked = {section: {key: _REFUSED[name]} if key else _REFUSED[name]}
-        stage.refusal(config, f"setting {name}", asked, _PROMISE)
+        setup.refusal(config, f"setting {name}", asked, _PROMISE)
     proofs = [ContractProof("settings", f"refused: {', '.join(refused) or 'none'}")]
-    return [*proofs, *_check_run(stage, config, refused), *_check_ends(stage, config, refused)]
+    return [*proofs, *_check_run(setup, config, refused), *_check_ends(setup, config, refused)]
 
 
-def _agents(stage: ContractSetup) -> int:
-    return min(2, stage.info.max_agents or 2)
+def _agents(setup: ContractSetup) -> int:
+    return min(2, setup.info.max_agents or 2)
 
 
-def _check_classified(stage: ContractSetup) -> None:
+def _check_classified(setup: ContractSetup) -> None:
     known = {name for name, _ in list_settings(RunConfig)}
     for name in sorted(known ^ {*BY_MOSAIC, *ELSEWHERE, *TRIED}):
         raise WorkerContractError(
-            stage.info.name,
+            setup.info.name,
             f"setting {name}",
             "nothing says who honours it",
             _PROMISE,
             "list it in mosaic.testing.worker.settings, and show there that it is honoured",
         )
-    for name in (*stage.info.refuses, *stage.info.not_applicable):
+    for name in (*setup.info.refuses, *setup.info.not_applicable):
         if not any(each == name or each.startswith(f"{name}.") for each in known):
             raise WorkerContractError(
-                stage.info.name, f"setting {name}", "there is no such setting", _PROMISE, "correct its name"
+                setup.info.name, f"setting {name}", "there is no such setting", _PROMISE, "correct its name"
             )
-    for name in set(stage.info.refuses) - set(_REFUSED):
+    for name in set(setup.info.refuses) - set(_REFUSED):
         raise WorkerContractError(
-            stage.info.name,
+            setup.info.name,
             f"setting {name}",
             f"it is refused, and {BY_MOSAIC.get(name) or ELSEWHERE.get(name)}",
             _PROMISE,
@@ -126,55 +126,55 @@ def _check_classified(stage: ContractSetup) -> None:
         )
 
 
-def _check_run(stage: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
+def _check_run(setup: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
     """Check one run with as many settings at once as can be told apart in its results."""
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
     names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
-    values["environment.options"] = {"agents": _agents(stage), "steps": 3}
-    unasked = {"checkpoint.at_end", *refused, *(("evaluation.opponents",) if _agents(stage) == 1 else ())}
+    values["environment.options"] = {"agents": _agents(setup), "steps": 3}
+    unasked = {"checkpoint.at_end", *refused, *(("evaluation.opponents",) if _agents(setup) == 1 else ())}
     asked = {name: values[name] for name in names if name not in unasked}
-    with stage.rehearse(stage.changed(config, _nested(asked))) as rehearsal:
+    with setup.rehearse(setup.changed(config, _nested(asked))) as rehearsal:
         rehearsal.finish("settings")
         proofs = [
-            ContractProof(f"setting {name}", seen(_Ask(stage, rehearsal, name, asked[name])))
+            ContractProof(f"setting {name}", seen(_Ask(setup, rehearsal, name, asked[name])))
             for name, seen in _SEEN.items()
-            if name in asked and not _not_applicable(stage, name)
+            if name in asked and not _not_applicable(setup, name)
         ]
         if "training.init" not in refused:
-            proofs.append(_check_init(stage, stage.changed(config, _nested(asked)), rehearsal))
+            proofs.append(_check_init(setup, setup.changed(config, _nested(asked)), rehearsal))
     return proofs
 
 
-def _check_ends(stage: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
+def _check_ends(setup: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
     """Check limits in runs that nothing else ends, and that nothing is saved when nothing is requested."""
     proofs, nothing = [], {}
     if "checkpoint.at_end" not in refused:
         nothing = {"checkpoint": {"every_steps": MOST_STEPS, "at_end": False}}
     wrapped = {"environment": {"wrappers": TRIED["environment.wrappers"]}}
     limits = {"total_timesteps": None, "episodes": TRIED["training.episodes"], "stop_reward": None}
-    with stage.rehearse(stage.changed(config, {"training": limits, **nothing, **wrapped})) as rehearsal:
+    with setup.rehearse(setup.changed(config, {"training": limits, **nothing, **wrapped})) as rehearsal:
         rehearsal.finish("setting training.episodes")
-        ask = _Ask(stage, rehearsal, "environment.wrappers", 2)
-        if not _not_applicable(stage, ask.name):
+        ask = _Ask(setup, rehearsal, "environment.wrappers", 2)
+        if not _not_applicable(setup, ask.name):
             proofs.append(ContractProof("setting environment.wrappers", _see_lengths(ask)))
         if nothing and (saved := rehearsal.run.checkpoints()):
             raise ask.broken("checkpoint.at_end", f"{len(saved)} checkpoints of a run that should save none")
     limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": TRIED["training.stop_reward"]}
-    with stage.rehearse(stage.changed(config, {"training": limits})) as rehearsal:
+    with setup.rehearse(setup.changed(config, {"training": limits})) as rehearsal:
         rehearsal.finish("setting training.stop_reward")
     ended = [ContractProof(f"setting training.{limit}", "ended the run") for limit in ("episodes", "stop_reward")]
     return [*proofs, *ended, *([ContractProof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
 
 
-def _check_init(stage: ContractSetup, config: RunConfig, trained: Rehearsal) -> ContractProof:
+def _check_init(setup: ContractSetup, config: RunConfig, trained: Rehearsal) -> ContractProof:
     """Check that a run that starts from trained weights differs from the run that trained them."""
     policy = next(iter(trained.run.checkpoints()[-1].manifest.policies))
     asked = {"training": {"init": f"run:{trained.run.id}/{policy}"}}
-    with stage.rehearse(stage.changed(config, asked)) as rehearsal:
+    with setup.rehearse(setup.changed(config, asked)) as rehearsal:
         curve = rehearsal.finish("setting training.init")
-    if stage.info.seeds and difference(curve, trained.check_story()) is None:
-        ask = _Ask(stage, rehearsal, "training.init", asked["training"]["init"])
+    if setup.info.seeds and difference(curve, trained.check_story()) is None:
+        ask = _Ask(setup, rehearsal, "training.init", asked["training"]["init"])
         raise ask.broken("training.init", "the run is the same as one that starts with new weights")
     return ContractProof("setting training.init", "another curve than with new weights")
 
@@ -182,8 +182,8 @@ def _check_init(stage: ContractSetup, config: RunConfig, trained: Rehearsal) -> 
 class _Ask:
     """One setting, its value, and the run that was asked to honour it."""
 
-    def __init__(self, stage: ContractSetup, rehearsal: Rehearsal, name: str, value: Any) -> None:
-        self.stage, self.rehearsal, self.name, self.value = stage, rehearsal, name, value
+    def __init__(self, setup: ContractSetup, rehearsal: Rehearsal, name: str, value: Any) -> None:
+        self.setup, self.rehearsal, self.name, self.value = setup, rehearsal, name, value
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
         return [event for event in self.rehearsal.events() if event["kind"] == kind]
@@ -245,9 +245,9 @@ _SEEN: dict[str, Callable[[_Ask], str]] = {
 }
 
 
-def _not_applicable(stage: ContractSetup, name: str) -> bool:
-    declared = stage.info.not_applicable
-    unsaved = not stage.info.checkpoints and name.startswith("checkpoint.")
+def _not_applicable(setup: ContractSetup, name: str) -> bool:
+    declared = setup.info.not_applicable
+    unsaved = not setup.info.checkpoints and name.startswith("checkpoint.")
     return unsaved or name in declared or name.partition(".")[0] in declared
 
 

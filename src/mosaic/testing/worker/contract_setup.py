@@ -29,7 +29,7 @@ class ContractSetup:
     home: Path
     patience_s: float
     quiet_s: float
-    chance: Random
+    rng: Random
 
     @property
     def info(self) -> WorkerCapabilities:
