@@ -19,7 +19,7 @@ from mosaic.store.state import RunState, State, read_written_state, write_state
     [
         (RunLimits(), 1e9, None),
         (RunLimits(max_wall_s=10), 9.99, None),
-        (RunLimits(max_wall_s=10), 10.0, "its 10 s (resources.max_wall_s) are over"),
+        (RunLimits(max_wall_s=10), 10.0, "its time limit of 10 s (resources.max_wall_s) is over"),
         (RunLimits(max_memory_mb=300), 1e9, None),
         (RunLimits(max_memory_mb=299), 0.0, "its processes took 300 MB, 299 MB are allowed (resources.max_memory_mb)"),
     ],

@@ -257,7 +257,7 @@ def test_the_leftovers_of_a_lost_run_are_ended_before_it_goes_on(trainer: Traine
 def test_the_wall_time_limit_stops_and_saves(trainer: Trainer) -> None:
     run = trainer.submit(toy(resources={"max_wall_s": 1.5}))
     assert run.wait(60) is State.STOPPED
-    assert run.reason == "its 1.5 s (resources.max_wall_s) are over"
+    assert run.reason == "its time limit of 1.5 s (resources.max_wall_s) is over"
     assert run.checkpoints()[-1].env_steps == curve(run)[-1][0]
 
 

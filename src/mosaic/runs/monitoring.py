@@ -31,7 +31,9 @@ class RunLimits:
         Memory is measured only if it is limited. Time is that of this attempt, by a monotonic clock.
         """
         if self.max_wall_s is not None and elapsed_s >= self.max_wall_s:
-            return LimitExceeded("wall time", f"its {self.max_wall_s:g} s (resources.max_wall_s) are over", now_s)
+            return LimitExceeded(
+                "wall time", f"its time limit of {self.max_wall_s:g} s (resources.max_wall_s) is over", now_s
+            )
         if self.max_memory_mb is None:
             return None
         used_mb = memory_mb()

@@ -37,7 +37,7 @@ def _try(env_id: str, environment: str, most_memory: int, most_time_s: float) ->
     with _turns:
         problem = _problem(environment, most_memory, most_time_s)
     if problem:
-        raise TooLargeError(f"{env_id} with these options {problem}. Ask for a smaller one.")
+        raise TooLargeError(f"{env_id} with these options {problem}. Use a smaller one.")
 
 
 def _problem(environment: str, most_memory: int, most_time_s: float) -> str:

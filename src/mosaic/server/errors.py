@@ -15,14 +15,14 @@ from mosaic.server.schemas import Complaint
 from mosaic.store.errors import StorageError, reason
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Complaint, "description": "The request is not what it should be."},
+    400: {"model": Complaint, "description": "The request is invalid."},
     401: {"model": Complaint, "description": "No token, or a wrong one."},
     403: {"model": Complaint, "description": "Only the server's owner may allow this."},
-    404: {"model": Complaint, "description": "There is no such thing."},
+    404: {"model": Complaint, "description": "Not found."},
     409: {"model": Complaint, "description": "Not in this state."},
     413: {"model": Complaint, "description": "The body is too large."},
-    421: {"model": Complaint, "description": "Asked for under a foreign name."},
-    422: {"model": Complaint, "description": "A part of the address is not what it should be."},
+    421: {"model": Complaint, "description": "The Host header is not allowed."},
+    422: {"model": Complaint, "description": "A part of the URL is invalid."},
 }
 
 

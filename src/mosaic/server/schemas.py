@@ -14,7 +14,7 @@ class ResponseModel(BaseModel):
 
 
 class Complaint(ResponseModel):
-    error: str = Field(description="What is wrong and what to do, for people.")
+    error: str = Field(description="What is wrong and what to do.")
 
 
 class Health(ResponseModel):
@@ -60,7 +60,7 @@ class CheckpointRow(ResponseModel):
     env_steps: int
     path: str
     best: bool = False
-    best_by: str = Field("reward", description="What the best one is found by: reward, rating or env_steps.")
+    best_by: str = Field("reward", description="Measure by which the best one is chosen: reward, rating or env_steps.")
     reward: float | None = None
     rating: float | None = None
 

@@ -136,7 +136,7 @@ def serve(
         say(f"Mosaic listens on {listening.address}")
         if add_pages is not None:
             say(f"Open {listening.link('/')}")
-        say(f"Its token lies in {token_file(store.home)}; programs of this user find it there by themselves.")
+        say(f"Its token is in {token_file(store.home)}; programs of this user find it there by themselves.")
         if allow_programs:
             say("Requests may name code and programs: anyone with the token can run anything as this user.")
         if greet is not None:

@@ -62,7 +62,7 @@ class Window:
 
 def _last_line(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "the window's process ended without a word."
+    return lines[-1] if lines else "the window's process ended without a message."
 
 
 def main(address: str) -> None:

@@ -27,12 +27,12 @@ class WorkerCapabilities(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(description="As in the entry point.")
-    version: str = Field(description="Of the plug-in.")
+    name: str = Field(description="Name of the entry point.")
+    version: str = Field(description="Version of the plug-in.")
     upstream: str | None = Field(None, description="The library that does the work, with its version.")
     algorithms: tuple[str, ...] = Field(min_length=1, description="The first one is the default.")
     paradigms: tuple[PolicyConfiguration, ...] = Field(description="Policy configurations it can train.")
-    env_families: tuple[str, ...] = Field(("*",), description="Families it can step; * means any.")
+    env_families: tuple[str, ...] = Field(("*",), description="Environment families it supports; * means any.")
     action_kinds: tuple[SpaceKind, ...] = ()
     observation_kinds: tuple[SpaceKind, ...] = ()
     max_agents: int | None = Field(None, ge=1, description="None: any number.")
@@ -54,14 +54,14 @@ class WorkerCapabilities(BaseModel):
         {}, description="Further settings that it does not honour, with the reason; runs that set them are refused."
     )
     not_applicable: dict[str, str] = Field(
-        {}, description="Settings or sections that mean nothing to it, with the reason; runs may set them."
+        {}, description="Settings or sections that do not apply to it, with the reason; runs may set them."
     )
     resources: tuple[ResourceName, ...] = Field(
         (),
         description="Settings of `resources` (and environment.num_envs) that it meets; others are refused.",
     )
-    notes: tuple[str, ...] = Field((), description="What holds under conditions only, a sentence each.")
-    patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after it was asked to stop.")
+    notes: tuple[str, ...] = Field((), description="Restrictions and conditions, one sentence each.")
+    patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after a stop request.")
 
 
 class Worker(Protocol):

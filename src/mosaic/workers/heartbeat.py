@@ -133,7 +133,7 @@ class Heartbeat:
                 self.beat()
             except Exception as error:  # noqa: BLE001 - the training itself is well, and says so if the disk is not
                 traceback.print_exc()
-                self._report(kind="alert", message=f"No more reports by the clock: {type(error).__name__}: {error}")
+                self._report(kind="alert", message=f"Periodic reports stopped: {type(error).__name__}: {error}")
                 return
 
     def _period_s(self) -> float:

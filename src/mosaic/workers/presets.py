@@ -18,9 +18,9 @@ from mosaic.envs.family import split_version
 class Backing(Section):
     """Evidence behind a preset."""
 
-    command: str = Field(description="What was typed.")
-    seeds: int = Field(ge=1, description="How many seeds were tried.")
-    result: str = Field(description="What came out, with the machine.")
+    command: str = Field(description="Command that was run.")
+    seeds: int = Field(ge=1, description="Number of seeds.")
+    result: str = Field(description="Result, and the machine it was measured on.")
 
 
 class Preset(Section):

@@ -31,7 +31,7 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
 @pytest.mark.parametrize(
     ("document", "settings", "text"),
     [
-        (toy(9000), {"search": {}}, "Say what to search: --search"),
+        (toy(9000), {"search": {}}, "Name what to search: --search"),
         (toy(9000), {"search": {}}, "mosaic schema toy walk"),
         (toy(9000), {"search": {"noize": "0..2"}}, "Did you mean 'noise'?"),
         (toy(9000), {"decision_steps": 9001}, "nothing would ever be decided"),
@@ -41,7 +41,7 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
         (
             {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy"}},
             {},
-            "Say how long a trial may take: --steps N env steps.",
+            "Limit the length of a trial: --steps N env steps.",
         ),
         (
             {

@@ -101,7 +101,7 @@ def test_a_value_that_nobody_else_touched_stands_exactly():
 def test_the_table_of_another_run_is_refused():
     values, visits = np.zeros(4, np.float32), np.zeros(4, np.int32)
     one = np.ones(1, np.int64)
-    with pytest.raises(MosaicError, match="tells of entry 9 of a table with 4: the tables differ"):
+    with pytest.raises(MosaicError, match="reports entry 9 of a table with 4: the tables differ"):
         absorb(values, visits, Learned(9 * one, np.ones(1, np.float32), one, 0 * one))
-    with pytest.raises(MosaicError, match="knows of visits that the table has not seen"):
+    with pytest.raises(MosaicError, match="reports visits that the table has not seen"):
         absorb(values, visits, Learned(one, np.ones(1, np.float32), one, one))

@@ -59,5 +59,5 @@ def test_steps_that_do_not_add_up_are_refused(limit, steps, episodes):
     budget = Budget(10, limit, 1, 100)
     grant = budget.grant()
     assert grant is not None
-    with pytest.raises(MosaicError, match=rf"A learner took {steps} of 10 steps .* the books do not add up"):
+    with pytest.raises(MosaicError, match=rf"A learner took {steps} of 10 steps .* the counts do not match"):
         budget.settle(grant, steps, episodes)

@@ -64,7 +64,7 @@ def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_token("ssh://box", home=tmp_path)
     monkeypatch.setenv("MOSAIC_TOKEN", "from-there")
     assert find_token("ssh://box", home=tmp_path) == "from-there"
-    with pytest.raises(InputError, match="was it copied whole"):
+    with pytest.raises(InputError, match="was it copied completely"):
         find_token("http://127.0.0.1:1", "a\nb")
 
 

@@ -330,7 +330,7 @@ def test_workers_and_their_schemas(mosaic):
     ("words", "text"),
     [
         (("train", "gym/CartPole-v1", "--worker", "toi"), "There is no worker named 'toi'. Did you mean 'toy'?"),
-        (("train", "--worker", "toy"), "Say what to train in"),
+        (("train", "--worker", "toy"), "Name an environment"),
         ((*TOY, "--algo", "wolk"), "Did you mean 'walk'?"),
         ((*TOY, "--set", "training.params.nois=1"), "there is no option 'nois'. Did you mean 'noise'?"),
         ((*TOY, "--policies", "shared_value_function"), "has no policy configuration 'shared_value_function'"),

@@ -55,8 +55,8 @@ def test_a_file_may_hold_the_search_and_what_is_typed_counts_more(mosaic, plans,
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("tune",), "Say what to train in: mosaic tune ENV --search NAME=VALUES"),
-        (TOY, "Say what to search: --search learning_rate=log:1e-5..1e-2"),
+        (("tune",), "Name an environment: mosaic tune ENV --search NAME=VALUES"),
+        (TOY, "Name what to search: --search learning_rate=log:1e-5..1e-2"),
         ((*TOY, "--search", "noize=0..2"), "there is no option 'noize'. Did you mean 'noise'?"),
         ((*TOY, "--search", "noise=-1..2"), "noise: it should be at least 0.0 (got -1.0)."),
         ((*TOY, "--search", "noise=0..2", "--scheduler", "pbd"), "'pbd' is not one of 'asha', 'pbt', 'none'"),

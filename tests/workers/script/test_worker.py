@@ -164,14 +164,14 @@ def test_a_program_that_is_not_there(tmp_path):
         message = host.hear("failed")["message"]
         assert host.wait() == 1
     assert "The program 'no_such_program' cannot be started in " in message
-    assert "No such file or directory. Please say where it is in training.params.command" in message
+    assert "No such file or directory. To fix it, say where it is in training.params.command" in message
 
 
 def test_a_file_that_may_not_be_executed(tmp_path):
     (tmp_path / "train.sh").write_text("echo hi\n")
     with Hosted(script(tmp_path, [str(tmp_path / "train.sh")])) as host:
         message = host.hear("failed")["message"]
-    assert "Permission denied. Please make it executable (chmod +x" in message
+    assert "Permission denied. To fix it, make it executable (chmod +x" in message
 
 
 def test_a_folder_that_is_not_there(tmp_path):

@@ -85,11 +85,11 @@ def make_plan(config: RunConfig, settings: TuneSettings, cores: int, working_fol
     config = choose(config)
     if not settings.search:
         raise InputError(
-            "Say what to search: --search learning_rate=log:1e-5..1e-2 --search n_steps='32|64|128'. The options: "
+            "Name what to search: --search learning_rate=log:1e-5..1e-2 --search n_steps='32|64|128'. The options: "
             f"mosaic schema {config.training.worker} {config.training.algorithm}"
         )
     if config.training.total_timesteps is None:
-        raise InputError("Say how long a trial may take: --steps N env steps.")
+        raise InputError("Limit the length of a trial: --steps N env steps.")
     if config.run_id is not None:
         raise InputError("A search names its runs itself. Leave run_id out.")
     if None in config.training.params.values():

@@ -45,10 +45,10 @@ def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None
     """Merge an update into a flat table, in place."""
     at = learned.indices
     if at.size and not 0 <= at[0] <= at[-1] < values.size:
-        raise MosaicError(f"A rank tells of entry {at[-1]:,} of a table with {values.size:,}: the tables differ.")
+        raise MosaicError(f"A rank reports entry {at[-1]:,} of a table with {values.size:,}: the tables differ.")
     others = visits[at].astype(np.int64) - learned.known
     if (others < 0).any():
-        raise MosaicError("A rank knows of visits that the table has not seen: the tables differ.")
+        raise MosaicError("A rank reports visits that the table has not seen: the tables differ.")
     values[at] = weighted_mean(np.stack([values[at], learned.values]), np.stack([others, learned.counts]))
     visits[at] += learned.counts.astype(visits.dtype)
 

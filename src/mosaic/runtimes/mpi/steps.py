@@ -58,7 +58,7 @@ class Budget:
         if too_many or (steps < given.steps and not ended_by_episodes):
             raise MosaicError(
                 f"A learner took {steps:,} of {given.steps:,} steps and ended {episodes:,} of {given.episodes:,} "
-                "episodes: the books do not add up."
+                "episodes: the counts do not match."
             )
         self._granted.remove(given)
         self._steps += given.steps - steps

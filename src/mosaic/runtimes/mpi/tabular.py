@@ -174,7 +174,7 @@ class MpiTraining(SpreadTraining):
 
     def _fail(self) -> NoReturn:
         self._end()
-        raise self._error or MosaicError("The MPI ranks ended without an answer.")
+        raise self._error or MosaicError("The MPI ranks ended without a result.")
 
     def close(self) -> None:
         if self._closed:

@@ -22,7 +22,7 @@ _PAGE_POLICY = (  # NiceGUI compiles its components in the browser
 )
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _NO_TOKEN = (
-    "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`; it lies in the file `token` of the "
+    "The token is missing or wrong. Send it as `Authorization: Bearer TOKEN`; it is in the file `token` of the "
     "server's $MOSAIC_HOME."
 )
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -68,7 +68,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = _only(headers, "host")
         if not self._hosts.allow(host):
-            raise RefusedError(421, "This server does not answer under that name.")
+            raise RefusedError(421, "This server does not accept requests under that name.")
         origins = headers.getlist("origin")
         if origins and not (len(origins) == 1 and same_origin(origins[0], host)):
             raise RefusedError(403, "Requests from the pages of other sites are refused.")
@@ -93,7 +93,7 @@ class Guard:
             async with asyncio.timeout(self._body_within_s):
                 return await self._whole_body(scope, receive)
         except TimeoutError:
-            raise RefusedError(408, f"The body was not sent within {self._body_within_s:g} s.") from None
+            raise RefusedError(408, f"The body was not received within {self._body_within_s:g} s.") from None
 
     async def _whole_body(self, scope: Scope, receive: Receive) -> Receive:
         """Read the body up to the limit, however it is sent, and pass it on in one piece."""

@@ -46,5 +46,5 @@ def check_url(url: str) -> str:
 
 def _sendable(token: str) -> str:
     if not (token.isascii() and token.isprintable()) or " " in token:
-        raise InputError("The token holds characters that no token has; was it copied whole?")
+        raise InputError("The token has invalid characters; was it copied completely?")
     return token

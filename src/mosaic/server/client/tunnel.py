@@ -89,7 +89,7 @@ class Tunnel:
             if self._process.poll() is not None:
                 raise TunnelError(f"ssh to {address.host} failed: {self._complaint()}")
             if monotonic() > deadline_s:
-                raise TunnelError(f"ssh to {address.host} did not open a way in time: {self._complaint()}")
+                raise TunnelError(f"ssh to {address.host} did not open a tunnel in time: {self._complaint()}")
             never.wait(_LOOK_S)
 
     def _complaint(self) -> str:

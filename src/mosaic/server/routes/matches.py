@@ -170,7 +170,7 @@ def _replay(matches: Matches, asked: ReplayAsked) -> Replay:
         return matches.replay(matches.find(asked.match_id).current_episode().result(ANSWER_WITHIN_S))
     if asked.episode is not None:
         return matches.replay(episode_from_json(asked.episode))
-    raise InputError("Say what to replay: 'name', 'match_id' or 'episode'.")
+    raise InputError("Name what to replay: 'name', 'match_id' or 'episode'.")
 
 
 def _replay_row(replay: Replay) -> ReplayRow:

@@ -41,7 +41,7 @@ Patience = Annotated[
     Query(
         ge=0,
         le=LONGEST_PATIENCE_S,
-        description="Seconds until a run that does not stop is killed; left out: what its worker says it needs.",
+        description="Seconds before a run that does not stop is killed; default: what its worker needs.",
     ),
 ]
 

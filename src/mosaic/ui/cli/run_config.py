@@ -53,7 +53,7 @@ def resolved_document(
             document[section] = {**(below if isinstance(below, dict) else {}), **typed}
     document.update({key: value for key, value in asked["top"].items() if value is not None})
     if "environment" not in document:
-        raise InputError("Say what to train in: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
+        raise InputError("Name an environment: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
     config = parse_run_config(document, settings)
     chosen = resolve(config)
     if config.training.worker is None and not quiet:

@@ -82,7 +82,7 @@ input{font:inherit;width:100%;box-sizing:border-box;padding:8px 10px;border-radi
 border:1px solid light-dark(#ccd2d8,#333b45);color:inherit}button{font:inherit;font-weight:600;margin-top:12px;
 padding:8px 16px;border:0;border-radius:6px;background:light-dark(#0a7a6c,#2dbfab);color:light-dark(#fff,#03211d)}
 :focus-visible{outline:2px solid light-dark(#0a7a6c,#2dbfab);outline-offset:2px}</style></head><body><main>
-<h1>SAID</h1><p>Open the link that <code>mosaic serve</code> printed, or paste the token here. It lies in the file
+<h1>SAID</h1><p>Open the link that <code>mosaic serve</code> printed, or paste the token here. It is in the file
 <code>token</code> of the server's <code>$MOSAIC_HOME</code>.</p>
 <form method="get"><label for="token">Token</label><input id="token" name="token" type="password" required autofocus
 autocomplete="off"><button>Open Mosaic</button></form></main></body></html>"""

@@ -31,7 +31,7 @@ class Reporting(Section):
     """Options of the worker itself, not of its learners."""
 
     report_every_steps: int | None = Field(
-        None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
+        None, ge=1, description="Env steps between metric events; None: about two hundred events in all."
     )
 
 

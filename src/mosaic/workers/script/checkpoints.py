@@ -27,7 +27,7 @@ class PolicyFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    file: str = Field(description="Its file, relative to $MOSAIC_CHECKPOINT_DIR.")
+    file: str = Field(description="File, relative to $MOSAIC_CHECKPOINT_DIR.")
     agents: tuple[str, ...] = Field(("*",), description="Patterns of the agents that it acts for.")
     stochastic: bool = Field(
         False, description="It gives probabilities: where moves are simultaneous or hidden, actions are drawn."
@@ -40,7 +40,9 @@ class Announcement(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     env_steps: int = Field(ge=0, description="Env steps at which it was written.")
-    reward: float | None = Field(None, allow_inf_nan=False, description="By which the best checkpoint is found.")
+    reward: float | None = Field(
+        None, allow_inf_nan=False, description="Reward by which the best checkpoint is chosen."
+    )
     policy: str | None = Field(None, description="File of the one policy, acting for every agent.")
     stochastic: bool = Field(False, description="The one policy gives probabilities; see `policies`.")
     policies: dict[str, PolicyFile] = Field(default_factory=dict, description="Policies by name, where there are more.")

@@ -123,4 +123,4 @@ def _cannot_start(command: Sequence[str], cwd: Path | None, error: Exception) ->
         advice = f"make it executable (chmod +x {name}), or name what runs it: sh {name}, python {name}"
     elif not folder.is_dir():
         advice = f"there is no folder {folder}: correct training.params.cwd"
-    return f"The program '{name}' cannot be started in {folder}: {reason}. Please {advice}."
+    return f"The program '{name}' cannot be started in {folder}: {reason}. To fix it, {advice}."

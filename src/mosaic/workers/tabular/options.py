@@ -20,7 +20,7 @@ class TabularWorkerOptions(TabularOptions):
         "one", description="In self-play: one table that both seats share, or one for each seat."
     )
     report_every_steps: int | None = Field(
-        None, ge=1, description="Agent steps between two metric events; None: about fifty events in all."
+        None, ge=1, description="Agent steps between metric events; None: about fifty events in all."
     )
     bins: Annotated[int | list[int | str] | None, SHAPES_CHECKPOINTS] = Field(
         None, description="How Box observations are cut: 8, or one entry per number such as [8, '8@-3..3']."

@@ -155,7 +155,7 @@ class TabularTraining:
 def _with_custom(statistics: Statistics, metrics: dict[str, float | None]) -> dict[str, float | None]:
     for name in statistics.custom_metrics.keys() & metrics.keys():
         raise InputError(
-            f"The env's custom_metrics name '{name}', which the worker tabular reports itself. Call it otherwise."
+            f"The env's custom_metrics name '{name}', which the worker tabular reports itself. Choose another name."
         )
     return {**metrics, **statistics.custom_metrics}
 

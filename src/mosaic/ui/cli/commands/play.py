@@ -50,7 +50,7 @@ def play(
         for text in mapping_notes(mapping, runner.env.spec):
             note(text)
         if screen is not None and out.is_terminal:
-            note(f"Others can look on: {how_to_watch(screen)}")
+            note(f"Others can watch: {how_to_watch(screen)}")
         before: Turn | None = None
         for step, turn in enumerate(runner.turns(seed, max_steps=max_steps, digests=True)):
             if before is not None:

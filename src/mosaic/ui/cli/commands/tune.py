@@ -132,7 +132,7 @@ def _created(
     from mosaic.ui.cli.run_config import resolved_document
 
     if target is None:
-        raise InputError("Say what to train in: mosaic tune ENV --search NAME=VALUES, or a file. Type: mosaic envs")
+        raise InputError("Name an environment: mosaic tune ENV --search NAME=VALUES, or a file. Type: mosaic envs")
     is_file = target.lower().endswith(_FILES)
     document = read_document(Path(target)) if is_file else {}
     section = document.pop("tune", None)

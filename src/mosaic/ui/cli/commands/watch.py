@@ -95,7 +95,7 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:
         options = environment.model_dump(mode="json")["options"]
         settings = f" --set {quote(f'environment.options={dumps(options)}')}" if options else ""
         raise InputError(
-            f"The run {watched.id} is {state}: it shows no pictures any more. Film its policy: "
+            f"The run {watched.id} is {state}: it shows no more pictures. Record its policy: "
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
     with closing(watched.pictures(request)) as pictures:

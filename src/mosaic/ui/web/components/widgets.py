@@ -179,7 +179,7 @@ def _tell_copied(done: bool) -> None:
     if done:
         say("Copied")
     else:
-        complain("This browser lets no page copy here: mark the text and press Ctrl+C.")
+        complain("This browser does not allow copying here: select the text and press Ctrl+C.")
 
 
 def replace_address(path: str) -> None:

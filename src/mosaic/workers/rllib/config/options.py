@@ -21,22 +21,24 @@ class ModelOptions(Section):
     fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
         (256, 256), max_length=16, description="Widths of the encoder's layers."
     )
-    fcnet_activation: Activation = Field("tanh", description="Between the encoder's layers.")
+    fcnet_activation: Activation = Field("tanh", description="Activation between the encoder's layers.")
     head_fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
         (), max_length=16, description="Widths of layers in each head."
     )
-    head_fcnet_activation: Activation = Field("relu", description="Between the heads' layers.")
+    head_fcnet_activation: Activation = Field("relu", description="Activation between the heads' layers.")
     conv_filters: Annotated[tuple[tuple[int, int, int], ...] | None, SHAPES_CHECKPOINTS] = Field(
         None, description="Layers for pictures: [[filters, kernel, stride], …]; None: RLlib's own for the size."
     )
-    conv_activation: Activation = Field("relu", description="Between the layers for pictures.")
+    conv_activation: Activation = Field("relu", description="Activation between the layers for pictures.")
     vf_share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         False, description="One encoder for policy and value, or two."
     )
     free_log_std: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
-        False, description="Deviation of continuous actions as numbers beside the network."
+        False, description="Whether the standard deviation of continuous actions is independent of the observation."
     )
-    use_lstm: Annotated[bool, SHAPES_CHECKPOINTS] = Field(False, description="An LSTM behind the encoder.")
+    use_lstm: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="Whether to add an LSTM after the encoder."
+    )
     lstm_cell_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(256, ge=1, le=65_536, description="Width of the LSTM.")
     max_seq_len: int = Field(20, ge=1, le=100_000, description="Steps through which the LSTM is trained.")
 
@@ -59,26 +61,26 @@ class RunnerOptions(Section):
         None, ge=0, le=10_000, description="Processes that step envs, 0: in the learner's; None: resources.num_workers."
     )
     num_envs_per_env_runner: int = Field(
-        1, ge=1, le=100_000, description="Envs side by side in each runner; environment.num_envs goes before it."
+        1, ge=1, le=100_000, description="Parallel envs in each runner; environment.num_envs overrides it."
     )
-    num_gpus_per_env_runner: float = Field(0.0, ge=0, le=64, description="For policies that are slow to ask.")
-    rollout_fragment_length: int | Literal["auto"] = Field(
-        "auto", description="Steps of each env in one piece of experience."
-    )
+    num_gpus_per_env_runner: float = Field(0.0, ge=0, le=64, description="GPUs of each runner, for slow policies.")
+    rollout_fragment_length: int | Literal["auto"] = Field("auto", description="Steps of each env in one fragment.")
     batch_mode: Literal["truncate_episodes", "complete_episodes"] = Field(
-        "truncate_episodes", description="Whether a piece may end within an episode."
+        "truncate_episodes", description="Whether a fragment may end within an episode."
     )
     sample_timeout_s: float | None = Field(
-        None, gt=0, le=1e6, description="How long the learner waits for its runners, whose samples then are lost."
+        None, gt=0, le=1e6, description="Seconds the learner waits for its runners; later samples are lost."
     )
-    max_requests_in_flight_per_env_runner: int = Field(1, ge=1, le=1000, description="Pieces asked for ahead.")
-    explore: bool = Field(True, description="Whether actions are drawn while training, or the best is taken.")
+    max_requests_in_flight_per_env_runner: int = Field(1, ge=1, le=1000, description="Fragments requested in advance.")
+    explore: bool = Field(
+        True, description="Whether actions are sampled during training; otherwise the best action is taken."
+    )
     normalize_actions: bool = Field(
-        True, description="Networks answer -1 … 1, scaled to the bounds of the action space."
+        True, description="Scale the networks' outputs, -1 to 1, to the bounds of the action space."
     )
-    clip_actions: bool = Field(False, description="Actions outside the bounds are cut.")
+    clip_actions: bool = Field(False, description="Clip actions to the bounds of the action space.")
     observation_filter: Literal["NoFilter", "MeanStdFilter"] = Field(
-        "NoFilter", description="Observations normalised by running mean and deviation; saved with the policy."
+        "NoFilter", description="Normalise observations by running mean and deviation, which are saved with the policy."
     )
 
     @model_validator(mode="after")
@@ -110,37 +112,37 @@ class RllibExtraOptions(Section):
     picture_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
         64, ge=8, le=1024, description="Pictures are scaled to this width and height."
     )
-    balanced: bool = Field(
-        True, description="Policies with fewer samples are not trained more often than num_epochs says."
+    balanced: bool = Field(True, description="Do not train policies with fewer samples more often than num_epochs.")
+    shared_encoder: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="Share one encoder between all policies."
     )
-    shared_encoder: Annotated[bool, SHAPES_CHECKPOINTS] = Field(False, description="All policies share one encoder.")
-    league_size: int = Field(10, ge=2, le=1000, description="Self-play: snapshots that are kept.")
+    league_size: int = Field(10, ge=2, le=1000, description="Self-play: number of snapshots to keep.")
     league_sampling: Sampling = Field(
-        "uniform", description="Self-play: which snapshots play: uniform, latest, or prioritised (those who win more)."
+        "uniform", description="Self-play: which snapshots play: uniform, latest, or prioritised (those that win more)."
     )
     snapshot_every_steps: int | None = Field(
-        None, ge=1, description="Self-play: env steps between two snapshots; None: a twentieth of the run."
+        None, ge=1, description="Self-play: env steps between snapshots; None: a twentieth of the run."
     )
     snapshot_win_rate: float | None = Field(
-        None, gt=0, le=1, description="Self-play: a snapshot is also taken when the learner wins so often."
+        None, gt=0, le=1, description="Self-play: also take a snapshot when the learner's win rate reaches this."
     )
     selfplay_share: float = Field(
-        0.5, ge=0, le=1, description="Self-play: share of the episodes in which the learner plays its present self."
+        0.5, ge=0, le=1, description="Self-play: share of the episodes in which the learner plays its current self."
     )
     report_every_steps: int | None = Field(
-        None, ge=1, description="Env steps between two metric events; None: about two hundred events in all."
+        None, ge=1, description="Env steps between metric events; None: about two hundred events in all."
     )
 
 
 class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions):
     """Options of all algorithms."""
 
-    gamma: float = Field(0.99, ge=0, le=1, description="What a reward one step later is worth.")
-    grad_clip: float | None = Field(None, gt=0, description="Longest gradient; None: any.")
+    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor.")
+    grad_clip: float | None = Field(None, gt=0, description="Largest norm of the gradient; None: no limit.")
     grad_clip_by: Literal["value", "norm", "global_norm"] = Field(
-        "global_norm", description="Whether values, each tensor or all of them together are cut."
+        "global_norm", description="Clip gradients by value, by the norm of each tensor or by their global norm."
     )
-    train_batch_size_per_learner: int = Field(4000, ge=1, le=100_000_000, description="Env steps of one update.")
+    train_batch_size_per_learner: int = Field(4000, ge=1, le=100_000_000, description="Env steps per update.")
     min_sample_timesteps_per_iteration: int = Field(
         0, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -149,9 +151,9 @@ class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOption
 class MinibatchOptions(RllibOptions):
     """Options for several passes over a batch."""
 
-    num_epochs: int = Field(1, ge=1, le=10_000, description="How often a batch is gone through.")
-    minibatch_size: int | None = Field(None, ge=1, description="Rows of one gradient; None: the whole batch.")
-    shuffle_batch_per_epoch: bool = Field(False, description="Other minibatches each time.")
+    num_epochs: int = Field(1, ge=1, le=10_000, description="Passes over each batch.")
+    minibatch_size: int | None = Field(None, ge=1, description="Rows per gradient step; None: the whole batch.")
+    shuffle_batch_per_epoch: bool = Field(False, description="Shuffle the minibatches in each pass.")
 
     @model_validator(mode="after")
     def _minibatch(self) -> Self:
@@ -164,33 +166,33 @@ class MinibatchOptions(RllibOptions):
 class RllibPpoOptions(MinibatchOptions):
     """Proximal policy optimisation."""
 
-    lr: Schedule = Field(5e-5, description="Step size of Adam; [[env steps, value], …] for a schedule.")
-    num_epochs: int = Field(30, ge=1, le=10_000, description="How often a batch is gone through.")
-    minibatch_size: int | None = Field(128, ge=1, description="Rows of one gradient; None: the whole batch.")
-    shuffle_batch_per_epoch: bool = Field(True, description="Other minibatches each time.")
+    lr: Schedule = Field(5e-5, description="Learning rate of Adam; [[env steps, value], …] for a schedule.")
+    num_epochs: int = Field(30, ge=1, le=10_000, description="Passes over each batch.")
+    minibatch_size: int | None = Field(128, ge=1, description="Rows per gradient step; None: the whole batch.")
+    shuffle_batch_per_epoch: bool = Field(True, description="Shuffle the minibatches in each pass.")
     lambda_: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")
     use_critic: bool = Field(True, description="Whether a value function is trained.")
-    use_kl_loss: bool = Field(True, description="Moving away from the old policy costs.")
-    kl_coeff: float = Field(0.2, ge=0, description="How much, at first.")
-    kl_target: float = Field(0.01, ge=0, description="And how far it should move.")
+    use_kl_loss: bool = Field(True, description="Penalise the KL divergence from the old policy.")
+    kl_coeff: float = Field(0.2, ge=0, description="Initial coefficient of the KL penalty.")
+    kl_target: float = Field(0.01, ge=0, description="Target KL divergence.")
     vf_loss_coeff: float = Field(1.0, ge=0, description="Weight of the value loss.")
     entropy_coeff: Schedule = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
-    clip_param: float = Field(0.3, gt=0, description="How far the policy may move away within one update.")
-    vf_clip_param: float = Field(10.0, gt=0, description="Largest squared error of a value that counts.")
+    clip_param: float = Field(0.3, gt=0, description="Clipping range of the policy ratio.")
+    vf_clip_param: float = Field(10.0, gt=0, description="Largest squared error of a value; larger ones are clipped.")
 
 
 class RllibA2cOptions(RllibOptions):
     """A2C, which RLlib dropped: its PPO with a single pass, without clipping, and with RMSprop."""
 
-    lr: Schedule = Field(7e-4, description="Step size of RMSprop, or a schedule.")
+    lr: Schedule = Field(7e-4, description="Learning rate of RMSprop, or a schedule.")
     lambda_: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")
     vf_loss_coeff: float = Field(0.5, ge=0, description="Weight of the value loss.")
     entropy_coeff: Schedule = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
-    grad_clip: float | None = Field(0.5, gt=0, description="Longest gradient; None: any.")
+    grad_clip: float | None = Field(0.5, gt=0, description="Largest norm of the gradient; None: no limit.")
     num_envs_per_env_runner: int = Field(
-        8, ge=1, le=100_000, description="Envs side by side in each runner; environment.num_envs goes before it."
+        8, ge=1, le=100_000, description="Parallel envs in each runner; environment.num_envs overrides it."
     )
-    train_batch_size_per_learner: int = Field(160, ge=1, le=100_000_000, description="Env steps of one update.")
+    train_batch_size_per_learner: int = Field(160, ge=1, le=100_000_000, description="Env steps per update.")
     min_sample_timesteps_per_iteration: int = Field(
         1600, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -199,7 +201,7 @@ class RllibA2cOptions(RllibOptions):
 class AsynchronousOptions(MinibatchOptions):
     """Common options of IMPALA and APPO: runners sample while the learner learns."""
 
-    lr: Schedule = Field(0.0005, description="Step size of Adam, or a schedule.")
+    lr: Schedule = Field(0.0005, description="Learning rate of Adam, or a schedule.")
     vtrace_clip_rho_threshold: float = Field(1.0, gt=0, description="Largest importance weight of a value.")
     vtrace_clip_pg_rho_threshold: float = Field(1.0, gt=0, description="Largest importance weight of a gradient.")
     vf_loss_coeff: float = Field(0.5, ge=0, description="Weight of the value loss.")
@@ -207,17 +209,17 @@ class AsynchronousOptions(MinibatchOptions):
     timeout_s_sampler_manager: float = Field(
         0.01, ge=0, description="Seconds to wait for experience at a time; 0, as RLlib has it, keeps a core busy."
     )
-    broadcast_interval: int = Field(1, ge=1, description="Updates between two broadcasts of weights.")
+    broadcast_interval: int = Field(1, ge=1, description="Updates between broadcasts of weights.")
     num_aggregator_actors_per_learner: int = Field(
-        0, ge=0, le=64, description="Processes that make batches for a learner; each takes a CPU."
+        0, ge=0, le=64, description="Processes that build batches for each learner; each needs a CPU."
     )
-    max_requests_in_flight_per_aggregator_actor: int = Field(3, ge=1, le=1000, description="Batches asked for ahead.")
+    max_requests_in_flight_per_aggregator_actor: int = Field(
+        3, ge=1, le=1000, description="Batches requested in advance."
+    )
     num_gpu_loader_threads: int = Field(8, ge=1, le=256, description="Threads that load batches onto a GPU.")
-    grad_clip: float | None = Field(40.0, gt=0, description="Longest gradient; None: any.")
-    rollout_fragment_length: int | Literal["auto"] = Field(
-        50, description="Steps of each env in one piece of experience."
-    )
-    train_batch_size_per_learner: int = Field(500, ge=1, le=100_000_000, description="Env steps of one update.")
+    grad_clip: float | None = Field(40.0, gt=0, description="Largest norm of the gradient; None: no limit.")
+    rollout_fragment_length: int | Literal["auto"] = Field(50, description="Steps of each env in one fragment.")
+    train_batch_size_per_learner: int = Field(500, ge=1, le=100_000_000, description="Env steps per update.")
     min_sample_timesteps_per_iteration: int = Field(
         2000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -242,31 +244,37 @@ class ImpalaOptions(AsynchronousOptions):
 class AppoOptions(AsynchronousOptions):
     """Asynchronous PPO: IMPALA with a clipped objective and a target network."""
 
-    clip_param: float = Field(0.4, gt=0, description="How far the policy may move away within one update.")
-    use_kl_loss: bool = Field(False, description="Moving away from the old policy costs.")
-    kl_coeff: float = Field(1.0, ge=0, description="How much, at first.")
-    kl_target: float = Field(0.01, ge=0, description="And how far it should move.")
-    target_network_update_freq: int = Field(2, ge=1, description="Updates between two copies into the target network.")
-    tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in such a copy.")
+    clip_param: float = Field(0.4, gt=0, description="Clipping range of the policy ratio.")
+    use_kl_loss: bool = Field(False, description="Penalise the KL divergence from the old policy.")
+    kl_coeff: float = Field(1.0, ge=0, description="Initial coefficient of the KL penalty.")
+    kl_target: float = Field(0.01, ge=0, description="Target KL divergence.")
+    target_network_update_freq: int = Field(2, ge=1, description="Updates between copies to the target network.")
+    tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in each copy to the target network.")
     target_worker_clipping: float = Field(2.0, gt=0, description="Largest ratio of target and runner's policy.")
-    use_circular_buffer: bool = Field(True, description="Batches are used several times; else they wait in a queue.")
-    circular_buffer_num_batches: int = Field(8, ge=1, le=10_000, description="Batches that are kept.")
-    circular_buffer_iterations_per_batch: int = Field(2, ge=1, le=10_000, description="How often each is used.")
-    simple_queue_size: int = Field(32, ge=1, le=100_000, description="Length of the queue, where it is used.")
+    use_circular_buffer: bool = Field(
+        True, description="Reuse batches from a circular buffer; otherwise they wait in a queue."
+    )
+    circular_buffer_num_batches: int = Field(
+        8, ge=1, le=10_000, description="Number of batches in the circular buffer."
+    )
+    circular_buffer_iterations_per_batch: int = Field(2, ge=1, le=10_000, description="Uses of each batch.")
+    simple_queue_size: int = Field(32, ge=1, le=100_000, description="Length of the queue.")
 
 
 class ReplayOptions(RllibOptions):
     """Options for learning from a replay buffer (`replay_buffer_config`)."""
 
     replay_buffer_type: Literal["PrioritizedEpisodeReplayBuffer", "EpisodeReplayBuffer"] = Field(
-        "PrioritizedEpisodeReplayBuffer", description="Whether surprising steps are seen more often."
+        "PrioritizedEpisodeReplayBuffer", description="Whether to replay steps with large errors more often."
     )
-    replay_buffer_capacity: int = Field(50_000, ge=1, le=10**9, description="Steps that are kept.")
-    replay_buffer_alpha: float = Field(0.6, ge=0, le=1, description="How much surprise counts.")
-    replay_buffer_beta: float = Field(0.4, ge=0, le=1, description="How much that is corrected for.")
-    store_buffer_in_checkpoints: bool = Field(False, description="Saves all of it; checkpoints become large.")
+    replay_buffer_capacity: int = Field(50_000, ge=1, le=10**9, description="Capacity of the replay buffer, in steps.")
+    replay_buffer_alpha: float = Field(0.6, ge=0, le=1, description="Exponent of the priorities.")
+    replay_buffer_beta: float = Field(0.4, ge=0, le=1, description="Exponent of the importance-sampling correction.")
+    store_buffer_in_checkpoints: bool = Field(
+        False, description="Save the replay buffer in checkpoints, which become large."
+    )
     num_steps_sampled_before_learning_starts: int = Field(1000, ge=0, description="Env steps before the first update.")
-    n_step: int = Field(1, ge=1, le=1000, description="Rewards that are added before the value is asked.")
+    n_step: int = Field(1, ge=1, le=1000, description="Number of rewards before the value estimate.")
     training_intensity: float | None = Field(
         None, gt=0, description="Trained steps for one sampled step; None: what batch and fragment sizes give."
     )
@@ -281,23 +289,23 @@ class ReplayOptions(RllibOptions):
 class RllibDqnOptions(ReplayOptions):
     """Deep Q-network: dueling, double and prioritised by default."""
 
-    lr: Schedule = Field(5e-4, description="Step size of Adam, or a schedule.")
-    epsilon: Schedule = Field(
-        ((0, 1.0), (10_000, 0.05)), description="How often an action is drawn at random, or a schedule."
+    lr: Schedule = Field(5e-4, description="Learning rate of Adam, or a schedule.")
+    epsilon: Schedule = Field(((0, 1.0), (10_000, 0.05)), description="Probability of a random action, or a schedule.")
+    target_network_update_freq: int = Field(500, ge=1, description="Env steps between copies to the target network.")
+    tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in each copy to the target network.")
+    double_q: bool = Field(True, description="Whether to use double Q-learning.")
+    dueling: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        True, description="Whether to estimate value and advantages separately."
     )
-    target_network_update_freq: int = Field(500, ge=1, description="Env steps between two copies into the target.")
-    tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in such a copy.")
-    double_q: bool = Field(True, description="One network chooses the action, the other says its value.")
-    dueling: Annotated[bool, SHAPES_CHECKPOINTS] = Field(True, description="Value and advantages apart.")
     num_atoms: Annotated[int, SHAPES_CHECKPOINTS] = Field(
         1, ge=1, le=10_000, description="Above 1: a distribution of returns instead of a mean."
     )
     v_min: float = Field(-10.0, description="Smallest return of that distribution.")
     v_max: float = Field(10.0, description="Largest return of that distribution.")
-    td_error_loss_fn: Literal["huber", "mse"] = Field("huber", description="How errors are weighed.")
-    burn_in_len: int = Field(0, ge=0, le=100_000, description="Steps that only warm an LSTM up.")
-    grad_clip: float | None = Field(40.0, gt=0, description="Longest gradient; None: any.")
-    train_batch_size_per_learner: int = Field(32, ge=1, le=100_000_000, description="Rows of one update.")
+    td_error_loss_fn: Literal["huber", "mse"] = Field("huber", description="Loss of the temporal-difference errors.")
+    burn_in_len: int = Field(0, ge=0, le=100_000, description="Steps that only warm up the LSTM.")
+    grad_clip: float | None = Field(40.0, gt=0, description="Largest norm of the gradient; None: no limit.")
+    train_batch_size_per_learner: int = Field(32, ge=1, le=100_000_000, description="Rows per update.")
     min_sample_timesteps_per_iteration: int = Field(
         1000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -312,17 +320,23 @@ class RllibDqnOptions(ReplayOptions):
 class SacOptions(ReplayOptions):
     """Soft actor-critic."""
 
-    actor_lr: Schedule = Field(3e-5, description="Step size of the policy, or a schedule.")
-    critic_lr: Schedule = Field(3e-4, description="Step size of the critics, or a schedule.")
-    alpha_lr: Schedule = Field(3e-4, description="Step size of the temperature, or a schedule.")
-    tau: float = Field(5e-3, gt=0, le=1, description="Share of the new weights in a copy into the target.")
-    target_network_update_freq: int = Field(0, ge=0, description="Env steps between two such copies; 0: every update.")
-    initial_alpha: float = Field(1.0, gt=0, description="Weight of the entropy at first.")
+    actor_lr: Schedule = Field(3e-5, description="Learning rate of the policy, or a schedule.")
+    critic_lr: Schedule = Field(3e-4, description="Learning rate of the critics, or a schedule.")
+    alpha_lr: Schedule = Field(3e-4, description="Learning rate of the temperature, or a schedule.")
+    tau: float = Field(5e-3, gt=0, le=1, description="Share of the new weights in each copy to the target networks.")
+    target_network_update_freq: int = Field(
+        0, ge=0, description="Env steps between copies to the target networks; 0: every update."
+    )
+    initial_alpha: float = Field(1.0, gt=0, description="Initial weight of the entropy.")
     target_entropy: float | Literal["auto"] = Field("auto", description="Entropy that the temperature aims at.")
-    twin_q: Annotated[bool, SHAPES_CHECKPOINTS] = Field(True, description="Two critics, the lower one counts.")
-    replay_buffer_capacity: int = Field(1_000_000, ge=1, le=10**9, description="Steps that are kept.")
+    twin_q: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        True, description="Whether to use two critics and take the lower value."
+    )
+    replay_buffer_capacity: int = Field(
+        1_000_000, ge=1, le=10**9, description="Capacity of the replay buffer, in steps."
+    )
     num_steps_sampled_before_learning_starts: int = Field(1500, ge=0, description="Env steps before the first update.")
-    train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Rows of one update.")
+    train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Rows per update.")
     min_sample_timesteps_per_iteration: int = Field(
         100, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )

@@ -53,7 +53,7 @@ class AlertsPanel:
                     "r-alert",
                 )
             if not found:
-                empty("Nothing wants a look.")
+                empty("No alerts.")
 
     def _look(self, details: RunDetails) -> list[Alert]:
         self._read_reports()
