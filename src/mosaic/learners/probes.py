@@ -88,7 +88,10 @@ PROBES: tuple[Probe, ...] = (
         "pair", "rewards of agents that act together", f"{_OWN}Pair", (ProbeAnswer(0, 1.0, 1), ProbeAnswer(1, 0.0, 0))
     ),
     Probe(
-        "duel", "rewards of agents that take turns", f"{_OWN}Duel", (ProbeAnswer(0, -0.5, 1), ProbeAnswer(2, 0.5, 1))
+        "duel",
+        "rewards of agents that take turns",
+        f"{_OWN}CopyDuel",
+        (ProbeAnswer(0, -0.5, 1), ProbeAnswer(2, 0.5, 1)),
     ),
     Probe(
         "compiled_steps",

@@ -74,7 +74,7 @@ class RllibSetup:
 
     @property
     def env_config(self) -> dict[str, Any]:
-        """Configuration from which `make_seats` creates an env in any process."""
+        """Configuration from which `make_rllib_env` creates an env in any process."""
         return {
             RUN: str(self.folder),
             SESSION: self.session,
