@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.runs import state_file as logbook
+from mosaic.runs import state_file
 from mosaic.runs.launch import StartError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
@@ -128,7 +128,7 @@ def test_a_queued_run_whose_stop_cannot_be_written_says_so_at_once(
     def no_room(folder: object, state: object) -> None:
         raise StorageError("'state.json' could not be written: No space left on device.")
 
-    monkeypatch.setattr(logbook, "write_state", no_room)
+    monkeypatch.setattr(state_file, "write_state", no_room)
     with pytest.raises(StorageError, match=f"^The run {run.id} stays queued: .* type: mosaic runs stop {run.id}$"):
         run.stop()
     assert run.state is State.QUEUED

@@ -9,7 +9,7 @@ import pytest
 
 from mosaic.runs.lifecycle import Life, LimitExceeded, StartAsked, WorkerStarted, advance
 from mosaic.runs.monitoring import RunLimits
-from mosaic.runs.state_file import Logbook
+from mosaic.runs.state_file import StateFile
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_written_state, write_state
 
@@ -40,14 +40,14 @@ def test_a_jump_of_the_clock_changes_what_is_written_not_what_is_done(tmp_path: 
     folder = RunFolder(tmp_path)
     write_state(folder, RunState(run_id=tmp_path.name, state=State.QUEUED, queued_at=5e9, updated=5e9))
     times = cycle([1e9, 9e9, -1.0, 3.0, 4e9, 0.0])
-    logbook = Logbook(folder, clock=lambda: next(times))
-    logbook.begin(1, None)
+    state_file = StateFile(folder, clock=lambda: next(times))
+    state_file.begin(1, None)
     life, _ = advance(Life(), StartAsked())
     life, _ = advance(life, WorkerStarted())
-    logbook.note(life.state)
+    state_file.note(life.state)
     life, _ = advance(life, LimitExceeded("wall time", "over", now_s=3.0))
-    logbook.note(life.state)
-    assert logbook.end(State.STOPPED, "over", 3, try_for_s=0.0)
+    state_file.note(life.state)
+    assert state_file.end(State.STOPPED, "over", 3, try_for_s=0.0)
     written = read_written_state(folder)
     assert (written.state, written.attempts[0].reason, written.attempts[0].exit) == (State.STOPPED, "over", 3)
     assert [attempt.number for attempt in written.attempts] == [1]

@@ -11,8 +11,7 @@ from unittest.mock import patch
 
 from mosaic.runs import monitoring as chores
 from mosaic.runs import resume as recovery
-from mosaic.runs import state_file as logbook
-from mosaic.runs import supervision, supervisor
+from mosaic.runs import state_file, supervision, supervisor
 from mosaic.store import checkpoints, origin, run_manifest, state
 from mosaic.store import store as home
 from mosaic.store.archives import archive
@@ -160,7 +159,7 @@ def machine() -> Iterator[Machine]:
             (heartbeat.Heartbeat, "beating", lambda self: nullcontext()),  # the worker reports often enough by itself
             (inbox, "threading", threads),
             (writer.EventWriter, "report", report),
-            *((module, "write_state", write_state) for module in (logbook, home)),
+            *((module, "write_state", write_state) for module in (state_file, home)),
         ):
             stack.enter_context(patch.object(target, name, value))
         yield made

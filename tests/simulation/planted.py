@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from mosaic.core import files
-from mosaic.runs import lifecycle, supervision
+from mosaic.runs import lifecycle, state_file, supervision
 from mosaic.runs import resume as recovery
-from mosaic.runs import state_file as logbook
 from mosaic.server.queue import dispatcher as dispatch
 from mosaic.server.queue import policy as queue
 from mosaic.store import checkpoints, lock, staging
@@ -130,7 +129,7 @@ PLANTED = {
     "turns-ignored": Planted("Two servers look at the queue at the same time.",
                              _replace(dispatch, "_locked", lambda descriptor: True), within=600),
     "failed-start-recorded": Planted("A start that failed is recorded as the end of the attempt before it.",
-                                     _replace(logbook.Logbook, "has_begun", lambda self, attempt: True)),
+                                     _replace(state_file.StateFile, "has_begun", lambda self, attempt: True)),
     "events-not-synced": Planted("The events of an ended run are not durable.",
                                  lambda stack: [_replace(owner, name, lambda _: None)(stack) for owner, name in
                                                 ((supervision, "sync_file"), (writer.EventWriter, "sync"))]),

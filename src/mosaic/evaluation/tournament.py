@@ -153,8 +153,8 @@ def tournament(
         _check_env(spec)
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         notes = [note for policy in policies for note in policy_notes(policy, spec)]
-        seats = {pair: _seats(spec, *pair) for pair in permutations(policies, 2)}
-        plan = EvaluationPlan(spec.facts.config, tuple(seats.values()), seed, max_steps, time_limit_s, record_dir)
+        mappings = {pair: _agent_mapping(spec, *pair) for pair in permutations(policies, 2)}
+        plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, time_limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions = {
             "environment": environment,
@@ -170,7 +170,7 @@ def tournament(
                 results[result.match] = result
                 tell(result)
             matches = list(seeds)
-            places = {pair: place for place, pair in enumerate(seats)}
+            places = {pair: place for place, pair in enumerate(mappings)}
             left = [
                 GameTask(index, seeds[match], places[match[:2]])
                 for index, match in enumerate(matches)
@@ -195,7 +195,7 @@ def tournament(
     )
 
 
-def _seats(spec: EnvSpec, first: PolicyID, second: PolicyID) -> PolicyMapping:
+def _agent_mapping(spec: EnvSpec, first: PolicyID, second: PolicyID) -> PolicyMapping:
     return PolicyMapping(tuple(zip(spec.possible_agents, (first, second), strict=True)))
 
 

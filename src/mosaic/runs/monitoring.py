@@ -12,7 +12,7 @@ from typing import TypeAlias
 from mosaic.core.errors import MosaicError
 from mosaic.runs.lifecycle import LimitExceeded
 from mosaic.runs.processes import below
-from mosaic.runs.state_file import Logbook, log
+from mosaic.runs.state_file import StateFile, log
 from mosaic.store.index.index import Index
 from mosaic.store.logs import STREAMS, WorkerLog
 from mosaic.store.run_folder import RunFolder
@@ -116,10 +116,10 @@ class FolderGoneError(MosaicError):
 
 
 class PeriodicChecks:
-    def __init__(self, folder: RunFolder, logbook: Logbook, started_s: float) -> None:
+    def __init__(self, folder: RunFolder, state_file: StateFile, started_s: float) -> None:
         resources = folder.read_config().resources
         self._limits = RunLimits(resources.max_wall_s, resources.max_memory_mb)
-        self._folder, self._logbook, self._started_s = folder, logbook, started_s
+        self._folder, self._state_file, self._started_s = folder, state_file, started_s
         self._publisher = Publisher(folder)
         self._logs = [WorkerLog(folder, stream) for stream in STREAMS]
         self._complained = False
@@ -136,7 +136,7 @@ class PeriodicChecks:
         self.due_s = over_s if now_s < over_s < now_s + _EVERY_S else now_s + _EVERY_S
         if not self._folder.exists():
             raise FolderGoneError(f"the folder of the run, {self._folder.path}, is gone")
-        self._logbook.catch_up()
+        self._state_file.catch_up()
         self._rotate_logs()
         return self._limits.exceeded(now_s - self._started_s, _memory_mb, now_s)
 

@@ -12,7 +12,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
 from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Order, StopAsked, advance
-from mosaic.runs.state_file import Logbook
+from mosaic.runs.state_file import StateFile
 from mosaic.runs.waiting import has_ended, sleep_between_polls, wait_until
 from mosaic.store.archives.trust import require_trust_to_resume, require_trust_to_run, trust_given
 from mosaic.store.errors import DamagedError, StorageError
@@ -293,10 +293,10 @@ class Run:
         with RunLock(self.folder) as lock:
             if not lock.try_acquire():
                 return False
-            logbook = Logbook(self.folder)
-            if logbook.record.state is State.QUEUED:
-                life, _ = advance(logbook.life, StopAsked(monotonic(), reason))
-                if not logbook.end(life.state, reason, None, try_for_s=0.0):
+            state_file = StateFile(self.folder)
+            if state_file.record.state is State.QUEUED:
+                life, _ = advance(state_file.life, StopAsked(monotonic(), reason))
+                if not state_file.end(life.state, reason, None, try_for_s=0.0):
                     raise StorageError(
                         f"The run {self.id} stays queued: that it was stopped could not be written. "
                         f"Free some room on the disk, then type: mosaic runs stop {self.id}"

@@ -18,7 +18,7 @@ from mosaic.store.state import Attempt, ProcessRecord, RunState, State, read_wri
 _TRY_AGAIN_AFTER_S = 0.5
 
 
-class Logbook:
+class StateFile:
     """Writer of state.json. Only the first write must succeed; later ones are retried while the run continues."""
 
     def __init__(self, folder: RunFolder, clock: Callable[[], float] = time.time) -> None:

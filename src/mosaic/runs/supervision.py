@@ -42,7 +42,7 @@ from mosaic.runs.lifecycle import (
 from mosaic.runs.monitoring import FolderGoneError, PeriodicChecks, prepare_curves
 from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.resume import clear_cluster, end_leftovers
-from mosaic.runs.state_file import Logbook, log
+from mosaic.runs.state_file import StateFile, log
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
@@ -66,8 +66,8 @@ class Supervision:
     def __init__(self, folder: RunFolder, fifo: int, worker: WorkerProcess | None = None) -> None:
         """Take over `worker`, that of a first attempt which is already recorded and running."""
         self._folder, self._fifo = folder, fifo
-        self._logbook = Logbook(folder)
-        self._life = self._logbook.life
+        self._state_file = StateFile(folder)
+        self._life = self._state_file.life
         self._worker = worker
         self._exit: int | None = None
         self._timer_s: float | None = None
@@ -87,7 +87,7 @@ class Supervision:
         except BaseException:  # whatever went wrong here, no process of the run may stay behind
             traceback.print_exc()
             self._end_everything()
-            if self._life.state in LIVE and self._logbook.has_begun(self._life.attempt):
+            if self._life.state in LIVE and self._state_file.has_begun(self._life.attempt):
                 self._record_end(RecordEnd(State.FAILED, f"its supervisor failed; see {LOG}"))
             raise
         finally:
@@ -104,20 +104,20 @@ class Supervision:
         if self._worker is not None:
             self._attach(self._worker)
             return
-        if self._logbook.record.attempts:
+        if self._state_file.record.attempts:
             self._recover()
         self._see(StartAsked())
 
     def _recover(self) -> None:
         """End earlier attempts, so that nothing of theirs writes at the same time as ours."""
-        end_leftovers(self._folder, self._logbook.record)
+        end_leftovers(self._folder, self._state_file.record)
         life, _ = advance(self._life, SupervisorDied())
         if life.state is not self._life.state:
-            self._logbook.end(life.state, life.reason, None, try_for_s=0.0)
+            self._state_file.end(life.state, life.reason, None, try_for_s=0.0)
         self._life = life
 
     def _supervise(self) -> None:
-        self._checks = PeriodicChecks(self._folder, self._logbook, self._started_s)
+        self._checks = PeriodicChecks(self._folder, self._state_file, self._started_s)
         self._reap()  # it may have died before we watched
         while self._life.state in LIVE:
             for key, _ in self._selector.select(self._pause_s()):
@@ -205,7 +205,7 @@ class Supervision:
             self._carry_out(command)
         if self._life.state in LIVE:
             stop = self._life.stop
-            self._logbook.note(self._life.state, stop.patience_s if stop else None)
+            self._state_file.note(self._life.state, stop.patience_s if stop else None)
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -228,9 +228,9 @@ class Supervision:
                 assert_never(command)
 
     def _spawn(self, attempt: int) -> None:
-        self._logbook.begin(attempt, _identity(os.getpid()))
+        self._state_file.begin(attempt, _identity(os.getpid()))
         try:
-            enter(self._logbook.record.working_folder, self._folder)
+            enter(self._state_file.record.working_folder, self._folder)
             self._worker = WorkerProcess(self._folder, attempt)
         except OSError as error:
             self._see(SpawnFailed(f"the worker could not be started: {error}"))
@@ -239,7 +239,7 @@ class Supervision:
 
     def _attach(self, worker: WorkerProcess) -> None:
         self._selector.register(worker.progress, selectors.EVENT_READ, self._read_progress)
-        self._logbook.note_worker(_identity(worker.pid))
+        self._state_file.note_worker(_identity(worker.pid))
 
     def _tell(self, order: str, reason: str) -> None:
         assert self._worker is not None
@@ -262,7 +262,7 @@ class Supervision:
     def _record_end(self, end: RecordEnd) -> None:
         self._folder.control.unlink(missing_ok=True)  # first: if we are killed now, an ended run must not keep it
         facts = (end.state, end.reason, self._exit, _LAST_WORD_WITHIN_S)
-        if not self._logbook.end(*facts, self._write_manifest, forced=end.forced):
+        if not self._state_file.end(*facts, self._write_manifest, forced=end.forced):
             log(f"the end could not be written: {end.state}: {end.reason}")
 
     def _prepare_curves(self) -> None:

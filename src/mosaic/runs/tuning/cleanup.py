@@ -44,7 +44,7 @@ _DONE = b"done"
 
 
 @contextmanager
-def kept(folder: SearchFolder) -> Iterator[None]:
+def cleanup_process(folder: SearchFolder) -> Iterator[None]:
     """Run a cleanup process that reacts to our death during the block; clean up ourselves after it."""
     command = module_command("mosaic.runs.tuning.cleanup", str(folder.path))
     with folder.cleanup_log.open("ab") as log:

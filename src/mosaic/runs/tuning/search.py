@@ -12,7 +12,7 @@ from mosaic.config.loading import dump_run_config
 from mosaic.config.toml import write_toml
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.runs.tuning.cleanup import clear_search, kept
+from mosaic.runs.tuning.cleanup import cleanup_process, clear_search
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import Mode, SearchPlan
 from mosaic.runs.tuning.ray_env import remembered
@@ -97,7 +97,7 @@ def run_search(folder: SearchFolder, watch: Callable[[Sequence[TrialStanding]], 
         if not lock.try_acquire():
             raise InputError(f"Another process is already running the search {folder.search_id}.")
         clear_search(folder)
-        with kept(folder), remembered(), ray_session(1, record=partial(_record, folder), prints=False):
+        with cleanup_process(folder), remembered(), ray_session(1, record=partial(_record, folder), prints=False):
             from mosaic.runs.tuning.ray_tune import drive
 
             standings = drive(folder, plan, watch)

@@ -17,7 +17,7 @@ from mosaic.server.play.timing import DEFAULT_TURNS_HZ, REAL_TIME_FPS
 HIGHEST_OWN_RATE_HZ = 60.0
 
 
-class Person:
+class HumanController:
     """Controller of all human players. It never waits: the match asks only when all have chosen."""
 
     def __init__(self) -> None:

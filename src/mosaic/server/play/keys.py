@@ -171,13 +171,13 @@ def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
     manual: Any = getattr(importlib.import_module(f"pettingzoo.{config.family}.{config.env_id}"), "ManualPolicy", None)
     if manual is None:
         return None
-    policy = manual(_Seated(env.agents))
+    policy = manual(_StandIn(env.agents))
     found = [(_code(key), action) for key, action in policy.action_mapping.items() if isinstance(action, int)]
     return [Binding(keys=(code,), action=action) for code, action in found if code], policy.default_action
 
 
 @dataclass(frozen=True, slots=True)
-class _Seated:
+class _StandIn:
     """Stand-in for an env with all that a manual policy reads when it is created."""
 
     agents: tuple[str, ...]

@@ -28,7 +28,7 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.human import Person, plays_in_real_time, rate_of
+from mosaic.server.play.human import HumanController, plays_in_real_time, rate_of
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.participants import HUMAN, Viewer, require_owner
@@ -74,7 +74,7 @@ class Match:
         self._opened: Future[None] = Future()
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
-        self._person, self._advisors = Person(), Advisors()
+        self._human, self._advisors = HumanController(), Advisors()
         self._screen = MatchScreen(self.state, screen)
 
     def open(self) -> None:
@@ -160,7 +160,7 @@ class Match:
             with exits_refused(state.request.environment.id):
                 env = make_env(state.request.environment)
                 runner = LocalEnvRunner(
-                    env, state.assignments, seed=state.request.seed, controllers={HUMAN: self._person}
+                    env, state.assignments, seed=state.request.seed, controllers={HUMAN: self._human}
                 )
                 state.spec = env.spec
                 with runner:
@@ -233,7 +233,7 @@ class Match:
                     self._store(runner)
                     return asked
                 with state.changed:
-                    self._person.answers = state.take_answers(turn)
+                    self._human.answers = state.take_answers(turn)
         finally:
             turns.close()  # type: ignore[attr-defined]
         with state.changed:

@@ -33,13 +33,13 @@ class MatchRequest(Section):
     max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut.")
 
 
-class Said(BaseModel):
+class ViewerMessage(BaseModel):
     """Message of a viewer, validated strictly: types are not coerced."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Act(Said):
+class Act(ViewerMessage):
     """An action, as numbered by the env."""
 
     type: Literal["act"]
@@ -47,7 +47,7 @@ class Act(Said):
     agent: Agent | None = None
 
 
-class Press(Said):
+class Press(ViewerMessage):
     """A spot, by its id."""
 
     type: Literal["press"]
@@ -55,7 +55,7 @@ class Press(Said):
     agent: Agent | None = None
 
 
-class Click(Said):
+class Click(ViewerMessage):
     """A position in the picture, in fractions of it."""
 
     type: Literal["click"]
@@ -64,7 +64,7 @@ class Click(Said):
     agent: Agent | None = None
 
 
-class Key(Said):
+class Key(ViewerMessage):
     """A key that went down or up, by its position on the keyboard (KeyboardEvent.code)."""
 
     type: Literal["key"]
@@ -73,41 +73,41 @@ class Key(Said):
     down: bool
 
 
-class Axes(Said):
+class Axes(ViewerMessage):
     """Axes of a mouse or a gamepad: -1 … 1 each."""
 
     type: Literal["axes"]
     values: Annotated[list[Annotated[float, Field(ge=-1, le=1)]], Field(max_length=64)]
 
 
-class Keys(Said):
+class Keys(ViewerMessage):
     """A viewer's own key map; null restores the env's."""
 
     type: Literal["keys"]
     bindings: Annotated[list[Binding], Field(max_length=200)] | None
 
 
-class Pause(Said):
+class Pause(ViewerMessage):
     type: Literal["pause"]
     on: bool
 
 
-class StepOnce(Said):
+class StepOnce(ViewerMessage):
     type: Literal["step"]
 
 
-class Restart(Said):
+class Restart(ViewerMessage):
     type: Literal["restart"]
     seed: Seed | None = None
 
 
-class Swap(Said):
+class Swap(ViewerMessage):
     """Rotation of the policies among their agents."""
 
     type: Literal["swap"]
 
 
-class AssignPolicy(Said):
+class AssignPolicy(ViewerMessage):
     """Another policy for an agent: `human` takes it over, null hands it back."""
 
     type: Literal["seat"]
@@ -115,22 +115,22 @@ class AssignPolicy(Said):
     policy: Policy | None = None
 
 
-class SetRate(Said):
+class SetRate(ViewerMessage):
     type: Literal["rate"]
     hz: Rate
 
 
-class Thoughts(Said):
+class Thoughts(ViewerMessage):
     type: Literal["thoughts"]
     on: bool
 
 
-class Recording(Said):
+class Recording(ViewerMessage):
     type: Literal["record"]
     on: bool
 
 
-class Seen(Said):
+class Seen(ViewerMessage):
     """Acknowledgement that the last picture is displayed and the next one may be sent."""
 
     type: Literal["seen"]

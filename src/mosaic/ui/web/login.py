@@ -34,7 +34,7 @@ class LoginMiddleware:
         elif same_secret(given, self._token):
             await self._enter(scope, query)(scope, receive, send)
         else:
-            await _question(wrong=True)(scope, receive, send)
+            await _login_form(wrong=True)(scope, receive, send)
 
     def _enter(self, scope: Scope, query: list[tuple[str, str]]) -> RedirectResponse:
         """Redirect to the same address without the token, which keeps it out of the history and of copied links."""
@@ -57,7 +57,7 @@ class _PageRequest:
     async def answer(self) -> None:
         await self._app(self._scope, self._receive, self._pass_on)
         if self._refused:
-            await _question(wrong=False)(self._scope, self._receive, self._send)
+            await _login_form(wrong=False)(self._scope, self._receive, self._send)
 
     async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:
@@ -66,7 +66,7 @@ class _PageRequest:
             await self._send(message)
 
 
-def _question(*, wrong: bool) -> HTMLResponse:
+def _login_form(*, wrong: bool) -> HTMLResponse:
     said = "That token is not the one of this server." if wrong else "This page opens with a token."
     return HTMLResponse(_PAGE.replace("SAID", said), 401, {"Referrer-Policy": "no-referrer"})
 

@@ -8,7 +8,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
-from mosaic.ui.web.pages.play_choices import first_seats, trained_agents
+from mosaic.ui.web.pages.play_choices import initial_policies, trained_agents
 
 PLAYERS = ("player_1", "player_2")
 OFFERS = ["human", "minimax", "run:mine", "random"]
@@ -38,21 +38,21 @@ def test_a_run_that_has_saved_nothing_is_trained_for_nobody(tmp_path: Path) -> N
 
 def test_the_person_begins_where_the_opponent_can_sit_anywhere() -> None:
     seats = {"player_1": "human", "player_2": "run:mine"}
-    assert first_seats(PLAYERS, "run:mine", OFFERS, frozenset(PLAYERS)) == seats
-    assert first_seats(PLAYERS, "run:mine", OFFERS) == seats
-    assert first_seats(PLAYERS, "", OFFERS) == {"player_1": "human", "player_2": "minimax"}
+    assert initial_policies(PLAYERS, "run:mine", OFFERS, frozenset(PLAYERS)) == seats
+    assert initial_policies(PLAYERS, "run:mine", OFFERS) == seats
+    assert initial_policies(PLAYERS, "", OFFERS) == {"player_1": "human", "player_2": "minimax"}
 
 
 def test_the_person_takes_the_place_that_the_run_was_not_trained_for() -> None:
-    assert first_seats(PLAYERS, "run:mine", OFFERS, {"player_1"}) == {"player_1": "run:mine", "player_2": "human"}
-    assert first_seats(PLAYERS, "run:mine", OFFERS, {"player_2"}) == {"player_1": "human", "player_2": "run:mine"}
+    assert initial_policies(PLAYERS, "run:mine", OFFERS, {"player_1"}) == {"player_1": "run:mine", "player_2": "human"}
+    assert initial_policies(PLAYERS, "run:mine", OFFERS, {"player_2"}) == {"player_1": "human", "player_2": "run:mine"}
 
 
 def test_nobody_else_gets_a_run_that_was_not_trained_for_them() -> None:
     agents = ("a", "b", "c")
-    assert first_seats(agents, "run:mine", OFFERS, {"b"}) == {"a": "human", "b": "run:mine", "c": "minimax"}
+    assert initial_policies(agents, "run:mine", OFFERS, {"b"}) == {"a": "human", "b": "run:mine", "c": "minimax"}
 
 
 def test_alone_the_run_is_watched() -> None:
-    assert first_seats(("agent_0",), "run:mine", OFFERS, {"agent_0"}) == {"agent_0": "run:mine"}
-    assert first_seats(("agent_0",), "", OFFERS) == {"agent_0": "human"}
+    assert initial_policies(("agent_0",), "run:mine", OFFERS, {"agent_0"}) == {"agent_0": "run:mine"}
+    assert initial_policies(("agent_0",), "", OFFERS) == {"agent_0": "human"}

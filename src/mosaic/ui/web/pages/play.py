@@ -17,7 +17,7 @@ from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
-from mosaic.ui.web.pages.play_choices import QUICK, Quick, first_seats, policies_for, trained_agents
+from mosaic.ui.web.pages.play_choices import QUICK, Quick, initial_policies, policies_for, trained_agents
 
 _ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", "hand", "alert", "info")
 _PACES = {
@@ -131,7 +131,7 @@ class _Setup:
         self._agents = agents
         offers = policies_for(self._env, self._frame.facts.rows())
         trained = trained_agents(self._frame.context.folder(self._run), self._agents) if self._run else ()
-        self._seats = first_seats(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
+        self._seats = initial_policies(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
         self._rows.clear()
         with self._rows:
             if problem:

@@ -84,7 +84,7 @@ def _plays(checkpoint: Checkpoint, agent: AgentID) -> bool:
     return True
 
 
-def first_seats(
+def initial_policies(
     agents: tuple[AgentID, ...], opponent: PolicyID, offers: list[PolicyID], trained: Collection[AgentID] = ()
 ) -> dict[AgentID, PolicyID]:
     """Assign the human to the first agent that the opponent was not trained for, else to the first.
