@@ -47,7 +47,7 @@ def refusal(data: Any, overrides: tuple[str, ...] = ()) -> str:
         (
             {"gamma": 0.9},
             (
-                "There is no setting 'gamma'. Options of the worker stand under 'training.params', "
+                "There is no setting 'gamma'. Options of the worker belong under 'training.params', "
                 f"those of the env under 'environment.options'. Known: {SECTIONS}."
             ),
         ),
@@ -105,8 +105,8 @@ def refusal(data: Any, overrides: tuple[str, ...] = ()) -> str:
         (
             {"name": "a@b"},
             (
-                "'name' cannot be 'a@b': it may stand for the run in run:NAME@best/POLICY, so it should be printable, "
-                "without '@' and '/', without blanks around it, not begin with '-' and not be 'latest'."
+                "'name' cannot be 'a@b': it can be used in run:NAME@best/POLICY, so it should be printable, "
+                "without '@' and '/', without blanks at either end, not begin with '-' and not be 'latest'."
             ),
         ),
         (
@@ -167,7 +167,7 @@ def test_misspelt_keys_come_before_what_is_missing() -> None:
 def test_every_complaint_is_told_up_to_five() -> None:
     lines = refusal({**ENV, **dict.fromkeys("abcdefg", 1)}).splitlines()
     assert len(lines) == 6
-    assert lines[5] == "There are 2 more complaints."
+    assert lines[5] == "There are 2 more errors."
 
 
 def test_a_document_is_a_mapping() -> None:
@@ -194,7 +194,7 @@ def test_a_run_id_is_a_safe_folder_name(run_id: str) -> None:
             "training.params.net=[64, 64",
             (
                 "The value of 'training.params.net=[64, 64' cannot be read. Type a number, true, false, null, a list "
-                "such as [1, 2], or text; text that begins like a list stands in quotes: '\"[a\"'."
+                "such as [1, 2], or text; put text that begins like a list in quotes: '\"[a\"'."
             ),
         ),
         ("training.params.x.y=1", "'training.params.x.y' cannot be set: 'training.params.x' is 5."),
@@ -216,12 +216,12 @@ def test_an_unknown_key_in_an_override_is_an_unknown_name() -> None:
     ("name", "content", "message"),
     [
         ("run.json", '{"seed": 1,\n "seed"}', ", line 2, column 8: Expecting ':' delimiter."),
-        ("run.json", '{"seed": 1, "seed": 2}', ": the key 'seed' stands twice."),
-        ("run.json", '{"seed": NaN}', ": NaN is not JSON; numbers are finite."),
+        ("run.json", '{"seed": 1, "seed": 2}', ": the key 'seed' is duplicated."),
+        ("run.json", '{"seed": NaN}', ": NaN is not JSON; numbers must be finite."),
         ("run.json", "[" * 100_000, ": it is nested too deeply to be read."),
         ("run.json", "[1]", ": it holds [1], but settings are names with values, such as seed: 7."),
         ("run.yaml", "", ": it is empty, but settings are names with values, such as seed: 7."),
-        ("run.yaml", "seed: 1\nname: x\nseed: 2\n", ", line 3, column 1: the key 'seed' stands twice."),
+        ("run.yaml", "seed: 1\nname: x\nseed: 2\n", ", line 3, column 1: the key 'seed' is duplicated."),
         ("run.yaml", "seed: 1\nname: [x\n", ", line 3, column 1: expected ',' or ']', but got '<stream end>'."),
         (
             "run.yaml",
@@ -229,7 +229,7 @@ def test_an_unknown_key_in_an_override_is_an_unknown_name() -> None:
             (", line 1, column 4: the tag tag:yaml.org,2002:python/name:os.system is not plain data."),
         ),
         ("run.yaml", "a: !!timestamp x", ", line 1, column 4: the tag tag:yaml.org,2002:timestamp is not plain data."),
-        ("run.yaml", "a: !!int x", ", line 1, column 4: 'x' is no int."),
+        ("run.yaml", "a: !!int x", ", line 1, column 4: 'x' is not a valid int."),
         ("run.toml", "seed = 1\nseed = 2\n", ": Cannot overwrite a value (at line 2, column 9)."),
         ("run.toml", "seed = \n", ": Invalid value (at line 1, column 8)."),
         (
@@ -279,7 +279,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         "folder.yaml": f"'{tmp_path}/folder.yaml' is a folder: name the file in it.",
         "latin.yaml": f"{tmp_path}/latin.yaml: it is not UTF-8 text (byte 9).",
         "a\x00.yaml": f"'{tmp_path}/a\x00.yaml' cannot be read: embedded null byte.",
-        "run.ini": f"'{tmp_path}/run.ini' has no known ending. Settings are read from .json, .yaml, .yml, .toml files.",
+        "run.ini": f"'{tmp_path}/run.ini' has an unknown extension. "
+        "Settings are read from .json, .yaml, .yml, .toml files.",
     }
     for name, message in expected.items():
         with pytest.raises(InputError) as caught:
@@ -308,7 +309,7 @@ def test_version_1_with_both_names_is_refused() -> None:
     with pytest.raises(FormatError) as caught:
         upgrade({"version": 1, "environment": {"name": "a", "env_id": "b"}})
     assert str(caught.value) == (
-        "'environment.name' (its name in version 1) and 'environment.env_id' both stand in the document: remove one."
+        "'environment.name' (its name in version 1) and 'environment.env_id' are both in the document: remove one."
     )
 
 

@@ -32,7 +32,7 @@ def test_a_setting_without_value_is_left_out():
 
 
 def test_a_list_cannot_have_an_empty_place():
-    with pytest.raises(ValueError, match="empty place"):
+    with pytest.raises(ValueError, match="null in a list"):
         write_toml({"a": [1, None]})
 
 

@@ -107,7 +107,7 @@ def test_a_rollout_that_fits_is_accepted_and_one_that_does_not_is_refused(free):
     for settings in ({"n_steps": 256}, {"normalize_observations": True}, {"batch_size": 2048}):
         with pytest.raises(InputError, match=r"A rollout of \d+ steps of 8 envs takes .*, and 73\.7 MB are free"):
             checked(ppo.model_copy(update=settings))
-    with pytest.raises(InputError, match=r"Set n_steps, batch_size or environment\.num_envs lower"):
+    with pytest.raises(InputError, match=r"Decrease n_steps, batch_size or environment\.num_envs"):
         checked(ppo, environment={"num_envs": 16})
     with pytest.raises(InputError, match="or leave out --policies shared_value_function, whose critic sees all agents"):
         checked(ppo, policy_configuration="shared_value_function")

@@ -36,7 +36,7 @@ def test_a_leading_path_needs_no_name():
         ("e:depth=0", "'e:depth=0': depth: it should be at least 1 (got '0')."),
         ("e:depth=many", "'e:depth=many': depth: it should be a whole number (got 'many')."),
         ("e:depth", "'depth' in 'e:depth' is not KEY=VALUE. Options: path, depth, elo."),
-        ("e:depth=1,depth=2", "'depth' stands twice"),
+        ("e:depth=1,depth=2", "'depth' is duplicated"),
     ],
 )
 def test_bad_options_say_what_exists(reference, text):

@@ -83,13 +83,13 @@ def test_what_is_no_move_is_refused(move: str) -> None:
 
 @pytest.mark.parametrize("move", ["e2e2", "a1b4", "e2e3q", "e7e5q", "e7e8n", "a2c1n", "e1h8"])
 def test_what_no_piece_does_is_refused(move: str) -> None:
-    with pytest.raises(InputError, match=f"No black piece can move as '{move}' says"):
+    with pytest.raises(InputError, match=f"No black piece can make the move '{move}' says"):
         action_of(move, False)
 
 
 @pytest.mark.parametrize("action", [-1, 0, ACTIONS, 72])
 def test_a_number_that_leads_nowhere_is_refused(action: int) -> None:
-    with pytest.raises(InputError, match=f"Action {action} is no chess move"):
+    with pytest.raises(InputError, match=f"Action {action} is not a chess move"):
         uci_of(action, START)
 
 

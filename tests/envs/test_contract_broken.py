@@ -59,7 +59,7 @@ TURNS = {
     ),
     "a living agent forgotten": (
         altered(lambda turn: turn.only({"b"}), at=3),
-        "step 3 .*agent 'c': it lived before this step and is not named any more.*also while they wait",
+        "step 3 .*agent 'c': it lived before this step and is now missing.*even while they wait",
     ),
     "an ended agent that comes back": (
         altered(
@@ -78,10 +78,10 @@ TURNS = {
         altered(put("final_observations", "b", 5)),
         "agent 'b': it has a final observation without having ended",
     ),
-    "a dead agent that must act": (altered(put("observations", "a", 5)), "agent 'a': it must act but does not live"),
+    "a dead agent that must act": (altered(put("observations", "a", 5)), "agent 'a': it must act but is not alive"),
     "an end with somebody left": (
         altered(lambda turn: turn._replace(observations={}, infos={})),
-        r"nobody acts although \['b', 'c'\] have not ended. Promise: observations are empty exactly when nobody",
+        r"no agent acts although \['b', 'c'\] have not ended. Promise: observations are empty exactly when nobody",
     ),
     "an observation outside its space": (
         altered(put("observations", "b", 100)),
@@ -102,13 +102,13 @@ TURNS = {
     ),
     "something else than a Turn": (
         altered(lambda turn: tuple(turn)),
-        "it answered with a tuple. Promise: reset and step answer with a Turn",
+        "it returned a tuple. Promise: reset and step answer with a Turn",
     ),
     "a reward at reset": (
         altered(put("rewards", "a", 1.0), at=0),
         r"Fading, after reset \(seed 1\), agent 'a': its reward is 1.0, ended: False",
     ),
-    "nobody to act at reset": (altered(lambda turn: turn._replace(observations={}, infos={}), at=0), "nobody acts"),
+    "nobody to act at reset": (altered(lambda turn: turn._replace(observations={}, infos={}), at=0), "no agent acts"),
     "an info for one who waits": (
         altered(put("infos", "x", {}), Alternating, at=1),
         "agent 'x': it has an info but neither acts nor ended",
@@ -116,7 +116,7 @@ TURNS = {
     "an info that is no mapping": (altered(put("infos", "b", None)), "agent 'b': its info is a NoneType"),
     "two who act in a turn-based env": (
         altered(put("observations", "x", 5), Alternating, at=1),
-        r"\['o', 'x'\] act together.*say turn_based=False",
+        r"\['o', 'x'\] act together.*set turn_based=False",
     ),
 }
 
@@ -339,32 +339,32 @@ class OtherSpec(Fading):
 
 
 ENVS = [
-    (ReusesItsBuffer, (r"after reset \(seed 1\), agent 'x': observations handed out here had changed when this came: "
-     r"step 1 \(seed 1\).*hand out a copy")),
-    (ReusesItsDict, r"after reset .*agent 'a': rewards handed out here had changed when this came: step 1"),
+    (ReusesItsBuffer, (r"after reset \(seed 1\), agent 'x': the observations returned here had changed by this point: "
+     r"step 1 \(seed 1\).*return a copy")),
+    (ReusesItsDict, r"after reset .*agent 'a': rewards returned here had changed by this point: step 1"),
     (ChangesActions, r"step 1 \(seed 1\): step changed the actions it was given into"),
     (Wide, "agent 'x': its observation is dtype float64 instead of float32"),
     (Far, r"step 2 .*agent 'x': its observation is 101.0 at \[1\], outside 0.0..100.0"),
     (Listed, "its observation is a list instead of a numpy array"),
     (Masked, "its mask restricts a Box"),
-    (AnotherEachTime, (r"after reset \(seed 1\): the same seed and actions give another Turn on another instance.*"
+    (AnotherEachTime, (r"after reset \(seed 1\): the same seed and actions give a different Turn on another instance.*"
                       r"reproducible=False")),
-    (Remembers, "give another Turn on a used instance.*rebuild whatever survives"),
+    (Remembers, "give a different Turn on a used instance.*reset all state left"),
     (NewEntropy, r"reset\(\) after reset\(1\) does not always give the same episode"),
     (TakesAnybody, r"actions for \['nobody_of_this_name', 'x'\], while \['x'\] must act, was played.*ValueError"),
     (RaisesKeyError, r"actions for \[\], while \['x'\] must act, raised KeyError: 'x'"),
-    (PlaysBeforeRefusing, "give another Turn after refused steps"),
+    (PlaysBeforeRefusing, "give a different Turn after refused steps"),
     (GoesOnAfterTheEnd, r"step 4 \(seed 1\): a step after the end of the episode was played.*call reset\(\) first"),
     (ClosesOnce, "close for the second time raised OSError: already closed"),
     (PaintsFloats, r"render gave float64 of shape \(4, 6, 3\)"),
     (PaintsGrey, r"render gave uint8 of shape \(4, 6\)"),
-    (PaintsOneCanvas, "the picture handed out here had changed"),
-    (PaintingMatters, "give another Turn while pictures are drawn"),
+    (PaintsOneCanvas, "the picture returned here had changed"),
+    (PaintingMatters, "give a different Turn while pictures are drawn"),
     (CannotPaint, "render raised LookupError: no font"),
-    (ListsItsAgents, r"agents is \['a', 'b'\], but \['a', 'b'\] live. Promise: agents is the tuple of the living"),
+    (ListsItsAgents, r"agents is \['a', 'b'\], but \['a', 'b'\] live. Promise: agents is the tuple of living agents"),
     (KeepsTheDead, r"step 2 .*agents is \('a', 'b', 'c'\), but \['b', 'c'\] live"),
     (Stumbles, r"step 3 \(seed 1\): step raised ZeroDivisionError: division by zero.*follow the traceback"),
-    (NoChance, r"after reset \(seed 2\): it starts otherwise than with seed 1.*say has_chance=True"),
+    (NoChance, r"after reset \(seed 2\): it starts differently from seed 1.*set has_chance=True"),
     (NewSpaces, "a space changed while the env was played"),
     (NumberedAgents, r"possible_agents is \('a', 'b', 3\)"),
     (NoSpace, "agent 'b': action_spaces holds NoneType for it"),

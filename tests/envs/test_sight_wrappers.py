@@ -135,14 +135,14 @@ def test_without_bounds_the_learner_has_to_normalise(high: float) -> None:
     with pytest.raises(InputError) as caught:
         normalised(Box(0.0, np.array([1.0, high], np.float32), dtype=np.float32))
     assert str(caught.value) == (
-        "The wrapper 'normalise' scales by the bounds of the space, and these have no end here. Leave it out and "
+        "The wrapper 'normalise' scales by the bounds of the space, and these are infinite here. Leave it out and "
         "let the learner normalise observations: it measures their mean and variance while it trains."
     )
 
 
 def test_normalise_names_the_env_and_the_agent() -> None:
     env = make_env("gym/CartPole-v1")
-    with pytest.raises(InputError, match=r"no end here.* In gym/CartPole-v1, 'agent_0' sees Box\(\[-4\.8"):
+    with pytest.raises(InputError, match=r"are infinite here.* In gym/CartPole-v1, 'agent_0' sees Box\(\[-4\.8"):
         wrap(env, ["normalise"])
     env.close()
     with pytest.raises(InputError, match=r"scales Box observations by their bounds\. For other spaces, put 'flatten'"):

@@ -149,7 +149,7 @@ def test_every_wrapper_can_be_listed() -> None:
             "resize:widht=3",
             "'resize:widht=3': there is no option 'widht'. Did you mean 'width'? Options: width, height, filter.",
         ),
-        ("resize:width=3,width=4", "'width' stands twice in 'resize:width=3,width=4'."),
+        ("resize:width=3,width=4", "'width' is duplicated in 'resize:width=3,width=4'."),
         ("flatten:actions=true", "'flatten:actions=true': there is no option 'actions'. It takes no options."),
     ],
 )
@@ -182,7 +182,7 @@ def test_an_unknown_wrapper_is_an_unknown_name() -> None:
 
 
 def test_sign_and_bounds_exclude_each_other() -> None:
-    with pytest.raises(InputError, match=r"'sign' pays -1, 0 or 1: leave 'low' and 'high' out"):
+    with pytest.raises(InputError, match=r"'sign' gives -1, 0 or 1: leave 'low' and 'high' out"):
         parse_wrapper("clip_reward:sign=true,high=2")
 
 
@@ -276,7 +276,7 @@ def test_a_wrapper_that_forgets_whom_it_wraps_is_reminded() -> None:
         (
             f"{__name__}:of_none",
             (
-                f"python:{__name__}:of_none answered a SimpleNamespace. It must answer an Env of Mosaic's own, "
+                f"python:{__name__}:of_none returned a SimpleNamespace. It must return a Mosaic Env, "
                 "for example a mosaic.envs.transform.Transform."
             ),
         ),

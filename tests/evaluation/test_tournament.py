@@ -164,7 +164,7 @@ def test_a_store_of_another_env_is_refused(tmp_path: Path) -> None:
 def test_a_foreign_file_is_left_alone(tmp_path: Path, content: bytes) -> None:
     store = tmp_path / "diary.txt"
     store.write_bytes(content)
-    with pytest.raises(FormatError, match="is not the store of a tournament; it is left as it is"):
+    with pytest.raises(FormatError, match="is not the store of a tournament; it was left unchanged"):
         play(store=store)
     assert store.read_bytes() == content
 
@@ -202,7 +202,7 @@ def test_two_processes_do_not_share_a_store(tmp_path: Path) -> None:
     store = tmp_path / "store.jsonl"
     with store.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match=r"Another process plays the tournament in '.*store.jsonl' right now\."):
+        with pytest.raises(InputError, match=r"Another process is playing the tournament in '.*store.jsonl'\."):
             play(store=store)
 
 
@@ -214,9 +214,9 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "reason"),
     [
-        ("gym/CartPole-v1", "it has 1 agent, a tournament pairs two"),
-        ("mpe/simple_spread_v3", "it has 3 agents, a tournament pairs two"),
-        ("classic/hanabi_v5", "nobody wins in it"),
+        ("gym/CartPole-v1", "it has 1 agent, but a tournament pairs two"),
+        ("mpe/simple_spread_v3", "it has 3 agents, but a tournament pairs two"),
+        ("classic/hanabi_v5", "it has no winner"),
     ],
 )
 def test_other_envs_are_refused(env: str, reason: str) -> None:
@@ -229,7 +229,7 @@ def test_other_envs_are_refused(env: str, reason: str) -> None:
 def test_policies_must_be_two_or_more_and_different() -> None:
     with pytest.raises(InputError, match="A tournament needs at least two policies"):
         play(policies=["random"])
-    with pytest.raises(InputError, match=r"'random' stands twice in the tournament\."):
+    with pytest.raises(InputError, match=r"'random' is duplicated in the tournament\."):
         play(policies=["random", FIRST, "random"])
     with pytest.raises(UnknownNameError, match="There is no policy named 'randon'"):
         play(policies=["random", "randon"])

@@ -108,7 +108,7 @@ def test_a_function_may_map():
         "agent_0": "agent",
     }
     assert refusal(SPREAD, agents=f"python:{__name__}:fickle") == (
-        f"python:{__name__}:fickle gives agent_0 another policy from episode to episode (policy_0, policy_1); "
+        f"python:{__name__}:fickle gives agent_0 different policies in different episodes (policy_0, policy_1); "
         "while training an agent keeps its policy."
     )
 
@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_refused_with_the_reason():
         "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
     )
     assert refusal(TICTACTOE, agents={"*": "random"}) == (
-        "Nobody learns: every agent of classic/tictactoe_v3 has a fixed policy. Leave one --agent out."
+        "There is nothing to learn: every agent of classic/tictactoe_v3 has a fixed policy. Leave one --agent out."
     )
     assert refusal(TICTACTOE, agents={"player_2": "self@-9"}) == (
         "self@-N is an opponent in self-play: add --policies self_play."
@@ -180,6 +180,7 @@ def test_a_plan_must_fit_what_agents_see_and_do():
         "--agent agent_0=OTHER."
     )
     assert refusal(TICTACTOE, policy_configuration="shared_value_function") == (
-        "shared_value_function needs agents that act at the same time; in a turn-based env nobody else's observation "
+        "shared_value_function needs agents that act at the same time; in a turn-based env no other agent's "
+        "observation "
         "is known. Use --policies parameter_sharing, independent or self_play."
     )

@@ -350,7 +350,7 @@ def test_threads_share_a_minibatch_and_make_as_many_steps_as_one():
 def test_the_torch_engine_steps_compiled_twins_and_learns_there():
     with assembled(CARTPOLE, {"engine": "torch", "n_steps": 64, "n_epochs": 4, "memory": "gru"}, envs=16) as made:
         assert isinstance(made.learner.vector, CompiledVector)
-        assert made.said.startswith("torch engine (it has memory), 16 × gym/CartPole-v1 (compiled twin), 64 steps")
+        assert made.said.startswith("torch engine (memory), 16 × gym/CartPole-v1 (compiled twin), 64 steps")
         before = made.learner.weights(0)
         made.learner.iterate()
         assert not np.array_equal(made.learner.weights(0), before)

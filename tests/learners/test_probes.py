@@ -165,9 +165,7 @@ def test_a_learner_that_raises_says_in_which_probe(monkeypatch):
     monkeypatch.setattr(PythonRollouts, "learn", explode)
     with pytest.raises(ZeroDivisionError) as caught:
         run_probe(BY_NAME["two_steps"])
-    assert caught.value.__notes__ == [
-        "This happened in the probe 'two_steps', which looks for: discount or bootstrapping."
-    ]
+    assert caught.value.__notes__ == ["This happened in the probe 'two_steps', which tests: discount or bootstrapping."]
 
 
 def test_what_cannot_be_probed():

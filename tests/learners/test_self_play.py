@@ -273,8 +273,8 @@ def test_without_a_number_of_envs_every_stranger_meets_the_learner_on_every_chai
     ("named", "text"),
     [
         (("human",), r"^opponents: a person cannot play while a policy trains: training plays thousands of steps"),
-        (("minimax", "minimax"), r"^opponents: 'minimax' stands twice\."),
-        (("self@100",), r"^opponents: 'self@100' is no snapshot\. Type self@-N, N being its age in env steps\.$"),
+        (("minimax", "minimax"), r"^opponents: 'minimax' is duplicated\."),
+        (("self@100",), r"^opponents: 'self@100' is not a snapshot\. Type self@-N, where N is its age in env steps\.$"),
         (("minmax",), r"^There is no policy named 'minmax'\. Did you mean 'minimax'\?"),
         (("minimax:deep=2",), r"there is no option 'deep'\. Did you mean 'depth'\?"),
     ],
@@ -298,7 +298,7 @@ def test_opponents_outside_self_play_are_refused():
 
 
 def test_too_few_envs_are_refused():
-    text = r"^2 envs leave none for minimax: an opponent plays in envs of its own\. Set environment\.num_envs higher"
+    text = r"^2 envs leave none for minimax: an opponent plays in envs of its own\. Increase environment\.num_envs"
     with pytest.raises(InputError, match=text), self_play({"opponents": ("stockfish", "minimax")}, envs=2):
         pass
 

@@ -95,7 +95,7 @@ def test_what_no_network_can_be():
         Architecture(4, head, hidden=(64, 0))
     with pytest.raises(InputError, match="A shared network has no critic of its own"):
         Architecture(4, head, shared=True, critic_observation=8)
-    with pytest.raises(InputError, match="knows neither pictures nor memory: take the torch engine"):
+    with pytest.raises(InputError, match="supports neither pictures nor memory: use the torch engine"):
         build_model(Architecture(4, head, memory="gru"))
     with pytest.raises(InputError, match="Only a network of dense layers has this layout"):
         tensors(Architecture(4, head, memory="gru"))

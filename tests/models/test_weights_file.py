@@ -87,7 +87,7 @@ def test_what_is_not_a_file_of_weights(tmp_path):
     with pytest.raises(InputError, match="There is no file"):
         load_weights(path)
     path.write_bytes(b"nonsense")
-    with pytest.raises(FormatError, match="is not a safetensors file of ours"):
+    with pytest.raises(FormatError, match="is not a safetensors file of Mosaic"):
         load_weights(path)
     save_file({"a": np.zeros(2)}, path)
     with pytest.raises(FormatError, match=r"does not hold the weights of a network \(mosaic-network-1\)"):

@@ -84,5 +84,5 @@ def test_a_function_decides_per_episode(tmp_path, monkeypatch):
 
 
 def test_a_function_must_answer_with_a_name():
-    with pytest.raises(MappingError, match=r"f\('a', 0\) answered None instead of a policy's name"):
+    with pytest.raises(MappingError, match=r"f\('a', 0\) returned None instead of a policy's name"):
         FunctionMapping("f", lambda agent, episode: None).check(["a"])

@@ -111,7 +111,7 @@ def test_only_limits_without_chance_and_clock_are_reproducible(reference: str, r
 @pytest.mark.parametrize(
     ("reference", "text"),
     [
-        ("stockfish:elo=1500,skill=3", "elo and skill are two ways to say the same, give one of them"),
+        ("stockfish:elo=1500,skill=3", "elo and skill both set the strength: give only one of them"),
         ("stockfish:skill=21", "skill: it should be at most 20 (got '21')."),
         ("stockfish:depth=0", "depth: it should be at least 1 (got '0')."),
         ("stockfish:time=1", "there is no option 'time'. Did you mean 'time_s'?"),
@@ -131,7 +131,7 @@ def test_only_chess_is_played(reference: str) -> None:
 
 
 def test_thinking_longer_than_the_time_limit_is_refused() -> None:
-    with pytest.raises(InputError, match="thinks for 60 s, but an answer may take 60 s at most: make time_s smaller"):
+    with pytest.raises(InputError, match="thinks for 60 s, but a move may take 60 s at most: make time_s smaller"):
         uci("stockfish:time_s=60")
 
 
@@ -224,8 +224,8 @@ def test_an_engine_is_told_exactly_what_was_asked(
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ("elo=2500", "this engine's elo goes from 1000 to 2000, not 2500."),
-        ("skill=5", "this engine offers no skill. Leave 'skill=5' out."),
+        ("elo=2500", "this engine's elo ranges from 1000 to 2000, not 2500."),
+        ("skill=5", "this engine has no option skill. Leave 'skill=5' out."),
     ],
 )
 def test_strength_an_engine_does_not_have_is_refused(fake: FakeEngine, tmp_path: Path, option: str, text: str) -> None:
@@ -264,13 +264,17 @@ def test_special_moves_reach_the_env(fake: FakeEngine, fen: str, move: str) -> N
 @pytest.mark.parametrize(
     ("go", "kind", "text"),
     [
-        ("pass", PolicyTimeoutError, "did not answer 'go depth 10' within 0.1 s and was ended. Its last output: "),
+        (
+            "pass",
+            PolicyTimeoutError,
+            "did not respond to 'go depth 10' within 0.1 s and was terminated. Its last output: ",
+        ),
         (
             "while True: say('info nodes 1')",
             PolicyTimeoutError,
-            "within 0.1 s and was ended. Its last output: info nodes 1",
+            "within 0.1 s and was terminated. Its last output: info nodes 1",
         ),
-        ("say('sorry'); sys.exit(3)", PolicyError, "ended by itself (exit status 3) when told 'go depth 10'."),
+        ("say('sorry'); sys.exit(3)", PolicyError, "exited (status 3) on the command 'go depth 10'."),
         ("raise KeyError('net')", PolicyError, "KeyError: 'net'"),
         (
             "say('bestmove e2e5')",
@@ -280,9 +284,9 @@ def test_special_moves_reach_the_env(fake: FakeEngine, fen: str, move: str) -> N
         (
             "say('bestmove h9')",
             PolicyError,
-            f"answered 'h9', which is no move, in the position '{chess.STARTING_FEN}'.",
+            f"answered 'h9', which is not a move, in the position '{chess.STARTING_FEN}'.",
         ),
-        ("say('bestmove (none)')", PolicyError, "answered '(none)', which is no move,"),
+        ("say('bestmove (none)')", PolicyError, "answered '(none)', which is not a move,"),
     ],
 )
 def test_an_engine_that_fails_is_named_and_ended(fake: FakeEngine, go: str, kind: type[PolicyError], text: str) -> None:
@@ -299,7 +303,7 @@ def test_an_engine_that_fails_is_named_and_ended(fake: FakeEngine, go: str, kind
 
 
 @pytest.mark.parametrize(
-    ("introduction", "text"), [("pass", "did not answer 'uci' within 0.1 s"), ("sys.exit(0)", "ended by itself")]
+    ("introduction", "text"), [("pass", "did not respond to 'uci' within 0.1 s"), ("sys.exit(0)", "ended by itself")]
 )
 def test_an_engine_that_does_not_introduce_itself_is_ended(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, introduction: str, text: str
@@ -314,7 +318,7 @@ def test_an_engine_that_does_not_introduce_itself_is_ended(
 @pytest.mark.parametrize(
     ("info", "text"),
     [
-        ({}, "needs the position of 'player_0' as infos['fen'], which is not there"),
+        ({}, "needs the position of 'player_0' as infos['fen'], which is missing"),
         ({"fen": f"{chess.STARTING_FEN}\nquit"}, "is not a chess position in FEN"),
     ],
 )
@@ -449,7 +453,7 @@ def test_stockfish_mates_in_one(fen: str, mates: set[str]) -> None:
 
 @needs_stockfish
 def test_stockfish_says_how_weak_and_strong_it_can_be() -> None:
-    with pytest.raises(InputError, match=r"^'stockfish:elo=500': this engine's elo goes from \d+ to \d+, not 500\.$"):
+    with pytest.raises(InputError, match=r"^'stockfish:elo=500': this engine's elo ranges from \d+ to \d+, not 500\.$"):
         uci("stockfish:elo=500").begin(AGENTS, 0)
 
 
@@ -458,7 +462,9 @@ def test_stockfish_is_cut_off_in_thought() -> None:
     controller = uci("stockfish:depth=200", time_limit_s=0.1)
     controller.begin(AGENTS, 0)
     pid = controller.engine_pid
-    with pytest.raises(PolicyTimeoutError, match=r"did not answer 'go depth 200' within 0\.1 s.*Its last output: info"):
+    with pytest.raises(
+        PolicyTimeoutError, match=r"did not respond to 'go depth 200' within 0\.1 s.*Its last output: info"
+    ):
         controller.act(turn_of())
     assert not exists(pid)
 

@@ -103,13 +103,13 @@ def test_an_env_that_cannot_be_drawn_ends_the_pictures_and_not_the_game(folder, 
 
 def test_a_ring_that_cannot_be_made_ends_the_pictures_and_not_the_game(folder, caplog, monkeypatch):
     def full(folder):
-        raise MosaicError("There is no place for live pictures.")
+        raise MosaicError("There is no room for live pictures.")
 
     monkeypatch.setattr("mosaic.telemetry.frames.writer.FrameWriter", full)
     request_pictures(folder)
     screen = LiveScreen(folder)
     assert not screen.wanted()
-    assert caplog.messages == ["No more pictures: There is no place for live pictures."]
+    assert caplog.messages == ["No more pictures: There is no room for live pictures."]
     assert not screen.is_watched()
 
 

@@ -97,7 +97,7 @@ class Silent:
 )
 def test_an_answer_for_nobody_or_for_others_is_refused(answer, said):
     runner = LocalEnvRunner(make_env(TICTACTOE), {"*": "p"}, controllers={"p": Silent(answer)})
-    with pytest.raises(ControllerError, match=rf"policy 'p' for agent 'player_1' answered {said} instead"):
+    with pytest.raises(ControllerError, match=rf"policy 'p' for agent 'player_1' returned {said} instead"):
         runner.run(0)
 
 
@@ -107,7 +107,7 @@ def hang(observation, mask):
 
 
 def test_a_hang_in_the_main_thread_is_broken():
-    with pytest.raises(ControllerError, match=r"agent 'player_1' did not answer within its time limit of 0\.05 s"):
+    with pytest.raises(ControllerError, match=r"agent 'player_1' did not return within its time limit of 0\.05 s"):
         runner_of(make_env(TICTACTOE), hang, time_limit_s=0.05).run(0)
 
 

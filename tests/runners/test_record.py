@@ -65,7 +65,7 @@ def test_a_record_replays_bit_by_bit_and_a_false_one_is_found(env_id, tmp_path):
     episode.digests[3] ^= 1
     difference = replay(env, episode)
     assert difference is not None
-    assert (difference.step, difference.what) == (3, "what the agents see differs from the record")
+    assert (difference.step, difference.what) == (3, "observations differ from the record")
     episode.digests[3] ^= 1
     agent = next(iter(episode.rewards[1]))
     episode.rewards[1] = {**episode.rewards[1], agent: 99.0}
@@ -89,9 +89,9 @@ def test_wrappers_and_options_are_part_of_the_record(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is not a whole episode file"),
-        ("{", "is not a whole episode file"),
-        ("[]", "it is not an episode of Mosaic's"),
+        ("", "is not a complete episode file"),
+        ("{", "is not a complete episode file"),
+        ("[]", "it is not a Mosaic episode"),
         ('{"format": "mosaic.episode", "version": 99}', "it has version 99; this Mosaic reads version 1"),
         ('{"format": "mosaic.episode", "version": 1}', "environment: Field required"),
     ],

@@ -72,7 +72,7 @@ def test_what_ffmpeg_says_is_passed_on(tmp_path: Path) -> None:
 
 
 def test_wrong_names_are_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'a\.avi' is no video that Mosaic makes: .*Type: a\.mp4"):
+    with pytest.raises(InputError, match=r"'a\.avi' is not a video that Mosaic can write: .*Type: a\.mp4"):
         Film(Path("a.avi"), 5)
     with pytest.raises(InputError, match=r"There is no folder 'nowhere' for 'a\.gif'\. Type: mkdir -p nowhere"):
         Film(Path("nowhere/a.gif"), 5)
@@ -118,7 +118,7 @@ def test_an_env_without_pictures_cannot_be_filmed(tmp_path: Path) -> None:
     try:
         turn = env.reset(0)
         with (
-            pytest.raises(InputError, match="mosaic/gridworld has no pictures, so there can be no video of it"),
+            pytest.raises(InputError, match="mosaic/gridworld has no pictures, so it cannot be filmed"),
             FilmCamera(tmp_path / "a.mp4") as camera,
         ):
             camera.shoot(Blind(env), 0, turn, {})  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def test_metrics_that_find_no_room(full: str, trainer: Trainer, rogue: str) -> N
     run = trainer.submit(asked_of(rogue, "heavy"))
     assert run.wait(60) is State.FAILED
     assert full in run.reason
-    assert "is not stored, all before it are" in run.reason
+    assert "was not stored; all before it were" in run.reason
     assert_no_gap(run)
     assert run.folder.metrics.read_bytes().endswith(b"}\n")
     assert find_checkpoint(run.folder, "latest").env_steps == 5

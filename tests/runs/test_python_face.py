@@ -98,7 +98,7 @@ def test_a_file_may_be_called_as_a_module_of_pythons(tmp_path):
 
 def test_errors_of_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"there is no file 'no/such\.py' \(looked for from .*\)\. Give its path"):
+    with pytest.raises(InputError, match=r"there is no file 'no/such\.py' \(looked in .*\)\. Give its path"):
         load_code("python:no/such.py:make")
     (tmp_path / "bad.py").write_text("open('missing.txt')\n")
     with pytest.raises(InputError, match=r"importing bad\.py failed: FileNotFoundError: .*missing\.txt"):
@@ -159,7 +159,7 @@ def test_envs_are_given_as_objects_classes_factories_and_ids():
         mosaic.make_env(Corridor, prize=3)
     with pytest.raises(InputError, match="is one already"):
         mosaic.make_env(Corridor(), pay=3)
-    with pytest.raises(InputError, match=r"made a int\. It must make a gymnasium\.Env"):
+    with pytest.raises(InputError, match=r"made a int\. It must return a gymnasium\.Env"):
         mosaic.make_env(lambda: 7)
 
 
@@ -252,7 +252,7 @@ def test_a_policy_predicts(place):
         board = {"observation": np.zeros((3, 3, 2), np.int8), "action_mask": mask}
         assert policy.predict(board, agent="player_1") == 5
         assert policy.predict(board["observation"], mask, agent="player_2") == 5
-        with pytest.raises(InputError, match=r"Say for whom: .* player_1, player_2"):
+        with pytest.raises(InputError, match=r"Name the agent: .* player_1, player_2"):
             policy.predict(board)
         with pytest.raises(InputError, match=r"no agent of this policy named 'player_3'"):
             policy.predict(board, agent="player_3")

@@ -103,7 +103,7 @@ def test_a_wanted_id_is_taken_once(api: TestClient) -> None:
         (b"{", "The body is not a JSON document"),
         (b"\xff\xfe", "The body is not a JSON document"),
         (b'{"seed": NaN}', "NaN is not JSON"),
-        (b'{"seed": 1, "seed": 2}', "the key 'seed' stands twice"),
+        (b'{"seed": 1, "seed": 2}', "the key 'seed' is duplicated"),
         (b"[" * 100_000, "The body is not a JSON document"),
         (b"[]", "Settings are names with values"),
         (b"{}", "environment"),

@@ -70,7 +70,7 @@ def test_an_imported_run_starts_nothing_and_ends_nobody(store, run, tmp_path, st
 
 
 def test_an_archive_is_never_overwritten_and_a_failure_leaves_none(run, packed, tmp_path):
-    with pytest.raises(InputError, match=r"run\.tar\.gz' exists already\. Name another file\.$"):
+    with pytest.raises(InputError, match=r"run\.tar\.gz' already exists\. Choose another file\.$"):
         archive_run(run, packed)
     with pytest.raises(StorageError, match="could not be written: No such file"):
         archive_run(run, tmp_path / "gone" / "a.tar.gz")
@@ -97,7 +97,7 @@ def hostile(path, *members, run_id="evil", mode="w:gz"):
         (("evil/../../x", b"xx"), "leads out of the run's folder"),
         (("../x", b"xx"), "leads out of the run's folder"),
         (("evil/a\\..\\b", b"xx"), "leads out of the run's folder"),
-        (("evil/link", tarfile.SYMTYPE, "/etc/passwd"), "'evil/link' is a link, a device or another odd thing"),
+        (("evil/link", tarfile.SYMTYPE, "/etc/passwd"), "'evil/link' is a link, a device or another special file"),
         (("evil", tarfile.SYMTYPE, "/tmp"), "'evil' is a link"),
         (("evil/link", tarfile.LNKTYPE, "evil/config.json"), "'evil/link' is a link"),
         (("evil/null", tarfile.CHRTYPE), "'evil/null' is a link, a device"),
@@ -107,9 +107,9 @@ def hostile(path, *members, run_id="evil", mode="w:gz"):
         (("evil/control", b"xx"), "'evil/control' does not belong"),
         (("evil/cache/x", b"xx"), "'evil/cache/x' does not belong"),
         (("evil/.hidden", b"xx"), "does not belong"),
-        (("evil", b"xx"), "another odd thing"),
+        (("evil", b"xx"), "another special file"),
         (("other/config.json", b"xx"), "holds more than one run: 'evil' and 'other'"),
-        (("evil/config.json", b"xx"), "'evil/config.json' stands twice"),
+        (("evil/config.json", b"xx"), "'evil/config.json' is duplicated"),
     ],
 )
 def test_hostile_archives_are_refused_whole(store, tmp_path, member, text):
@@ -160,8 +160,8 @@ def test_endless_long_names_are_refused(store, tmp_path):
         (lambda path: path.write_bytes(gzip.compress(b"no archive" * 99)), r"is damaged or not a \.tar\.gz file"),
         (lambda path: path.write_bytes(gzip.compress(bytes(10240))), "is empty"),
         (lambda path: hostile(path, ("evil/x", b"xx")), r"holds no run: There is no file 'config\.json'\."),
-        (lambda path: hostile(path, ("-evil/x", b"xx")), "'-evil' is no run id"),
-        (lambda path: hostile(path, ("latest/x", b"xx")), "'latest' is no run id"),
+        (lambda path: hostile(path, ("-evil/x", b"xx")), "'-evil' is not a valid run id"),
+        (lambda path: hostile(path, ("latest/x", b"xx")), "'latest' is not a valid run id"),
     ],
 )
 def test_what_is_no_run_is_said(store, tmp_path, make, text):
@@ -191,11 +191,12 @@ def test_living_runs_are_neither_deleted_nor_archived(store, run, tmp_path):
     with RunLock(run) as lock:
         lock.try_acquire()
         text = (
-            rf"^Run '{run.run_id}' is alive and cannot be deleted now\. Stop it first: mosaic runs stop {run.run_id}$"
+            rf"^Run '{run.run_id}' is still active and cannot be deleted now\. "
+            rf"Stop it first: mosaic runs stop {run.run_id}$"
         )
         with pytest.raises(InputError, match=text):
             delete_run(store, run)
-        with pytest.raises(InputError, match="is alive and cannot be archived now"):
+        with pytest.raises(InputError, match="is still active and cannot be archived now"):
             archive_run(run, tmp_path / "a.tar.gz")
     assert run.exists()
     delete_run(store, run)  # lost: nobody has it

@@ -108,7 +108,7 @@ def test_a_clash_of_made_ids_makes_another(store, monkeypatch):
 
 
 def test_ids_that_are_paths_are_refused(store):
-    with pytest.raises(InputError, match=r"'\.\./x' is no run id"):
+    with pytest.raises(InputError, match=r"'\.\./x' is not a valid run id"):
         store.folder("../x")
 
 

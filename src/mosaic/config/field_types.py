@@ -78,7 +78,7 @@ def _scalar(value: Any, where: str) -> Any:
 def writable(text: str) -> str:
     """Return the text; raise ValueError if a file cannot hold it."""
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("it should be valid Unicode: half a surrogate pair cannot be written to a file")
+        raise ValueError("it should be valid Unicode: a lone surrogate cannot be written to a file")
     return text
 
 

@@ -20,7 +20,7 @@ def read_document(path: str | PathLike[str]) -> dict[str, Any]:
     file = Path(path)
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
-        raise InputError(f"'{file}' has no known ending. Settings are read from {', '.join(_READERS)} files.")
+        raise InputError(f"'{file}' has an unknown extension. Settings are read from {', '.join(_READERS)} files.")
     text = _read_text(file)
     try:
         document = reader(text)
@@ -64,13 +64,13 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"the key '{key}' stands twice")
+            raise ValueError(f"the key '{key}' is duplicated")
         table[key] = value
     return table
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON; numbers are finite")
+    raise ValueError(f"{name} is not JSON; numbers must be finite")
 
 
 def _complaint(error: Exception) -> str:

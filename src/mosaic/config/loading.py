@@ -96,7 +96,7 @@ def _read_value(override: str, text: str, place: _Place) -> Any:
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise InputError(
             f"The value of '{override}' cannot be read. Type a number, true, false, null, a list such as [1, 2], "
-            "or text; text that begins like a list stands in quotes: '\"[a\"'."
+            "or text; put text that begins like a list in quotes: '\"[a\"'."
         ) from error
 
 

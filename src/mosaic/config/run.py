@@ -40,8 +40,8 @@ def check_run_id(run_id: str) -> str:
 def _check_name(name: str) -> str:
     if name != name.strip() or not name.isprintable() or set("@/") & set(name) or name == LATEST or name[:1] == "-":
         raise ValueError(
-            "it may stand for the run in run:NAME@best/POLICY, so it should be printable, without '@' and '/', "
-            f"without blanks around it, not begin with '-' and not be '{LATEST}'"
+            "it can be used in run:NAME@best/POLICY, so it should be printable, without '@' and '/', "
+            f"without blanks at either end, not begin with '-' and not be '{LATEST}'"
         )
     return name
 
@@ -49,22 +49,22 @@ def _check_name(name: str) -> str:
 class RunConfig(Section):
     """Everything a run needs to be started, and to be started again."""
 
-    version: Literal[2] = Field(CURRENT_VERSION, description="Version of this format; older ones are upgraded.")
+    version: Literal[2] = Field(CURRENT_VERSION, description="Version of this format; older versions are upgraded.")
     run_id: Annotated[str, AfterValidator(check_run_id)] | None = Field(
         None,
-        description="Name of the run's folder; None lets Mosaic make one.",
+        description="Name of the run's folder; None generates one.",
         json_schema_extra={"pattern": f"^{_RUN_ID.pattern}$"},
     )
     name: Annotated[str, AfterValidator(_check_name)] = Field(
-        "", max_length=100, description="Name for people; it may stand for the run on the command line."
+        "", max_length=100, description="Human-readable run name; can be used instead of the run id."
     )
-    tags: tuple[Reference, ...] = Field((), description="Words to find the run by.")
+    tags: tuple[Reference, ...] = Field((), description="Labels to find the run by.")
     seed: int = Field(
-        0, ge=0, lt=SEED_LIMIT, description="The one seed; every other random stream of the run comes from it."
+        0, ge=0, lt=SEED_LIMIT, description="Seed of the run; all its random streams are derived from it."
     )
-    environment: EnvironmentConfig = Field(description="Which environment, and how it is made.")
+    environment: EnvironmentConfig = Field(description="Environment, and how to create it.")
     policy_configuration: PolicyConfigurationChoice = Field(
-        None, description="How agents share policies; None lets Mosaic pick: self_play in turn-based zero-sum games, "
+        None, description="How agents share policies; None lets Mosaic choose: self_play in turn-based zero-sum games, "
         "else parameter_sharing."
     )  # fmt: skip
     agents: AgentRules = Field(
@@ -73,20 +73,20 @@ class RunConfig(Section):
         "or python:MODULE:FUNCTION of (agent_id, episode). Agents without a rule learn.",
     )
     policies_to_train: TrainedPolicies = Field(
-        None, description="Names of the policies that learn, or python:MODULE:FUNCTION; None trains all that can."
+        None, description="Names of the policies to train, or python:MODULE:FUNCTION; None trains all that can."
     )
     training: TrainingConfig = Field(
-        default_factory=TrainingConfig, description="Who trains, with which algorithm, and when it is enough."
+        default_factory=TrainingConfig, description="Worker, algorithm and stopping conditions."
     )
     resources: ResourcesConfig = Field(
-        default_factory=ResourcesConfig, description="What the run may use: processes, devices, time and memory."
+        default_factory=ResourcesConfig, description="Limits of the run: processes, devices, time and memory."
     )
     checkpoint: CheckpointConfig = Field(
-        default_factory=CheckpointConfig, description="When policies are saved, and which checkpoints stay."
+        default_factory=CheckpointConfig, description="When to save policies, and which checkpoints to keep."
     )
     evaluation: EvaluationConfig = Field(
-        default_factory=EvaluationConfig, description="How policies are examined while they train."
+        default_factory=EvaluationConfig, description="Evaluation of policies during training."
     )
     telemetry: TelemetryConfig = Field(
-        default_factory=TelemetryConfig, description="What the run tells about itself, and how often."
+        default_factory=TelemetryConfig, description="What the run reports, and how often."
     )

@@ -83,10 +83,11 @@ class Section(BaseModel):
 
 class CheckpointConfig(Section):
     every_steps: Steps | None = Field(
-        None, description="Env steps between checkpoints; None: one a minute, or what 2 % of the time allow."
+        None,
+        description="Env steps between checkpoints; None: one a minute, or fewer if saving takes over 2 % of the time.",
     )
-    keep_last: int = Field(3, ge=1, le=1_000_000, description="How many of the newest checkpoints stay.")
-    keep_best: int = Field(1, ge=0, le=1_000_000, description="How many of the best checkpoints stay, however old.")
+    keep_last: int = Field(3, ge=1, le=1_000_000, description="Number of newest checkpoints to keep.")
+    keep_best: int = Field(1, ge=0, le=1_000_000, description="Number of best checkpoints to keep, whatever their age.")
     at_end: bool = Field(True, description="Save a checkpoint when training ends or is stopped.")
 
 
@@ -102,13 +103,13 @@ class EnvironmentConfig(Section):
         description="Environment family: gym, classic, sisl, butterfly, mpe, python, or a plug-in's.",
     )
     env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
-    api_type: ApiType = Field("auto", description="Which face of the env to use where it has several.")
-    options: FreeOptions = Field(default_factory=dict, description="Keyword arguments for the env's own maker.")
+    api_type: ApiType = Field("auto", description="API of the env to use, if it has several.")
+    options: FreeOptions = Field(default_factory=dict, description="Keyword arguments of the env's constructor.")
     wrappers: tuple[Reference, ...] = Field(
-        (), description="Transforms around the env, innermost first: time_limit:max_steps=200."
+        (), description="Wrappers around the env, innermost first: time_limit:max_steps=200."
     )
     num_envs: int | None = Field(
-        None, ge=1, le=1_000_000, description="Envs side by side; None lets the worker choose."
+        None, ge=1, le=1_000_000, description="Number of envs to step in parallel; None lets the worker choose."
     )
 
     @model_validator(mode="before")
@@ -141,9 +142,9 @@ def split_id(env_id: EnvID) -> tuple[str, str]:
 
 class EvaluationConfig(Section):
     every_steps: Steps | None = Field(
-        None, description="Env steps between evaluations; None evaluates only when training has ended."
+        None, description="Env steps between evaluations; None evaluates only at the end of training."
     )
-    episodes: int = Field(10, ge=1, le=1_000_000, description="Episodes of each evaluation.")
+    episodes: int = Field(10, ge=1, le=1_000_000, description="Episodes per evaluation.")
     opponents: tuple[Reference, ...] = Field(
         (), description="Policies to play against, one after another: random, minimax, run:latest@best, …"
     )
@@ -157,21 +158,25 @@ USUAL_WORKERS = 2
 
 class ResourcesConfig(Section):
     num_workers: Annotated[WorkerCount | None, MosaicPicks] = Field(
-        None, description="Env runners that gather experience side by side; None lets Mosaic pick: 2, or what fits."
+        None,
+        description="Env runners that collect experience in parallel; None lets Mosaic choose: 2, or as many as fit.",
     )
-    num_gpus: float = Field(0.0, ge=0.0, le=1024.0, description="GPUs for learning; a part of one is possible.")
+    num_gpus: float = Field(0.0, ge=0.0, le=1024.0, description="GPUs for learning; may be a fraction.")
     num_cpus: int = Field(1, ge=1, le=10_000, description="CPU cores for each env runner.")
     runtime: Annotated[Runtime | None, MosaicPicks] = Field(
-        None, description="How training is spread: in one process, over cores, by Ray or by MPI; None lets Mosaic pick."
+        None, description="How to distribute training: one process, several cores, Ray or MPI; None lets Mosaic choose."
     )
     ray_address: Reference | None = Field(
         None, description="Ray cluster to join: auto, or HOST:PORT; None starts Ray on this machine."
     )
     max_wall_s: float | None = Field(
-        None, gt=0.0, le=1e9, description="Seconds after which the run is stopped; its last state is saved."
+        None, gt=0.0, le=1e9, description="Stop the run after this many seconds; its last state is saved."
     )
     max_memory_mb: int | None = Field(
-        None, ge=1, le=10**9, description="Megabytes of memory of all its processes above which the run is stopped."
+        None,
+        ge=1,
+        le=10**9,
+        description="Stop the run when its processes use more than this many megabytes of memory in all.",
     )
 
     @property
@@ -194,10 +199,10 @@ class TelemetryConfig(Section):
         2.0,
         gt=0.0,
         le=86_400.0,
-        description="A run reports at least once in this many seconds, however long its steps.",
+        description="Report at least once in this many seconds, however long the steps take.",
     )
-    mirrors: tuple[Reference, ...] = Field((), description="Where metrics are copied to: tensorboard, …")
-    frames: bool = Field(True, description="Offer live pictures of the env to those who watch.")
+    mirrors: tuple[Reference, ...] = Field((), description="Sinks to copy metrics to: tensorboard, …")
+    frames: bool = Field(True, description="Provide live pictures of the env to viewers.")
 
 
 DEFAULT_TIMESTEPS = 1_000_000
@@ -208,22 +213,22 @@ class TrainingConfig(Section):
 
     worker: Annotated[Reference | None, MosaicPicks] = Field(
         None,
-        description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic pick for the env.",
+        description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic choose for the env.",
     )
     algorithm: Annotated[Reference | None, MosaicPicks] = Field(
-        None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None takes the worker's default."
+        None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None uses the worker's default."
     )
     total_timesteps: Steps | None = Field(
-        None, description="Env steps after which training ends; without any limit: the preset's, else 1,000,000."
+        None, description="Stop after this many environment steps; without any limit: the preset's, else 1,000,000."
     )
-    episodes: Steps | None = Field(None, description="Episodes after which training ends.")
-    stop_reward: float | None = Field(None, description="Mean episode reward at which training ends.")
+    episodes: Steps | None = Field(None, description="Stop after this many episodes.")
+    stop_reward: float | None = Field(None, description="Stop at this mean episode reward.")
     init: Reference | None = Field(
         None,
-        description="Policy whose weights training starts from: run:latest@best, or with the state of its optimizer "
-        "run:latest,optimizer=true.",
+        description="Policy whose weights training starts from: run:latest@best, or, including its optimizer's "
+        "state, run:latest,optimizer=true.",
     )
-    preset: bool = Field(True, description="Options that params leave open come from the tuned preset of the env.")
+    preset: bool = Field(True, description="Take options that params does not set from the tuned preset of the env.")
     params: FreeOptions = Field(
-        default_factory=dict, description="The worker's own options: see `mosaic schema WORKER ALGORITHM`."
+        default_factory=dict, description="Options of the worker: see `mosaic schema WORKER ALGORITHM`."
     )

@@ -44,7 +44,7 @@ def _value(value: Any) -> str:
             given = {key: each for key, each in value.items() if each is not None}
             return f"{{{', '.join(f'{_key(key)} = {_value(each)}' for key, each in given.items())}}}"
         case None:
-            raise ValueError("TOML cannot hold a list with an empty place in it")
+            raise ValueError("TOML cannot hold null in a list")
         case _:
             raise TypeError(f"TOML cannot hold {value!r}")
 

@@ -37,7 +37,7 @@ def _renamed(data: dict[str, Any], section: str, old: str, new: str) -> dict[str
         return data
     if new in below:
         raise FormatError(
-            f"'{section}.{old}' (its name in version 1) and '{section}.{new}' both stand in the document: remove one."
+            f"'{section}.{old}' (its name in version 1) and '{section}.{new}' are both in the document: remove one."
         )
     return {**data, section: {new if key == old else key: value for key, value in below.items()}}
 

@@ -44,7 +44,7 @@ def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
     near = nearest(asked, section.model_fields)
     meant = ".".join((*above, near)) if near else _elsewhere(model, asked)
     hint = f"Did you mean '{meant}'?" if meant else (
-        "Options of the worker stand under 'training.params', those of the env under 'environment.options'."
+        "Options of the worker belong under 'training.params', those of the env under 'environment.options'."
     )  # fmt: skip
     return f"There is no setting '{'.'.join(path)}'. {hint} Known: {', '.join(section.model_fields)}."
 
@@ -64,7 +64,7 @@ def explain_settings(error: ValidationError, model: type[BaseModel]) -> str:
     complaints = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     lines = [_explain(each, model) for each in complaints[:MOST_COMPLAINTS]]
     if len(complaints) > MOST_COMPLAINTS:
-        lines.append(f"There are {len(complaints) - MOST_COMPLAINTS} more complaints.")
+        lines.append(f"There are {len(complaints) - MOST_COMPLAINTS} more errors.")
     return "\n".join(lines)
 
 

@@ -60,7 +60,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, ScalarNode) and (key.tag, key.value) in seen:
-                raise ConstructorError(None, None, f"the key '{key.value}' stands twice", key.start_mark)
+                raise ConstructorError(None, None, f"the key '{key.value}' is duplicated", key.start_mark)
             if isinstance(key, ScalarNode):
                 seen.add((key.tag, key.value))
         return node
@@ -76,7 +76,7 @@ def _construct(name: str) -> Callable[[_Loader, Node], Any]:
                 return read(text)
         except ValueError as error:
             raise ConstructorError(None, None, str(error), node.start_mark) from error
-        raise ConstructorError(None, None, f"'{text}' is no {name}", node.start_mark)
+        raise ConstructorError(None, None, f"'{text}' is not a valid {name}", node.start_mark)
 
     return construct
 

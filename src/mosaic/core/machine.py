@@ -29,8 +29,8 @@ def count_gpus() -> int:
         done = subprocess.run([_TOOL, "-L"], capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise MosaicError(
-            f"{_TOOL} did not answer within {_PATIENCE_S:g} s, so the driver is not well. "
-            "To do without GPUs, type: CUDA_VISIBLE_DEVICES= mosaic serve"
+            f"{_TOOL} did not respond within {_PATIENCE_S:g} s, so its driver may be "
+            "broken. To run without GPUs, type: CUDA_VISIBLE_DEVICES= mosaic serve"
         ) from error
     if done.returncode != 0:
         return 0  # the tool is installed, but there is no driver

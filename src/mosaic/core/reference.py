@@ -34,7 +34,7 @@ def parse_options(reference: str, text: str, model: type[Options], first: str | 
         elif not equals:
             raise InputError(f"'{part}' in '{reference}' is not KEY=VALUE. {_known(model)}")
         if key in values:
-            raise InputError(f"'{key}' stands twice in '{reference}'.")
+            raise InputError(f"'{key}' is duplicated in '{reference}'.")
         values[key] = value
     try:
         return model.model_validate(values)

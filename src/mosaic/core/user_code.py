@@ -58,8 +58,8 @@ def load_code(reference: str) -> Any:
         if error.filename != source:
             raise _failed(reference, source, error) from error
         raise InputError(
-            f"'{reference}': there is no file '{source}' (looked for from {folders[0]}). Give its path from here, or "
-            "its whole path."
+            f"'{reference}': there is no file '{source}' (looked in {folders[0]}). Give its path relative to "
+            "that folder, or an absolute path."
         ) from error
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):

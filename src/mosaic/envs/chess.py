@@ -78,7 +78,7 @@ def action_of(move: str, white: bool) -> int:
     dx, dy = to_file - from_file, to_rank - from_rank
     way = _WAY_OF.get((dx, dy, promotion.replace("q", "")))
     if way is None or (promotion and (from_rank, dy, abs(dx) < 2) != (_LAST_BUT_ONE, 1, True)):
-        raise InputError(f"No {'white' if white else 'black'} piece can move as '{move}' says.")
+        raise InputError(f"No {'white' if white else 'black'} piece can make the move '{move}'.")
     return (from_file * 8 + from_rank) * _WAYS + way
 
 
@@ -91,7 +91,7 @@ def uci_of(action: int, fen: str) -> str:
     to_file, to_rank = from_file + dx, from_rank + dy
     on_board = 0 <= action < ACTIONS and 0 <= to_file < 8 and 0 <= to_rank < 8
     if not on_board or (promotion and from_rank != _LAST_BUT_ONE):
-        raise InputError(f"Action {action} is no chess move: it leads nowhere on the board.")
+        raise InputError(f"Action {action} is not a chess move.")
     if from_rank == _LAST_BUT_ONE and to_rank == 7 and not promotion:
         pawn = piece_at(fen, from_file, _seen(from_rank, white)) == ("P" if white else "p")
         promotion = "q" if pawn else ""

@@ -98,8 +98,8 @@ def _receive(connection: Connection, process: BaseProcess) -> EpisodeResult:
     except (EOFError, ConnectionError):
         process.join(_END_WITHIN_S)
         raise WorkerError(
-            f"A process that played episodes ended with exit code {process.exitcode} before it was done. "
-            "See above for what it said; in a script, call Mosaic below `if __name__ == '__main__':`."
+            f"A process that played episodes ended with exit code {process.exitcode} before it was "
+            "done. See its output above; in a script, call Mosaic below `if __name__ == '__main__':`."
         ) from None
     if isinstance(message, Exception):
         raise message
@@ -238,5 +238,5 @@ def _check_can_travel(plan: EvaluationPlan, screen: Screen | None) -> None:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
             f"This mapping cannot be sent to other processes: {error}. "
-            "Use num_workers=1, or name policies and functions that a module holds: python:module:function."
+            "Use num_workers=1, or name policies and functions defined in a module: python:module:function."
         ) from error

@@ -49,7 +49,7 @@ def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[ScheduledMa
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(f"Another process plays the tournament in '{path}' right now.") from error
+            raise InputError(f"Another process is playing the tournament in '{path}'.") from error
         file.seek(0)
         data = file.read()
         header = _line({"format": FORMAT, "version": VERSION, **conditions})
@@ -82,12 +82,13 @@ def _line(data: Mapping[str, Any]) -> bytes:
 def _check_header(path: Path, line: bytes, ours: Mapping[str, Any]) -> None:
     theirs = _parsed(line)
     if not isinstance(theirs, dict) or theirs.get("format") != FORMAT:
-        raise FormatError(f"'{path}' is not the store of a tournament; it is left as it is. Name another file.")
+        raise FormatError(f"'{path}' is not the store of a tournament; it was left unchanged. Choose another file.")
     for key, value in ours.items():
         if theirs.get(key) != value:
             raise InputError(
                 f"'{path}' holds another tournament: its {key} is {json.dumps(theirs.get(key))}, "
-                f"this one's is {json.dumps(value)}. Name another file, or ask for the same tournament to continue it."
+                f"this one's is {json.dumps(value)}. Choose another file, or ask for the same tournament to "
+                f"continue it."
             )
 
 
@@ -210,7 +211,7 @@ def _check_policies(policies: Sequence[PolicyID]) -> None:
         raise InputError("A tournament needs at least two policies, for example: random minimax.")
     twice = [policy for policy in dict.fromkeys(policies) if list(policies).count(policy) > 1]
     if twice:
-        raise InputError(f"'{twice[0]}' stands twice in the tournament. Name every policy once.")
+        raise InputError(f"'{twice[0]}' is duplicated in the tournament. Name every policy once.")
 
 
 def _check_env(spec: EnvSpec) -> None:
@@ -218,9 +219,11 @@ def _check_env(spec: EnvSpec) -> None:
     if len(agents) == 2 and spec.facts.competitive:
         return
     if len(agents) != 2:
-        reason = f"it has {len(agents) or 'no fixed number of'} agent{'s' * (len(agents) != 1)}, a tournament pairs two"
+        reason = (
+            f"it has {len(agents) or 'no fixed number of'} agent{'s' * (len(agents) != 1)}, but a tournament pairs two"
+        )
     else:
-        reason = "nobody wins in it: its agents have returns, but no outcome"
+        reason = "it has no winner: its agents have returns, but no outcome"
     raise InputError(
         f"{spec.env_id} cannot hold a tournament: {reason}. "
         "Games that can: classic/tictactoe_v3, classic/connect_four_v3, classic/chess_v6 and others of `mosaic envs "

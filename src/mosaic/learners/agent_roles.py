@@ -77,7 +77,7 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
     """
     agents = spec.possible_agents
     if not agents:
-        raise InputError(f"{spec.env_id} cannot name its agents ahead, and a learner needs to know them.")
+        raise InputError(f"{spec.env_id} does not know its agents in advance, but a learner needs to.")
     paradigm: PolicyConfiguration = config.policy_configuration or "parameter_sharing"
     said = _said(config, agents)
     played: dict[AgentID, PolicyID] = {}
@@ -100,7 +100,9 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
             named[agent] = policy
     learners = tuple(agent for agent in agents if agent not in played)
     if not learners:
-        raise InputError(f"Nobody learns: every agent of {spec.env_id} has a fixed policy. Leave one --agent out.")
+        raise InputError(
+            f"There is nothing to learn: every agent of {spec.env_id} has a fixed policy. Leave one --agent out."
+        )
     if paradigm == "self_play" and len(learners) < 2:
         raise InputError(
             f"In self-play at least two agents learn, but here only {learners[0]} does. "
@@ -143,7 +145,7 @@ def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyI
             answers = {mapping.seat(agent, episode).policy for episode in range(_EPISODES_ASKED)}
             if len(answers) > 1:
                 raise InputError(
-                    f"{config.agents} gives {agent} another policy from episode to episode "
+                    f"{config.agents} gives {agent} different policies in different episodes "
                     f"({', '.join(sorted(answers))}); while training an agent keeps its policy."
                 )
         return {agent: mapping.seat(agent, 0).policy for agent in agents}
@@ -194,8 +196,8 @@ def _check_agents(plan: TrainingPlan, learners: Sequence[AgentID], spec: EnvSpec
             )
     if plan.central and spec.facts.turn_based:
         raise InputError(
-            "shared_value_function needs agents that act at the same time; in a turn-based env nobody else's "
-            "observation is known. Use --policies parameter_sharing, independent or self_play."
+            "shared_value_function needs agents that act at the same time; in a turn-based env no other "
+            "agent's observation is known. Use --policies parameter_sharing, independent or self_play."
         )
 
 

@@ -74,7 +74,7 @@ def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: b
         if snapshot:
             asked.append(int(snapshot[1]))
         elif text in foreign:
-            raise InputError(f"opponents: '{text}' stands twice. Every opponent gets as many envs as the others.")
+            raise InputError(f"opponents: '{text}' is duplicated. All opponents get the same number of envs.")
         else:
             _check(text)
             foreign.append(text)
@@ -89,10 +89,10 @@ def _check(reference: PolicyID) -> None:
     if name == "human":
         raise InputError(
             "opponents: a person cannot play while a policy trains: training plays thousands of steps in a second. "
-            "Train without, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
+            "Train without one, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
         )
     if name.startswith("self"):
-        raise InputError(f"opponents: '{reference}' is no snapshot. Type self@-N, N being its age in env steps.")
+        raise InputError(f"opponents: '{reference}' is not a snapshot. Type self@-N, where N is its age in env steps.")
     parse_policy(reference)
 
 
@@ -133,8 +133,8 @@ def check_guests(opponents: Opponents, seats: Sequence[Guest], envs: int) -> Non
     if missing:
         names = ", ".join(opponents.foreign[k] for k in missing)
         raise InputError(
-            f"{envs} envs leave none for {names}: an opponent plays in envs of its own. "
-            "Set environment.num_envs higher or selfplay_share lower."
+            f"{envs} envs leave none for {names}: every opponent needs its own envs. "
+            "Increase environment.num_envs or decrease selfplay_share."
         )
 
 

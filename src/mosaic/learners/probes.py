@@ -197,7 +197,7 @@ def run_probe(
             assembled.learner.iterate()
         found = [_ask(assembled, answer, how.q_values) for answer in probe.answers]
     except Exception as error:
-        error.add_note(f"This happened in the probe '{probe.name}', which looks for: {probe.finds}.")
+        error.add_note(f"This happened in the probe '{probe.name}', which tests: {probe.finds}.")
         raise
     finally:
         assembled.learner.close()

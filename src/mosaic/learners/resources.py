@@ -67,7 +67,7 @@ def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None
     if name == "threads" and isinstance(options, DqnOptions):
         if number > 1:
             raise InputError(
-                f"DQN steps a compiled env in one thread, and --num-workers is {number}. Leave it out, or use PPO: "
+                f"DQN steps a compiled env in one thread, but --num-workers is {number}. Leave it out, or use PPO: "
                 "--algo ppo"
             )
         return None
@@ -85,7 +85,7 @@ def _device(options: PpoOptions | DqnOptions, gpus: float) -> str:
     if gpus != 1:
         raise InputError(
             f"The worker native learns on one GPU or none, and resources.num_gpus is {gpus:g}. "
-            "Type: --set resources.num_gpus=1. RLlib shares GPUs out: --worker rllib"
+            "Type: --set resources.num_gpus=1. RLlib can use several: --worker rllib"
         )
     if isinstance(options, DqnOptions):
         raise InputError(

@@ -30,5 +30,5 @@ def _library() -> Any:
     folder = Path(scipy.__file__).parent.parent / "scipy.libs"
     found = sorted(folder.glob("libscipy_openblas*"))
     if not found:
-        raise MosaicError(f"scipy brings no OpenBLAS of its own in {folder}: set OPENBLAS_NUM_THREADS=1 instead.")
+        raise MosaicError(f"scipy has no bundled OpenBLAS in {folder}: set OPENBLAS_NUM_THREADS=1 instead.")
     return ctypes.CDLL(str(found[0]))

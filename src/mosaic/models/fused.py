@@ -60,7 +60,7 @@ class Scratch(NamedTuple):
 
 def build_model(architecture: Architecture) -> Model:
     if not architecture.plain:
-        raise InputError("The fused engine knows neither pictures nor memory: take the torch engine (engine: torch).")
+        raise InputError("The fused engine supports neither pictures nor memory: use the torch engine (engine: torch).")
     places = tensors(architecture)
     activation = np.int64(CODES[architecture.activation])
     policy = _net([tensor for tensor in places if tensor.name.startswith(POLICY)], activation)

@@ -36,9 +36,7 @@ class Tensor(NamedTuple):
 def tensors(architecture: Architecture) -> tuple[Tensor, ...]:
     """Return policy.0.weight [in, out], policy.0.bias, …, value.0.weight, …, log_std, contiguous in this order."""
     if not architecture.plain:
-        raise InputError(
-            "Only a network of dense layers has this layout; pictures and memory belong to the torch engine."
-        )
+        raise InputError("Only a network of dense layers has this layout; pictures and memory need the torch engine.")
     shapes: list[tuple[str, tuple[int, ...]]] = []
     for name, dims in ((POLICY, policy_dims(architecture)), (VALUE, value_dims(architecture))):
         for layer, (width_in, width_out) in enumerate(pairwise(dims)):

@@ -125,7 +125,7 @@ def load_weights(path: Path) -> SavedNetwork:
             facts = json.loads((file.metadata() or {}).get("mosaic", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, ValueError) as error:
-        raise FormatError(f"{path} is not a safetensors file of ours: {error}") from error
+        raise FormatError(f"{path} is not a safetensors file of Mosaic: {error}") from error
     if facts.get("format") != FORMAT:
         raise FormatError(f"{path} does not hold the weights of a network ({FORMAT}).")
     architecture = Architecture.from_json(facts.get("architecture"))

@@ -66,7 +66,7 @@ def parse_action(space: Space[Any], text: str) -> Action:
     words = text.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):
         if len(words) != 1 or not words[0].lstrip("-").isdecimal():
-            raise ValueError("type one of those named")
+            raise ValueError("type one of the names")
         return int(words[0])
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         return np.array([float(word) for word in words]).astype(space.dtype).reshape(space.shape)
@@ -76,7 +76,7 @@ def parse_action(space: Space[Any], text: str) -> Action:
 def _make(options: Options, request: PolicyRequest) -> PolicyController:
     if not sys.stdin.isatty():
         raise InputError(
-            f"'{request.reference}' needs somebody at a terminal, and standard input is not one. "
+            f"'{request.reference}' needs a person at a terminal, but standard input is not a terminal. "
             "Type: mosaic play … in a terminal."
         )
     return HumanPolicyController(request.spec)
@@ -84,7 +84,7 @@ def _make(options: Options, request: PolicyRequest) -> PolicyController:
 
 kind = PolicyKind(
     usage="human",
-    help="A person: asked for a legal action on the terminal.",
+    help="Person who types legal actions on the terminal.",
     make=_make,
     reproducible=lambda options: False,
     waits=True,

@@ -75,7 +75,7 @@ class LoadedPolicy:
         if asked is None and len(self.agents) == 1:
             return self.agents[0]
         if asked is None:
-            raise InputError(f"Say for whom: predict(observation, agent=…), one of {', '.join(self.agents)}.")
+            raise InputError(f"Name the agent: predict(observation, agent=…), one of {', '.join(self.agents)}.")
         if asked not in self.agents:
             raise unknown("agent of this policy", asked, self.agents)
         return asked

@@ -77,7 +77,7 @@ class FunctionMapping:
         policy = self.function(agent, episode)
         if not isinstance(policy, str):
             raise MappingError(
-                f"{self.reference}('{agent}', {episode}) answered {policy!r} instead of a policy's name."
+                f"{self.reference}('{agent}', {episode}) returned {policy!r} instead of a policy's name."
             )
         return ControllerKey(policy, policy)
 

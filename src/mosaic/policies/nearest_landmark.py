@@ -68,7 +68,7 @@ def _check(spec: EnvSpec) -> None:
         sees, acts = spec.observation_spaces[agent], spec.action_spaces[agent]
         if sees.shape != (6 * len(spec.possible_agents),):
             raise InputError(
-                f"nearest_landmark has to see every agent and landmark of {ENV}, but {agent} sees {sees}: leave out "
+                f"nearest_landmark must see every agent and landmark of {ENV}, but {agent} sees {sees}: leave out "
                 "num_agent_neighbors, num_landmark_neighbors and wrappers that change observations."
             )
         if not isinstance(acts, spaces.Discrete):
@@ -77,6 +77,6 @@ def _check(spec: EnvSpec) -> None:
 
 kind = PolicyKind(
     usage="nearest_landmark",
-    help="In simple_spread: each agent to its landmark of the shortest assignment. A yardstick, not the optimum.",
+    help="In simple_spread: moves each agent to its landmark in the shortest assignment. A baseline, not the optimum.",
     make=_make,
 )

@@ -159,7 +159,7 @@ class NetworkPolicyController:
         """Copy the mask into `out` after checking its size; compiled code would read past the end of a shorter one."""
         if mask.size != out.size:
             raise InputError(
-                f"The mask speaks of {mask.size} actions, but this network was made for {out.size}: "
+                f"The mask has {mask.size} actions, but this network was built for {out.size}: "
                 "play it in the env that it was trained in."
             )
         out[:] = mask
@@ -178,8 +178,8 @@ class NetworkPolicyController:
         wanted, head = self._architecture.observation, self._architecture.head
         if code.width > wanted or action.head != head:
             raise InputError(
-                f"This network reads {wanted} numbers and gives {head}, but {agent} shows {code.width} numbers "
-                f"and takes {action.head}: play it in the env that it was trained in."
+                f"This network reads {wanted} numbers and gives {head}, but {agent} observes {code.width} "
+                f"numbers and takes {action.head}: play it in the env that it was trained in."
             )
         row = np.zeros(wanted, np.float32)
         return _Seat(code.width, code.write, action.action, row, row[: code.width])

@@ -95,7 +95,7 @@ def _controller(factory: Callable[..., Any], request: PolicyRequest, agent: Agen
     missing = [name for name in ("begin", "act", "close") if not callable(getattr(made, name, None))]
     if missing:
         raise InputError(
-            f"'{request.reference}' made a {type(made).__name__} without {', '.join(missing)}(); "
+            f"'{request.reference}' returned a {type(made).__name__} without {', '.join(missing)}(); "
             "a PolicyController has begin(agents, seed), act(turn) and close()."
         )
     controller: PolicyController = made

@@ -57,4 +57,4 @@ def _make(options: Options, request: PolicyRequest) -> RandomPolicyController:
     return RandomPolicyController(request.spec)
 
 
-kind = PolicyKind(usage="random", help="Uniform over the legal actions, from its own seed.", make=_make)
+kind = PolicyKind(usage="random", help="Uniformly random legal actions, from its own seed.", make=_make)

@@ -26,7 +26,7 @@ class FilmCamera:
     def __init__(self, path: Path, *, episodes: int = 1, fps: float | None = None) -> None:
         check_film(path)
         if episodes < 1:
-            raise InputError(f"A video of {episodes} episodes is none; film at least 1.")
+            raise InputError(f"A video needs at least 1 episode, not {episodes}.")
         self.path, self.episodes = path, episodes
         self._fps = fps
         self._film: Film | None = None
@@ -46,7 +46,7 @@ class FilmCamera:
         """
         picture = env.render()
         if picture is None:
-            raise InputError(f"{env.spec.env_id} has no pictures, so there can be no video of it.")
+            raise InputError(f"{env.spec.env_id} has no pictures, so it cannot be filmed.")
         if step == 0:
             self._returns, self._policies = dict.fromkeys(env.possible_agents or turn.rewards, 0.0), {}
         self._policies |= policies  # including those of agents that have ended

@@ -71,7 +71,7 @@ class Watch:
         # half a tick of grace: an engine's own deadline at the same limit gives a better error message
         if limit_s is not None and perf_counter() - self._asked_at > limit_s + (self._tick_s or 0.0) / 2:
             self._limit_s = None
-            raise TimeLimitError(f"did not answer within its time limit of {limit_s:g} s")
+            raise TimeLimitError(f"did not return within its time limit of {limit_s:g} s")
 
 
 class ControllerError(MosaicError):
@@ -230,7 +230,7 @@ class LocalEnvRunner:
             raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason.rstrip('.')}.") from error
         if not isinstance(actions, Mapping) or actions.keys() != turn.observations.keys():
             said = f"for {sorted(actions)}" if isinstance(actions, Mapping) else f"{actions!r}"
-            raise ControllerError(f"Step {steps}: {_names(player, turn)} answered {said} instead.")
+            raise ControllerError(f"Step {steps}: {_names(player, turn)} returned {said} instead.")
         return actions
 
 

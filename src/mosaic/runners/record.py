@@ -67,7 +67,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
 def episode_from_json(data: Any) -> Episode:
     """Parse an episode; raise FormatError with the first problem."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise FormatError(f"it is not an episode of Mosaic's (its 'format' is not '{FORMAT}')")
+        raise FormatError(f"it is not a Mosaic episode (its 'format' is not '{FORMAT}')")
     if data.get("version") != VERSION:
         raise FormatError(f"it has version {data.get('version')!r}; this Mosaic reads version {VERSION}")
     try:
@@ -99,7 +99,7 @@ def environment_of(episode: Episode) -> EnvironmentConfig:
     try:
         return EnvironmentConfig.model_validate(dict(episode.environment))
     except ValidationError as error:
-        raise FormatError(f"The episode's environment is not one: {explain(error, EnvironmentConfig)}") from error
+        raise FormatError(f"The episode's environment is invalid: {explain(error, EnvironmentConfig)}") from error
 
 
 def save_episode(path: Path, episode: Episode) -> None:
@@ -117,7 +117,7 @@ def load_episode(path: Path) -> Episode:
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder; name an episode file in it.") from error
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise FormatError(f"'{path}' is not a whole episode file: {error}") from error
+        raise FormatError(f"'{path}' is not a complete episode file: {error}") from error
     except FormatError as error:
         raise FormatError(f"'{path}' cannot be read: {error}.") from error
 
@@ -138,7 +138,7 @@ def encode(action: Any) -> Any:
 def _dtype(name: Any) -> np.dtype[Any]:
     """Return the dtype of a plain number; others carry their own size, and a few bytes could ask for gigabytes."""
     if name not in _DTYPES:
-        raise FormatError(f"an action is of the type {name!r}; actions are of {', '.join(_DTYPES)}")
+        raise FormatError(f"an action has the type {name!r}; actions have one of {', '.join(_DTYPES)}")
     found: np.dtype[Any] = np.dtype(name)
     return found
 
@@ -167,7 +167,7 @@ class Difference:
 def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | None = None) -> Difference | None:
     """Replay the recorded actions until the first difference; `on_turn` receives every Turn with its number."""
     if not episode.digests:
-        raise FormatError("The episode was recorded without digests, so a replay could not be compared.")
+        raise FormatError("The episode was recorded without digests, so a replay cannot be compared with it.")
     turn = env.reset(episode.seed)
     for step, actions in enumerate(episode.actions):
         if on_turn:
@@ -176,7 +176,7 @@ def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | No
         if difference:
             return difference
         if actions.keys() != turn.observations.keys():
-            asked, recorded = ", ".join(turn.observations) or "nobody", ", ".join(actions)
+            asked, recorded = ", ".join(turn.observations) or "no agent", ", ".join(actions)
             return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
         turn = _step(env, turn, actions, step)
     if on_turn:
@@ -199,5 +199,5 @@ def _compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
     if step and dict(turn.rewards) != dict(episode.rewards[step - 1]):
         return Difference(step, f"rewards are {dict(turn.rewards)}, recorded were {dict(episode.rewards[step - 1])}")
     if digest(turn) != episode.digests[step]:
-        return Difference(step, "what the agents see differs from the record")
+        return Difference(step, "observations differ from the record")
     return None

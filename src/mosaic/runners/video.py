@@ -30,7 +30,7 @@ class Film:
     def __init__(self, path: Path, fps: float) -> None:
         check_film(path)
         if not 0.1 <= fps <= 240:
-            raise InputError(f"A video has 0.1 to 240 pictures a second, not {fps:g}.")
+            raise InputError(f"A video has 0.1 to 240 frames a second, not {fps:g}.")
         self.path, self.fps = path, fps
         self._ffmpeg: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the film
@@ -129,7 +129,9 @@ class Film:
 def check_film(path: Path) -> None:
     """Raise for a path or setup that cannot give a video, before anything is played."""
     if path.suffix.lower() not in (".mp4", ".gif"):
-        raise InputError(f"'{path}' is no video that Mosaic makes: .mp4 and .gif are. Type: {path.with_suffix('.mp4')}")
+        raise InputError(
+            f"'{path}' is not a video that Mosaic can write: use .mp4 or .gif. Type: {path.with_suffix('.mp4')}"
+        )
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; name a file in it, such as {path / 'film.mp4'}")
     if not path.parent.is_dir():

@@ -51,7 +51,7 @@ def private_folder(path: Path) -> Path:
         if made or (not shared and found.st_mode & 0o077):
             path.chmod(0o700)
     except OSError as error:
-        raise StorageError(f"The folder '{path}' could not be made: {reason(error)}.") from error
+        raise StorageError(f"The folder '{path}' could not be created: {reason(error)}.") from error
     return path
 
 

@@ -138,7 +138,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DamagedError(f"it has no {MANIFEST}") from error
     except ValidationError as error:
-        raise DamagedError(f"its {MANIFEST} is not one: {explain(error, CheckpointManifest)}") from error
+        raise DamagedError(f"its {MANIFEST} is invalid: {explain(error, CheckpointManifest)}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"its {MANIFEST} is damaged ({error})") from error
     return Checkpoint(path, manifest.env_steps, manifest, digest, mark)

@@ -162,7 +162,7 @@ def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest)
     """Add the manifest and make everything survive a power cut."""
     names = files_in(temporary)
     if MANIFEST in names:
-        raise StorageError(f"save() wrote a file called {MANIFEST}, which is the checkpoint's own")
+        raise StorageError(f"save() wrote a file called {MANIFEST}, a name reserved for the checkpoint")
     for policy, entry in described.policies.items():
         missing = sorted(set(entry.files) - names)
         if missing:
@@ -269,7 +269,7 @@ def _in_order(
         hint = f" Did you mean @{near}?" if near is not None else ""
         raise InputError(
             f"Run '{folder.run_id}' has no checkpoint at {which} env steps.{hint} "
-            f"There are: {', '.join(map(str, steps)) or 'none that is whole'}."
+            f"There are: {', '.join(map(str, steps)) or 'none that is intact'}."
         )
     return exact
 

@@ -39,7 +39,7 @@ class Staged:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 self._lock.try_acquire()
                 raise TakenError(f"There is already a run '{run_id}'.") from error
-            raise StorageError(f"Run '{run_id}' could not be made: {reason(error)}.") from error
+            raise StorageError(f"Run '{run_id}' could not be created: {reason(error)}.") from error
         sync_folder(target.path.parent)
         return target
 
@@ -56,7 +56,7 @@ def staged(runs: Path) -> Iterator[Staged]:
         raise StorageError(f"No run can be created in '{runs}': {reason(error)}.") from error
     with RunLock(folder) as lock:
         if not lock.try_acquire():
-            raise StorageError(f"'{folder.path}' was swept away while it was made. Try again.")
+            raise StorageError(f"'{folder.path}' was removed while it was being created. Try again.")
         try:
             yield Staged(folder, lock)
         finally:

@@ -41,7 +41,7 @@ class Store:
         try:
             return RunFolder(self.runs / check_run_id(run_id))
         except ValueError as error:
-            raise InputError(f"'{run_id}' is no run id: {error}.") from error
+            raise InputError(f"'{run_id}' is not a valid run id: {error}.") from error
 
     def resolve(self, reference: str) -> RunFolder:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""

@@ -162,7 +162,7 @@ def test_a_second_size_of_go_breaks_the_first():
 def test_a_second_size_of_go_is_refused(monkeypatch):
     monkeypatch.setattr(repairs, "_go_size", 9)
     with pytest.raises(
-        InputError, match=r"board_size=19 cannot be opened beside board_size=9 in one process.*one size"
+        InputError, match=r"board_size=19 cannot be used together with board_size=9 in one process.*one size"
     ):
         make_env("classic/go_v5")
 

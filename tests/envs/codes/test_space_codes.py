@@ -175,7 +175,7 @@ def test_more_states_than_64_bits_hold_need_another_table() -> None:
         space_code(MultiBinary(63))
     assert str(caught.value) == (
         "MultiBinary(63) has 9,223,372,036,854,775,808 states, and at most 9,223,372,036,854,775,807 can be numbered "
-        "here. Use a sparse (hashed) table, which keeps only the states that are met."
+        "here. Use a sparse (hashed) table, which keeps only the visited states."
     )
     with pytest.raises(InputError, match=r"has about 10\^19117 states, .* are met, or fewer bins\.$"):
         space_code(Box(0, 255, (84, 84, 3), np.uint8), 8)
@@ -195,7 +195,7 @@ def test_without_a_limit_codes_stay_exact(flags: list[bool]) -> None:
     index = code.encode(member)
     assert index == 3 * int("".join("01"[flag] for flag in flags), 2) + 2
     assert same(code.decode(index), member)
-    with pytest.raises(InputError, match=r"cannot be coded in batches\. Code them one by one"):
+    with pytest.raises(InputError, match=r"cannot be encoded in batches\. Encode them one by one"):
         code.encode_batch(([member[0]], [2]))
 
 
@@ -328,7 +328,7 @@ FREE = Box(np.array([-1, -np.inf, 0], np.float32), np.array([1, np.inf, LARGEST]
         (
             Box(-1, 1, (2,)),
             [8, "8@2..3"],
-            "bins: number 1 (counted from 0) goes from -1 to 1, where the bins 2..3 hold nothing.",
+            "bins: number 1 (counted from 0) ranges from -1 to 1, where the bins 2..3 hold nothing.",
         ),
         (Box(-1, 1, (2,)), 0, "bins: 0 is not a number of bins from 1 to 1,000,000."),
         (Box(-1, 1, (2,)), True, "bins: True is not a number of bins from 1 to 1,000,000."),
@@ -415,28 +415,32 @@ def test_stacked_masks_are_masks_of_each_digit() -> None:
 @pytest.mark.parametrize(
     ("space", "mask", "text"),
     [
-        (Discrete(3), [1, 0], "[1, 0] is no mask of Discrete(3): it should be 3 flags."),
-        (Discrete(3), [1, 0, 2], "[1, 0, 2] is no mask of Discrete(3): it should be 3 flags."),
+        (Discrete(3), [1, 0], "[1, 0] is not a mask of Discrete(3): it should be 3 flags."),
+        (Discrete(3), [1, 0, 2], "[1, 0, 2] is not a mask of Discrete(3): it should be 3 flags."),
         (
             MultiDiscrete([2, 3]),
             [1, 0, 1, 1],
-            "[1, 0, 1, 1] is no mask of MultiDiscrete([2 3]): it should be 5 flags (2 + 3).",
+            "[1, 0, 1, 1] is not a mask of MultiDiscrete([2 3]): it should be 5 flags (2 + 3).",
         ),
         (
             MultiDiscrete([2, 3]),
             ([1, 0],),
-            "([1, 0],) is no mask of MultiDiscrete([2 3]): it should be masks in tuples of the shape (2,).",
+            "([1, 0],) is not a mask of MultiDiscrete([2 3]): it should be masks in tuples of the shape (2,).",
         ),
-        (MultiDiscrete([2, 3]), ([1, 0], [1, 0]), "[1, 0] is no mask of MultiDiscrete([2 3]): it should be 3 flags."),
+        (
+            MultiDiscrete([2, 3]),
+            ([1, 0], [1, 0]),
+            "[1, 0] is not a mask of MultiDiscrete([2 3]): it should be 3 flags.",
+        ),
         (
             Tuple((Discrete(2), Discrete(2))),
             ([1, 0],),
-            "([1, 0],) is no mask of Tuple(Discrete(2), Discrete(2)): it should be a tuple of 2.",
+            "([1, 0],) is not a mask of Tuple(Discrete(2), Discrete(2)): it should be a tuple of 2.",
         ),
         (
             Dict({"a": Discrete(2)}),
             {"b": None},
-            "{'b': None} is no mask of Dict('a': Discrete(2)): it should be a dict of 'a'.",
+            "{'b': None} is not a mask of Dict('a': Discrete(2)): it should be a dict of 'a'.",
         ),
         (
             MultiBinary(40),

@@ -330,7 +330,7 @@ def test_what_cannot_stand_side_by_side():
     with pytest.raises(InputError) as raised:
         PythonVector([Alternating()], Firm("o", "x"))
     assert str(raised.value) == (
-        "Others play all agents of python:mosaic.testing.toys:Alternating (x, o): nobody learns."
+        "All agents of python:mosaic.testing.toys:Alternating (x, o): there is nothing to learn."
     )
 
 
@@ -345,8 +345,7 @@ def test_a_learner_that_never_has_a_turn_is_told_so():
     with pytest.raises(MosaicError) as raised:
         PythonVector([Idle()], Firm("x")).reset(0)
     assert str(raised.value) == (
-        "1000 episodes of python:mosaic.testing.toys:Alternating went by without a turn of o: "
-        "there is nothing to learn."
+        "1000 episodes of python:mosaic.testing.toys:Alternating passed without a turn of o: there is nothing to learn."
     )
 
 

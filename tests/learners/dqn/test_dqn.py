@@ -235,7 +235,7 @@ def test_a_new_attempt_goes_on_but_fills_its_buffer_first():
     new.load(0, weights)
     assert (new.training_state()["shared/target"] == weights).all()
     assert new.scaler(0) is None
-    with pytest.raises(InputError, match="normalised observations, and DQN sees them as they are"):
+    with pytest.raises(InputError, match="normalised observations, but DQN does not normalise them"):
         new.load(0, weights, RunningMoments.of_width(4))
 
 
@@ -255,16 +255,16 @@ def test_a_controller_plays_the_best_value():
 @pytest.mark.parametrize(
     ("env", "more", "text"),
     [
-        ("gym/Pendulum-v1", {}, r"DQN picks one of several actions, but agent_0 acts in Box\(.*--algo ppo"),
+        ("gym/Pendulum-v1", {}, r"DQN chooses one of several actions, but agent_0 acts in Box\(.*--algo ppo"),
         (
             "mosaic/tictactoe",
             {"policy_configuration": "self_play"},
-            "DQN knows no self_play. Use --policies parameter_sharing, or PPO: --algo ppo.",
+            "DQN does not support self_play. Use --policies parameter_sharing, or PPO: --algo ppo.",
         ),
         (
             "mosaic/tictactoe",
             {"policy_configuration": "independent"},
-            r"DQN trains one policy, but here learn 2: player_1, player_2\. .*--agent NAME=random",
+            r"DQN trains one policy, but 2 learn here: player_1, player_2\. .*--agent NAME=random",
         ),
     ],
 )

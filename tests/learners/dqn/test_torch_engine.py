@@ -179,7 +179,7 @@ def test_one_seed_one_result():
 
 def test_without_torch_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(dqn_check, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"DQN needs torch to see pictures: pip install 'mosaic-rl\[torch\]'"):
+    with pytest.raises(MissingExtraError, match=r"DQN needs torch for pictures: pip install 'mosaic-rl\[torch\]'"):
         assemble_dqn(config(spots("grey"), 100), EYE)
 
 

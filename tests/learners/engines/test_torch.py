@@ -208,12 +208,12 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match=r"There is no device named 'gpu7'\. Known: cpu, cuda"):
         TorchEngine(PLAIN, 0, TorchOptions(device="gpu7"))
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match=r"sees no CUDA device here\. Take device=cpu"):
+        with pytest.raises(InputError, match=r"finds no CUDA device\. Use device=cpu"):
             TorchEngine(PLAIN, 0, TorchOptions(device="cuda"))
 
 
 def test_memory_is_not_compiled_and_says_so() -> None:
-    with pytest.raises(InputError, match="Networks with memory are not compiled: leave `compiled` out"):
+    with pytest.raises(InputError, match="Networks with memory are not compiled: leave out `compiled`"):
         TorchEngine(replace(PLAIN, memory="gru"), 0, TorchOptions(compiled=True))
 
 

@@ -68,7 +68,9 @@ def test_values_without_a_limit_are_refused() -> None:
     with pytest.raises(InputError, match=r"^discount_factor is 1.0; policy iteration solves"):
         policy_iteration(corridor(3), 1.0)
     endless = corridor(3)._replace(reward=np.ones((3, 2, 1)), terminated=np.zeros((3, 2, 1), np.uint8))
-    with pytest.raises(InputError, match=r"^Values still move by 1 after 50 sweeps: with discount_factor=1.0 they may"):
+    with pytest.raises(
+        InputError, match=r"^Values still change by 1 after 50 sweeps: with discount_factor=1.0 they may"
+    ):
         value_iteration(endless._replace(legal=np.ones((3, 2), np.uint8)), 1.0, most_sweeps=50)
 
 
@@ -103,5 +105,5 @@ def test_tic_tac_toe_is_a_draw() -> None:
 
 def test_a_game_in_circles_is_refused() -> None:
     circle = nim(2)._replace(next_state=np.full((3, 3), 2, np.int32), over=np.zeros((3, 3), np.uint8))
-    with pytest.raises(InputError, match=r"^2 of 3 positions repeat for ever: the game has no end.$"):
+    with pytest.raises(InputError, match=r"^2 of 3 positions repeat forever: the game has no end.$"):
         game_values(circle)

@@ -66,7 +66,7 @@ def test_silence_ends_the_process_at_the_deadline() -> None:
     process.send("hello")
     assert process.read_line(Deadline.after(AMPLE_S)) == "hello"
     with pytest.raises(
-        PolicyTimeoutError, match=r"^/bin/cat did not answer 'hello' within 0\.05 s and was ended\. .*hello$"
+        PolicyTimeoutError, match=r"^/bin/cat did not respond to 'hello' within 0\.05 s and was terminated\. .*hello$"
     ):
         process.read_line(Deadline.after(0.05))
     assert not exists(process.pid)
@@ -82,7 +82,7 @@ def test_a_deadline_counts_down_and_stops_at_zero() -> None:
 
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     process = LineProcess(script(tmp_path / "endless", "#!/bin/sh\nexec tr '\\0' x < /dev/zero\n"))
-    with pytest.raises(PolicyError, match="writes without ever ending its line"):
+    with pytest.raises(PolicyError, match="wrote a line without an end"):
         process.read_line(Deadline.after(AMPLE_S))
     process.end()
 
@@ -91,7 +91,9 @@ def test_death_is_told_with_status_and_last_words(tmp_path: Path) -> None:
     process = LineProcess(script(tmp_path / "dies", "#!/bin/sh\nread line\necho no network file >&2\nexit 3\n"))
     process.send("uci")
     assert process.read_line(Deadline.after(AMPLE_S)) == "no network file"
-    with pytest.raises(PolicyError, match=r"\(exit status 3\) when told 'uci'\. Its last output: no network file$"):
+    with pytest.raises(
+        PolicyError, match=r"\(exit status 3\) on the command 'uci'\. Its last output: no network file$"
+    ):
         process.read_line(Deadline.after(AMPLE_S))
     with pytest.raises(ValueError, match="closed file"):
         process.send("more")

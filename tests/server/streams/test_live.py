@@ -118,7 +118,7 @@ def test_what_is_not_played_is_refused(client: TestClient) -> None:
     with pytest.raises(WebSocketDenialResponse) as refused, stream(client, "nothing"):
         pass
     assert refused.value.status_code == 404
-    assert "There is no game that is played now named 'nothing'." in refused.value.json()["error"]
+    assert "There is no running game named 'nothing'." in refused.value.json()["error"]
 
 
 @pytest.mark.slow

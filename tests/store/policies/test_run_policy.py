@@ -195,7 +195,7 @@ def test_our_own_checkpoints_are_trusted_and_imported_ones_are_not(store, run, i
     assert not theirs.trusted(store)
     text = (
         rf"^The checkpoint of run '{imported.run_id}' at 100 env steps holds pickles, which run code when they are "
-        r"loaded, and it was imported\. If you trust whoever made it, add --trust \(or set MOSAIC_TRUST=1\)\.$"
+        r"loaded, and it was imported\. If you trust its origin, add --trust \(or set MOSAIC_TRUST=1\)\.$"
     )
     with pytest.raises(TrustError, match=text):
         require_trust(theirs, trust=False)

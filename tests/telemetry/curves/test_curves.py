@@ -239,7 +239,7 @@ def test_unknown_names_are_explained(tmp_path: Path) -> None:
         curves.query("los")
     with pytest.raises(UnknownNameError, match=r"There is no axis named 'env_step'\. Did you mean 'env_steps'\?"):
         curves.query("loss", "env_step")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="A curve has at least one bucket, not 0"):
+    with pytest.raises(InputError, match="A curve needs at least one bucket, not 0"):
         curves.query("loss", buckets=0)
     assert len(curves.query("episode_reward_mean").x) == 0  # a name every run may have, before it has one
 

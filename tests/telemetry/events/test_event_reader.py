@@ -146,7 +146,7 @@ def test_a_file_that_lost_events_is_an_error(tmp_path: Path) -> None:
     with EventTail(path) as tail:
         assert len(tail.read()) == 3
         write_lines(path, numbered(1))
-        with pytest.raises(FormatError, match=r"'.*' lost events that were read from it already"):
+        with pytest.raises(FormatError, match=r"'.*' lost events that had already been read"):
             tail.read()
 
 

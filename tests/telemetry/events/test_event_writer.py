@@ -66,7 +66,8 @@ def test_a_file_cut_at_any_byte_is_repaired(scratch: Path, given: list[dict[str,
     assert [alert["dropped_bytes"] for alert in alerts] == ([torn] if torn else [])  # type: ignore[typeddict-item]
     if torn:
         assert alerts[0]["message"] == (
-            f"The last {torn} bytes of the metrics were torn and are dropped; the event before them has seq {kept}."
+            f"The last {torn} bytes of the metrics were incomplete and were dropped; the event before them "
+            f"has seq {kept}."
         )
 
 
@@ -126,14 +127,14 @@ def test_what_json_cannot_hold_is_refused_and_takes_no_number(tmp_path: Path) ->
         with pytest.raises(
             UnstorableEventError,
             match=r"The event 'episode' cannot be stored: .* is of type object\. "
-            r"Report numbers, texts, and lists and dicts of these\.",
+            r"Report numbers, strings, and lists and dicts of these\.",
         ):
             writer.report(kind="episode", thing=object())
         with pytest.raises(UnstorableEventError, match="surrogates not allowed"):
             writer.report(message="\ud800")
-        with pytest.raises(TypeError, match="seq and attempt are given by the writer"):
+        with pytest.raises(TypeError, match="seq and attempt are set by the writer"):
             writer.report(seq=4)
-        with pytest.raises(TypeError, match="An event's kind is a text, not 3"):
+        with pytest.raises(TypeError, match="An event's kind is a string, not 3"):
             writer.report(kind=3)
         assert writer.report(env_steps=1) == 1
     with pytest.raises(ValueError, match=r"The event writer of '.*metrics\.jsonl' is closed\."):
@@ -142,7 +143,7 @@ def test_what_json_cannot_hold_is_refused_and_takes_no_number(tmp_path: Path) ->
 
 def test_there_is_one_writer_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with EventWriter(path, attempt=1), pytest.raises(MosaicError, match=r"Another process writes '.*' right now"):
+    with EventWriter(path, attempt=1), pytest.raises(MosaicError, match=r"Another process is writing '.*':"):
         EventWriter(path, attempt=2)
     EventWriter(path, attempt=2).close()
 
@@ -204,8 +205,8 @@ def test_a_full_disk_leaves_no_torn_line(tmp_path: Path, limit: int) -> None:
     failure = json.loads(done.stdout)
     assert failure["errno"] == errno.EFBIG
     assert failure["text"] == (
-        f"[Errno {errno.EFBIG}] File too large: the event with seq {failure['seq'] + 1} is not stored, "
-        f"all before it are: '{path}'"
+        f"[Errno {errno.EFBIG}] File too large: the event with seq {failure['seq'] + 1} was not stored; "
+        f"all before it were: '{path}'"
     )
     before, after = path.read_bytes()[: failure["size"]], path.read_bytes()[failure["size"] :]
     assert before.count(b"\n") == failure["seq"]

@@ -123,7 +123,7 @@ def test_numbers_may_be_numpys(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("rgb", "said"),
     [
-        (np.zeros((3, 4, 3)), r"An array of float64 and shape \(3 × 4 × 3\) is no picture. Give uint8"),
+        (np.zeros((3, 4, 3)), r"An array of float64 and shape \(3 × 4 × 3\) is not a picture. Give uint8"),
         (np.zeros((3, 4, 4), np.uint8), r"uint8 and shape \(3 × 4 × 4\)"),
         (np.zeros(5, np.uint8), r"shape \(5\)"),
         (np.zeros((0, 4), np.uint8), r"shape \(0 × 4\)"),
@@ -219,7 +219,7 @@ def test_the_states_of_a_lane(folder: Path) -> None:
     assert reader.state() == "finished"
     assert reader.read() is not None  # the last picture stays
     assert reader.state() == "finished"
-    with pytest.raises(MosaicError, match="This frame writer is closed; make a new one"):
+    with pytest.raises(MosaicError, match="This frame writer is closed; create a new one"):
         writer.publish(GREY)
     assert not writer.wanted()
     writer.close()
@@ -343,10 +343,10 @@ def test_more_readers_than_areas_are_served(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"rate": 0}, "Pictures at 0 a second cannot be had; ask for 0.01 to 1000."),
+        ({"rate": 0}, "Pictures at 0 a second are not possible; ask for 0.01 to 1000."),
         ({"rate": float("nan")}, "Pictures at nan a second"),
-        ({"env": -1}, "There is no picture of 1 envs from number -1 on"),
-        ({"grid": 0}, "There is no picture of 0 envs from number 0 on"),
+        ({"env": -1}, "There is no grid of 1 envs from env -1;"),
+        ({"grid": 0}, "There is no grid of 0 envs from env 0;"),
     ],
 )
 def test_impossible_wishes_are_refused(folder: Path, asked: dict[str, float], said: str) -> None:
@@ -448,13 +448,13 @@ def test_a_process_that_took_over_the_writers_number_is_not_the_writer(folder: P
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is no frame ring. Remove it"),
-        (b"x" * 5000, "is no frame ring. Remove it"),
+        (b"", "is not a frame ring. Remove it"),
+        (b"x" * 5000, "is not a frame ring. Remove it"),
         (
             head_for(0, 1, 1, 1)._replace(version=VERSION + 1).pack().ljust(4096, b"\0"),
-            "has version 2 of the frame ring, and this Mosaic reads version 1. Watch with the Mosaic that trains.",
+            "has version 2 of the frame ring, but this Mosaic reads version 1. Watch with the version",
         ),
-        (head_for(100, 1, 1, 1).pack().ljust(4096, b"\0"), "is damaged: its sizes do not fit together"),
+        (head_for(100, 1, 1, 1).pack().ljust(4096, b"\0"), "is damaged: its sizes are inconsistent"),
         (head_for(0, 1, 1, 1)._replace(slots=4).pack().ljust(4096, b"\0"), "is damaged: its sizes"),
     ],
 )
@@ -482,6 +482,6 @@ def test_a_forged_phase_is_damage(folder: Path) -> None:
         ring = open_ring(folder)
         assert ring is not None
         put_word(ring.address + PHASE_AT, 77)
-        with pytest.raises(FormatError, match=r"is damaged: it has no phase 77\.$"):
+        with pytest.raises(FormatError, match=r"is damaged: there is no phase 77\.$"):
             reader.state()
         ring.enter(RingPhase.WRITING)

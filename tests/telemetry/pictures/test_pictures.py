@@ -72,7 +72,7 @@ def test_every_kind_of_picture_gets_three_channels() -> None:
     grey = np.arange(6, dtype=np.uint8).reshape(2, 3)
     for picture in (grey, grey[:, :, None], np.dstack([grey] * 3), np.dstack([grey] * 4)):
         assert np.array_equal(as_rgb(picture), np.dstack([grey] * 3))
-    with pytest.raises(InputError, match=r"This is no picture: float64 of shape \(2, 3\)"):
+    with pytest.raises(InputError, match=r"This is not a picture: float64 of shape \(2, 3\)"):
         as_rgb(np.zeros((2, 3)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="this one has 2"):
         as_rgb(np.zeros((2, 3, 2), np.uint8))
@@ -140,7 +140,7 @@ def test_a_png_appears_whole(tmp_path: Path) -> None:
     save_png(tmp_path / "a.png", noise())
     assert np.array_equal(np.asarray(Image.open(tmp_path / "a.png")), noise())
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
-    with pytest.raises(InputError, match=r"'a\.jpg' is no PNG file\. Type: a\.png"):
+    with pytest.raises(InputError, match=r"'a\.jpg' is not a PNG file\. Type: a\.png"):
         save_png(Path("a.jpg"), noise())
     with pytest.raises(InputError, match=r"There is no folder '.*nowhere' for 'a\.png'\. Type: mkdir -p"):
         save_png(tmp_path / "nowhere" / "a.png", noise())

@@ -185,7 +185,7 @@ EVALUATE = ("evaluate", TICTACTOE)
             (*EVALUATE, "--agent", "*=random", "--set", "environment.wrappers=[frame_stak]"),
             "Did you mean 'frame_stack'",
         ),
-        ((*EVALUATE, "--agent", "*=human"), "needs somebody at a terminal"),
+        ((*EVALUATE, "--agent", "*=human"), "needs a person at a terminal"),
         ((*EVALUATE, "--agent", "*=python:nowhere:f"), "there is no module 'nowhere'"),
         (EVALUATE, "Missing option '--agent'"),
         (("tournament", "mpe/simple_spread_v3", "random", "minimax"), ""),

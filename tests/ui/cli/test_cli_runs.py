@@ -141,7 +141,7 @@ def test_going_on_with_a_strangers_pickles_needs_trust(mosaic, tmp_path, monkeyp
     gift = json.loads(mosaic("runs", "import", "gift.tar.gz", "--json").out)["run_id"]
     refused = mosaic("runs", "resume", gift)
     assert refused.code == 2
-    assert f"it was imported. If you trust whoever made it, type: mosaic runs resume {gift} --trust." in " ".join(
+    assert f"it was imported. If you trust its origin, type: mosaic runs resume {gift} --trust." in " ".join(
         refused.err.split()
     )
     assert json.loads(mosaic("runs", "show", gift, "--json").out)["state"] == "stopped"
@@ -384,7 +384,7 @@ def test_values_of_what_is_no_grid_are_refused(mosaic):
     assert mosaic("train", "gym/Taxi-v3", "--worker", "tabular", "--steps", "1000", "--json").code == 0
     refused = mosaic("runs", "values", "latest")
     assert refused.code == 2
-    assert "gym/Taxi-v3 is no grid whose cells are states. Grids: gym/CliffWalking" in refused.err
+    assert "gym/Taxi-v3 is not a grid whose cells are states. Grids: gym/CliffWalking" in refused.err
     assert mosaic(*TOY, "--steps", "200", "--json").code == 0
     refused = mosaic("runs", "values", "latest")
     assert refused.code == 2

@@ -18,16 +18,19 @@ def params(**settings):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((*CARTPOLE, *params(engine="fused", memory="lstm")), "The fused engine cannot do this: it has memory."),
+        ((*CARTPOLE, *params(engine="fused", memory="lstm")), "The fused engine does not support memory."),
         (
             (*CARTPOLE, *params(engine="fused", network="python:a:b", compile="true")),
-            "The fused engine cannot do this: it has a network of its own, compile=true. Use engine=torch, or leave",
+            "The fused engine does not support a custom network, compile=true. Use engine=torch, or leave",
         ),
         (
             ("train", "mosaic/catch_pixels", "--worker", "native", *params(engine="fused")),
-            "The fused engine cannot do this: it sees pictures. Use engine=torch, or leave it out.",
+            "The fused engine does not support pictures. Use engine=torch, or leave it out.",
         ),
-        ((*CARTPOLE, *params(memory="gru", compile="true")), "a network with memory is not compiled: leave 'compile'"),
+        (
+            (*CARTPOLE, *params(memory="gru", compile="true")),
+            "a network with memory cannot be compiled: leave out 'compile'",
+        ),
         ((*CARTPOLE, *params(network="python:nothere:net")), "'python:nothere:net': there is no module 'nothere'."),
         (
             (*CARTPOLE, *params(extra_loss="python:math:los")),
@@ -35,11 +38,11 @@ def params(**settings):
         ),
         (
             (*LANDER, *params(threads=2)),
-            "threads needs an env with a compiled twin; Python envs take env_processes=N instead.",
+            "threads needs an env with a compiled twin; for Python envs use env_processes=N instead.",
         ),
         (
             (*CARTPOLE, *params(threads=2, engine="torch")),
-            "threads needs the fused engine; torch has one learner: give its operations torch_threads=N instead.",
+            "threads needs the fused engine; torch has one learner: use torch_threads=N instead.",
         ),
         (
             (*LANDER, *params(env_processes=99)),
@@ -47,7 +50,7 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, *params(env_processes=2)),
-            "env_processes is for envs that Python steps; gym/CartPole-v1 has a compiled twin, which needs none.",
+            "env_processes is for envs that Python steps; gym/CartPole-v1 has a compiled twin",
         ),
         (
             (*LANDER, "--algo", "dqn", *params(env_processes=2)),
@@ -55,11 +58,11 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, *params(threads=3), "--set", "environment.num_envs=2"),
-            "3 threads cannot share 2 envs. Set environment.num_envs higher.",
+            "3 threads cannot share 2 envs. Increase environment.num_envs.",
         ),
         (
             (*GAME, "--policies", "shared_value_function"),
-            "shared_value_function needs agents that act at the same time; in a turn-based env nobody else's",
+            "shared_value_function needs agents that act at the same time; in a turn-based env no other agent's",
         ),
         (
             ("train", "mpe/simple_tag_v3", "--worker", "native", "--agent", "*=one"),

@@ -131,5 +131,5 @@ def test_a_home_that_cannot_be_written_keeps_nobody_from_evaluating(mosaic, tmp_
     (tmp_path / "home" / "live").write_text("")
     answer = mosaic("evaluate", "mosaic/gridworld", "--agent", "*=random", "--episodes", "1")
     assert answer.code == 0
-    assert "Nobody can watch this:" in answer.err
+    assert "This cannot be watched:" in answer.err
     assert "mosaic/gridworld: 1 episodes" in answer.out

@@ -181,7 +181,7 @@ def test_a_net_with_memory_plays_through_run(home):
     from mosaic import evaluate
 
     run = finished(home, config(CARTPOLE, {"memory": "gru", "memory_size": 8}, 512))
-    assert "torch engine (it has memory)" in run.log()
+    assert "torch engine (memory)" in run.log()
     result = evaluate(CARTPOLE["env_id"], {"*": f"run:{run.id}"}, episodes=2, seed=1).to_json()
     assert result["agents"]["agent_0"]["return_mean"] > 0
 

@@ -118,7 +118,7 @@ def test_without_a_word_about_agents_games_are_self_play_and_fixed_opponents_are
         ({"agents": {"player_2": "engine:depth=2"}}, "There is no policy named 'engine:depth=2'."),
         ({"agents": {"player_2": "minimax:dept=2"}}, "there is no option 'dept'. Did you mean 'depth'?"),
         ({"agents": {"player_2": "stockfish"}}, "classic/chess_v6 only"),
-        ({"agents": {"*": "random"}}, "Nobody learns"),
+        ({"agents": {"*": "random"}}, "There is nothing to learn"),
         ({"policies_to_train": ["nobody"]}, "There is no policy that learns named 'nobody'."),
         ({"policies_to_train": "python:operator:not_"}, "policies_to_train leaves nothing to learn."),
     ],

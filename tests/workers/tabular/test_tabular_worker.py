@@ -432,7 +432,7 @@ def test_states_without_number_are_learned_resumed_and_played(tmp_path, monkeypa
         run_config("tabular", {**LIST, "report_every_steps": 400}, environment={"env_id": env_id},
                    training={"total_timesteps": 4000}, evaluation={"every_steps": 2000, "episodes": 5}),
     )  # fmt: skip
-    assert "each is known by a hash: that any two of a million states share one has odds of 1 in" in run.log()
+    assert "each is known by a hash: the probability that any two of a million states share one is 1 in" in run.log()
     result = evaluate(env_id, {"*": f"run:{run.id}"}, episodes=5, seed=1).to_json()
     assert result["agents"]["agent_0"]["return_mean"] == 8.0
     examined = [event for event in run.events() if event["kind"] == "evaluation"]

@@ -58,7 +58,8 @@ def refuse_second_go_size(options: Mapping[str, Any]) -> None:
     size = int(options.get("board_size", 19))
     if _go_size not in (None, size):
         raise InputError(
-            f"Go with board_size={size} cannot be opened beside board_size={_go_size} in one process: PettingZoo keeps "
+            f"Go with board_size={size} cannot be used together with board_size={_go_size} in one process: "
+            f"PettingZoo keeps "
             "the size in global variables. Use another process, or one size."
         )
     _go_size = size

@@ -39,7 +39,7 @@ def make_own(config: EnvironmentConfig) -> Env:
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{config.id} raised {type(error).__name__}: {error} ({_place(error)}). "
-            "It is your own code that makes the env: mend it there."
+            "It comes from your own code, which creates the env: fix it there."
         ) from error
     return adapt(raw, EnvFacts(config), info_masks=info_masks)
 
@@ -70,6 +70,6 @@ def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
     if isinstance(getattr(raw, "spec", None), EnvSpec):
         return Named(raw, facts)
     raise InputError(
-        f"{facts.config.id} made a {type(raw).__name__}. It must make a gymnasium.Env, a pettingzoo AECEnv or "
-        "ParallelEnv, or an Env of Mosaic's own (see mosaic.plugins.Env)."
+        f"{facts.config.id} returned a {type(raw).__name__}. It must return a gymnasium.Env, a pettingzoo AECEnv or "
+        "ParallelEnv, or a Mosaic Env (see mosaic.plugins.Env)."
     )

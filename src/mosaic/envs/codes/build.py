@@ -31,7 +31,7 @@ def space_code(
     if most is not None and code.size > most:
         raise InputError(
             f"{space_text(space)} has {count_text(code.size)} states, and at most {count_text(most)} can be numbered "
-            "here. Use a sparse (hashed) table, which keeps only the states that are met"
+            "here. Use a sparse (hashed) table, which keeps only the visited states"
             + ("." if bins is None else ", or fewer bins.")
         )
     return code

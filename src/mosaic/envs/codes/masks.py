@@ -134,4 +134,4 @@ def _is_binary(flags: NDArray[Any]) -> bool:
 
 
 def _refusal(code: SpaceCode, mask: Any, demand: str) -> InputError:
-    return InputError(f"{shown(mask)} is no mask of {space_text(code.space)}: {demand}.")
+    return InputError(f"{shown(mask)} is not a mask of {space_text(code.space)}: {demand}.")

@@ -113,7 +113,7 @@ def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Any], size: int) 
     columns = [(part.size, part.encode_batch(value)) for part, value in zip(parts, values, strict=True)]
     lengths = {len(column) for _, column in columns}
     if len(lengths) != 1:
-        raise InputError(f"The parts of a batch should be equally long, one at least (got {sorted(lengths)}).")
+        raise InputError(f"The parts of a batch should have equal lengths of at least 1 (got {sorted(lengths)}).")
     indices = np.zeros(lengths.pop(), np.int64)
     for part_size, column in columns:
         indices *= part_size

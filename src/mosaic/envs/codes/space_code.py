@@ -80,8 +80,8 @@ def checked_indices(indices: Any, size: int) -> NDArray[np.int64]:
 def check_batchable(size: int) -> None:
     if size > MOST_STATES:
         raise InputError(
-            f"{count_text(size)} states have no 64-bit numbers, so they cannot be coded in batches. "
-            "Code them one by one: 'encode' and 'decode' take integers of any length."
+            f"{count_text(size)} states do not fit in 64-bit numbers, so they cannot be encoded "
+            "in batches. Encode them one by one: 'encode' and 'decode' take integers of any length."
         )
 
 

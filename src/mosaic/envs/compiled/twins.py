@@ -55,7 +55,8 @@ def encode_observation(env_id: EnvID, space: Space[Any]) -> Encoder:
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return int
     raise InputError(
-        f"{env_id} shows {space}, which is no state of a twin. Twins: {', '.join(sorted(_TWINS))} "
+        f"{env_id} has observations in {space}, which are not states of a compiled twin. Twins: "
+        f"{', '.join(sorted(_TWINS))} "
         "(any version, without wrappers that change observations), and envs with a Discrete space that starts at 0."
     )
 

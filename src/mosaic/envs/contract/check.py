@@ -29,7 +29,7 @@ def check_face(env: Any) -> Env:
             CheckPosition(type(env).__name__),
             f"it lacks {', '.join(missing)}" if missing else f"its spec is a {type(spec).__name__}",
             f"an Env has {', '.join(_NAMES)}, and spec is an EnvSpec",
-            "mosaic.make_env makes an Env of a Gymnasium or PettingZoo env; your own follows mosaic.plugins.Env",
+            "mosaic.make_env turns a Gymnasium or PettingZoo env into an Env; your own implements mosaic.plugins.Env",
         )
     place = CheckPosition(spec.env_id)
     agents = env.possible_agents
@@ -38,7 +38,7 @@ def check_face(env: Any) -> Env:
             place,
             f"possible_agents is {agents!r}",
             "possible_agents is a tuple of different names, each a str",
-            "name agents with text such as 'player_0'; () says that they cannot be named ahead",
+            "use names such as 'player_0'; () means that agents are not known in advance",
         )
     _check_spec_spaces(place, "observation_spaces", env.observation_spaces, agents)
     _check_spec_spaces(place, "action_spaces", env.action_spaces, agents)
@@ -47,7 +47,7 @@ def check_face(env: Any) -> Env:
         raise ContractError(
             place,
             "spec differs from possible_agents, observation_spaces or action_spaces",
-            "spec says the same as the env's own attributes",
+            "spec agrees with the env's own attributes",
             "build spec from those attributes",
         )
     checked: Env = env
@@ -110,8 +110,8 @@ def check_same_stream(tape: CheckedEpisode, other: CheckedEpisode, env: Env) -> 
         raise ContractError(
             CheckPosition(env.spec.env_id),
             f"reset() after reset({tape.seed}) does not always give the same episode",
-            "reset without a seed goes on with the env's own stream, so that one seed fixes all that follows",
-            "keep the generator that reset(seed) seeded; an env that cannot says reproducible=False in EnvFacts",
+            "reset without a seed continues the env's own random stream, so that one seed determines all that follows",
+            "keep the generator that reset(seed) seeded; an env that cannot do so sets reproducible=False in EnvFacts",
         )
 
 
@@ -155,10 +155,10 @@ def _check_repeats(tape: CheckedEpisode, used: CheckedEnv, make: Callable[[], En
         other = record(fresh, tape.seed, steps)
     finally:
         fresh.close()
-    advice = "draw all chance from generators that reset(seed) seeds"
+    advice = "draw all random numbers from generators that reset(seed) seeds"
     check_same(tape, other.digests, used.env, "on another instance", advice)
     again = record(used, tape.seed, steps)
-    advice = "let reset(seed) rebuild whatever survives from earlier episodes"
+    advice = "let reset(seed) reset all state left from earlier episodes"
     check_same(tape, again.digests, used.env, "on a used instance", advice)
     check_same_stream(tape, other, used.env)
     check_same_stream(tape, again, used.env)
@@ -171,7 +171,7 @@ def _check_pictures(tape: CheckedEpisode, used: CheckedEnv, steps: int) -> tuple
         digests.append(digest(turn))
         if step in (0, 1, steps) or turn.over:
             size = used.render() or size
-    check_same(tape, digests, used.env, "while pictures are drawn", "change nothing in render")
+    check_same(tape, digests, used.env, "while pictures are drawn", "do not change state in render")
     return size
 
 
@@ -181,7 +181,7 @@ def _check_refusals(tape: CheckedEpisode, used: CheckedEnv) -> None:
         digests.append(digest(turn))
         if not turn.over:
             used.refuse(turn)
-    check_same(tape, digests, used.env, "after refused steps", "compare the agents before anything changes")
+    check_same(tape, digests, used.env, "after refused steps", "check the agents before changing any state")
 
 
 def _spaces(env: Env) -> list[object]:
@@ -193,8 +193,8 @@ def _check_spaces(before: list[object], env: Env) -> None:
         raise ContractError(
             CheckPosition(env.spec.env_id),
             "a space changed while the env was played",
-            "spaces stay as they are from making to closing",
-            "build the spaces once, when the env is made",
+            "spaces do not change during the life of an env",
+            "build the spaces once, when the env is created",
         )
 
 

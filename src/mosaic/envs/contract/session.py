@@ -42,10 +42,10 @@ class Kept:
             now_said = _digests(turn)
             for field, agent in {**digests, **now_said}:
                 if digests.get((field, agent)) != now_said.get((field, agent)):
-                    raise _changed(place, f"{field} handed out here had changed when this came: {now.when}", agent)
+                    raise _changed(place, f"the {field} returned here had changed by this point: {now.when}", agent)
         for place, picture, number in self._pictures:
             if digest_value(picture) != number:
-                raise _changed(place, f"the picture handed out here had changed when this came: {now.when}", None)
+                raise _changed(place, f"the picture returned here had changed by this point: {now.when}", None)
 
 
 def _digests(turn: Turn) -> dict[tuple[str, AgentID], int]:
@@ -61,8 +61,8 @@ def _changed(place: CheckPosition, found: str, agent: AgentID | None) -> Contrac
     return ContractError(
         place,
         found,
-        "what was handed out never changes",
-        "hand out a copy of every array or dict that is written to again",
+        "returned values never change",
+        "return a copy of every array or dict that is modified later",
         agent,
     )
 
@@ -133,8 +133,8 @@ class CheckedEnv:
             raise ContractError(
                 self.place,
                 f"step changed the actions it was given into {actions!r}",
-                "step leaves its arguments as they are",
-                "copy an action before computing with it in place",
+                "step does not modify its arguments",
+                "copy an action before modifying it in place",
             )
 
     def render(self) -> tuple[int, int] | None:
@@ -174,7 +174,7 @@ class CheckedEnv:
         return ContractError(
             self.place,
             f"a step with actions for {sorted(wrong)}, while {sorted(right)} must act, {found}",
-            "step refuses wrong agents with a ValueError before anything happens",
+            "step rejects wrong agents with a ValueError before changing any state",
             "compare set(actions) with the agents of the last observations first",
         )
 
@@ -193,8 +193,8 @@ class CheckedEnv:
         return ContractError(
             self.place,
             f"a step after the end of the episode {found}",
-            "step after the end is refused with a RuntimeError or ValueError",
-            "raise RuntimeError('call reset() first') where nobody must act",
+            "step after the end raises a RuntimeError or ValueError",
+            "raise RuntimeError('call reset() first') if no agent must act",
         )
 
     def close(self) -> None:

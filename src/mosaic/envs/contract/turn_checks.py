@@ -90,27 +90,27 @@ class TurnChecker:
     def _names(self, turn: Any) -> None:
         if not isinstance(turn, Turn) or not all(isinstance(part, Mapping) for part in turn):
             self._broken(
-                f"it answered with a {type(turn).__name__}",
-                "reset and step answer with a Turn of mappings",
+                f"it returned a {type(turn).__name__}",
+                "reset and step return a Turn of mappings",
                 "return mosaic.core.turn.Turn(...) with a dict in every field",
             )
         for field, part in zip(turn._fields, turn, strict=True):
             for agent in part:
                 if not isinstance(agent, str):
-                    self._broken(f"{field} calls an agent {agent!r}", "agents' names are str", "name agents with text")
+                    self._broken(f"{field} calls an agent {agent!r}", "agents' names are str", "use strings as names")
         if not turn.rewards.keys() == turn.terminated.keys() == turn.truncated.keys():
             self._broken(
                 f"rewards are for {sorted(turn.rewards)}, terminated for {sorted(turn.terminated)}, "
                 f"truncated for {sorted(turn.truncated)}",
                 "rewards, terminated and truncated name the same agents",
-                "give all three for everybody who lived through the step or was born in it",
+                "give all three for every agent that lived through the step or joined in it",
             )
         if self._env.possible_agents:
             self._nobody(
                 turn.rewards.keys() - {*self._env.possible_agents},
                 "it is not in possible_agents",
-                "everybody who appears is in possible_agents, unless that is ()",
-                "name it there, or make possible_agents () where agents cannot be named ahead",
+                "every agent that appears is in possible_agents, unless that is ()",
+                "add it there, or make possible_agents () if agents are not known in advance",
             )
 
     def _types(self, turn: Any) -> None:
@@ -133,31 +133,31 @@ class TurnChecker:
                     )
 
     def _beginning(self, turn: Turn) -> None:
-        promise = "after reset nobody has earned anything or ended, and somebody must act"
+        promise = "after reset no agent has a reward or has ended, and at least one must act"
         for agent in turn.rewards:
             if turn.rewards[agent] or turn.ended(agent):
                 self._broken(
                     f"its reward is {turn.rewards[agent]}, ended: {turn.ended(agent)}",
                     promise,
-                    "let reset answer with 0.0 and False for everybody who is there",
+                    "let reset return 0.0 and False for every agent",
                     agent,
                 )
         if not turn.observations:
-            self._broken("nobody acts", promise, "put the first agents to act into observations")
+            self._broken("no agent acts", promise, "put the first agents to act into observations")
 
     def _lives(self, turn: Turn) -> None:
         here = turn.rewards.keys()
         self._nobody(
             self._alive - here,
-            "it lived before this step and is not named any more",
-            "living agents are in rewards, terminated and truncated after every step, also while they wait",
+            "it lived before this step and is now missing",
+            "living agents are in rewards, terminated and truncated after every step, even while they wait",
             "report it with its reward, and with terminated or truncated in the step in which it leaves",
         )
         self._nobody(
             self._gone & here,
             "it ended before and came back",
             "an agent that ended never comes back in its episode",
-            "report an end once; give newcomers names of their own",
+            "report an end once; give new agents new names",
         )
         ended = {agent for agent in here if turn.ended(agent)}
         promise = "final_observations names exactly the agents that ended in this step, once"
@@ -165,7 +165,7 @@ class TurnChecker:
             ended - turn.final_observations.keys(),
             "it ended without a final observation",
             promise,
-            "give what it sees last",
+            "return its last observation",
         )
         self._nobody(
             turn.final_observations.keys() - ended,
@@ -177,21 +177,21 @@ class TurnChecker:
         self._gone |= ended
         self._nobody(
             turn.observations.keys() - self._alive,
-            "it must act but does not live",
+            "it must act but is not alive",
             "observations name living agents only",
             "leave ended and unknown agents out",
         )
         if turn.over and self._alive:
             self._broken(
-                f"nobody acts although {sorted(self._alive)} have not ended",
-                "observations are empty exactly when nobody is left",
-                "end everybody when the episode ends, or let somebody act",
+                f"no agent acts although {sorted(self._alive)} have not ended",
+                "observations are empty exactly when no agent is left",
+                "end all agents when the episode ends, or let at least one act",
             )
         if self._env.spec.facts.turn_based and len(turn.observations) > 1:
             self._broken(
                 f"{sorted(turn.observations)} act together",
                 "in a turn-based env one agent acts at a time",
-                "say turn_based=False in EnvFacts",
+                "set turn_based=False in EnvFacts",
             )
 
     def _looks(self, turn: Turn) -> None:
@@ -238,8 +238,8 @@ class TurnChecker:
         agents = self._env.agents
         if not isinstance(agents, tuple) or len(agents) != len(self._alive) or {*agents} != self._alive:
             self._broken(
-                f"agents is {agents!r}, but {sorted(self._alive)} live",
-                "agents is the tuple of the living",
+                f"agents is {agents!r}, but {sorted(self._alive)} are alive",
+                "agents is the tuple of living agents",
                 "update agents in reset and step",
             )
 

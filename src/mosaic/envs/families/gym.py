@@ -69,7 +69,7 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
                 raise
             return gymnasium.make(name, disable_env_checker=True, **options)
     except DependencyNotInstalled as error:
-        line = _install_line(_source(name)) or f"what it asks for: {error}"
+        line = _install_line(_source(name)) or f"its requirements: {error}"
         raise MissingExtraError(f"gym/{name} needs a package that is not installed. Type: {line}") from error
     except TypeError as error:
         raise refused_options(f"gym/{name}", options, error) from error

@@ -24,11 +24,11 @@ _ROOM = ("S....", ".##..", ".#..H", "...#.", "H...G")
 class GridworldOptions(Options):
     map: str | tuple[str, ...] = Field(
         _ROOM,
-        description="Rows as a list, or as one text with / between them: S start, G goal, H hole, # wall, . free.",
+        description="Rows as a list, or as one string with / between them: S start, G goal, H hole, # wall, . free.",
     )
     slip: float = Field(0.0, ge=0, le=1, description="Probability that a move goes to one of its two sides instead.")
-    step_reward: float = Field(0.0, allow_inf_nan=False, description="Paid for every move, the last one too.")
-    max_steps: int = Field(200, ge=0, description="Env steps after which an episode is truncated; 0: never.")
+    step_reward: float = Field(0.0, allow_inf_nan=False, description="Reward of every move, including the last.")
+    max_steps: int = Field(200, ge=0, description="Truncate an episode after this many env steps; 0: never.")
 
 
 class TicTacToeOptions(Options):
@@ -36,20 +36,23 @@ class TicTacToeOptions(Options):
 
 
 class CatchPixelsOptions(Options):
-    size: int = Field(16, ge=8, le=256, description="Pixels of a side of the picture.")
+    size: int = Field(16, ge=8, le=256, description="Width and height of the picture in pixels.")
 
 
 class RecallOptions(Options):
     delay: int = Field(4, ge=0, le=100_000, description="Steps with nothing to see between the cue and the question.")
-    cues: int = Field(2, ge=2, le=100, description="How many different cues there are.")
+    cues: int = Field(2, ge=2, le=100, description="Number of different cues.")
 
 
 class BlindPairOptions(Options):
-    delay: int = Field(8, ge=1, le=100_000, description="Steps from the blind agent's answer to its pay.")
+    delay: int = Field(8, ge=1, le=100_000, description="Steps from the blind agent's answer to its reward.")
     tide: float = Field(
-        5.0, ge=0, allow_inf_nan=False, description="What the tide pays or takes; right answers pay 1 in all."
+        5.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Size of the random reward that one agent gains and the other loses; right answers give 1 in all.",
     )
-    cues: int = Field(4, ge=2, le=100, description="Among how many answers the blind agent chooses.")
+    cues: int = Field(4, ge=2, le=100, description="Number of answers the blind agent can choose from.")
 
 
 def gridworld_of(options: GridworldOptions) -> Mdp:

@@ -91,7 +91,7 @@ def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool
         raise InputError("A vector env needs at least one env.")
     shapes = {_shape(env, len(envs), others, masked=False) for env in envs}
     if len(shapes) > 1:
-        raise InputError(f"Envs that differ in agents, observations or actions cannot stand side by side: {shapes}.")
+        raise InputError(f"Envs that differ in agents, observations or actions cannot form one vector env: {shapes}.")
     if masked is None:
         masked = bool(envs[0].reset(0).action_masks)
     return _shape(envs[0], len(envs), others, masked)
@@ -100,13 +100,16 @@ def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool
 def _shape(env: Env, envs: int, others: Others | None, masked: bool) -> VectorShape:
     spec = env.spec
     if not spec.possible_agents:
-        raise InputError(f"{spec.env_id} cannot name its agents ahead, so that they have no rows to stand in.")
+        raise InputError(f"{spec.env_id} does not know its agents in advance, so they cannot be assigned to rows.")
     played = set(others.agents) if others else set()
     for agent in sorted(played.difference(spec.possible_agents)):
         raise unknown("agent", agent, spec.possible_agents)
     agents = tuple(agent for agent in spec.possible_agents if agent not in played)
     if not agents:
-        raise InputError(f"Others play all agents of {spec.env_id} ({', '.join(spec.possible_agents)}): nobody learns.")
+        raise InputError(
+            f"All agents of {spec.env_id} have fixed policies ({', '.join(spec.possible_agents)}): there is "
+            f"nothing to learn."
+        )
     return VectorShape(
         envs=envs,
         agents=agents,

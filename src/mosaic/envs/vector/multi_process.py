@@ -163,7 +163,7 @@ def _send(member: _Member, message: bytes) -> None:
 def _death(member: _Member, env_id: str) -> EnvProcessError:
     return EnvProcessError(
         f"The process that stepped {env_id} ({_numbers(member.share)} of the vector) ended with exit code "
-        f"{member.process.exitcode} before it was done (a negative number is a signal). See above for what it said; "
+        f"{member.process.exitcode} before it was done (a negative number is a signal). See its output above; "
         "in a script, call Mosaic below `if __name__ == '__main__':`."
     )
 

@@ -94,7 +94,7 @@ class TurnSlot:
             begun += 1
             if begun > _MOST_EPISODES_WITHOUT_US:
                 raise MosaicError(
-                    f"{begun - 1} episodes of {self._env.spec.env_id} went by without a turn of "
+                    f"{begun - 1} episodes of {self._env.spec.env_id} passed without a turn of "
                     f"{', '.join(self._ours)}: there is nothing to learn."
                 )
             turn = self._first()
@@ -151,8 +151,8 @@ class TurnSlot:
             rows[place.slot, place.choices :] = 0
         elif agent in masks:
             raise MosaicError(
-                f"{self._env.spec.env_id} restricts what '{agent}' may do, but showed no mask in its first Turn. "
-                "Make the vector env with masked=True."
+                f"{self._env.spec.env_id} restricts what '{agent}' may do, but gave no mask in its first "
+                "Turn. Create the vector env with masked=True."
             )
 
 

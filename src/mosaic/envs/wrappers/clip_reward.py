@@ -19,14 +19,14 @@ from mosaic.envs.wrappers.kind import WrapperKind
 class ClipRewardOptions(Options):
     """Bounds of the reward; 0 must stay 0, because waiting and new agents get 0."""
 
-    low: float = Field(-1.0, le=0.0, description="The least that one env step pays an agent.")
-    high: float = Field(1.0, ge=0.0, description="The most that one env step pays an agent.")
-    sign: bool = Field(False, description="Pay only the sign of the reward: -1, 0 or 1.")
+    low: float = Field(-1.0, le=0.0, description="Lower bound of an agent's reward per env step.")
+    high: float = Field(1.0, ge=0.0, description="Upper bound of an agent's reward per env step.")
+    sign: bool = Field(False, description="Keep only the sign of the reward: -1, 0 or 1.")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if self.sign and {"low", "high"} & self.model_fields_set:
-            raise ValueError("'sign' pays -1, 0 or 1: leave 'low' and 'high' out")
+            raise ValueError("'sign' gives -1, 0 or 1: leave 'low' and 'high' out")
         return self
 
 
@@ -54,7 +54,7 @@ def _make(env: Env, options: ClipRewardOptions) -> ClipReward:
 
 kind = WrapperKind(
     usage="clip_reward[:low=-1,high=1|sign=true]",
-    help="Keeps the reward of each env step within bounds, or only its sign.",
+    help="Clips the reward of each env step to bounds, or to its sign.",
     make=_make,
     options=ClipRewardOptions,
 )

@@ -58,7 +58,7 @@ def _make(env: Env, options: DiscretiseOptions) -> Viewed:
 
 kind = WrapperKind(
     usage="discretise[:bins=8]",
-    help="Any observation as one whole number; the numbers of a Box are cut into bins.",
+    help="Encodes any observation as one integer; the numbers of a Box are cut into bins.",
     make=_make,
     options=DiscretiseOptions,
     first="bins",

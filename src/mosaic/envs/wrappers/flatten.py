@@ -43,6 +43,6 @@ def _make(env: Env, options: Options) -> Viewed:
 
 kind = WrapperKind(
     usage="flatten",
-    help="Any observation of fixed size as one row of float32 numbers; actions stay as they are.",
+    help="Flattens any observation of fixed size into a float32 vector; actions are unchanged.",
     make=_make,
 )

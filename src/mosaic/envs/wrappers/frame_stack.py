@@ -22,7 +22,7 @@ from mosaic.envs.wrappers.observation import each_agent, seen
 
 
 class FrameStackOptions(Options):
-    num: int = Field(4, ge=1, le=256, description="Observations in one, the newest last.")
+    num: int = Field(4, ge=1, le=256, description="Number of observations to stack, the newest last.")
 
 
 class FrameStack(Transform):
@@ -73,7 +73,7 @@ def _make(env: Env, options: FrameStackOptions) -> FrameStack:
 
 kind = WrapperKind(
     usage="frame_stack[:num=4]",
-    help="Each agent's last observations in one: pictures in their channels, others along a new first axis.",
+    help="Stacks each agent's last observations: pictures along their channels, others along a new first axis.",
     make=_make,
     options=FrameStackOptions,
 )

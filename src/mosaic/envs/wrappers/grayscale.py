@@ -19,7 +19,7 @@ from mosaic.envs.wrappers.observation import View, Viewed, is_picture
 
 
 class GrayscaleOptions(Options):
-    keep_dim: bool = Field(True, description="Answer (height, width, 1); otherwise (height, width).")
+    keep_dim: bool = Field(True, description="Return (height, width, 1); otherwise (height, width).")
 
 
 def grayed(options: GrayscaleOptions) -> Callable[[Space[Any]], View]:
@@ -55,7 +55,7 @@ def _make(env: Env, options: GrayscaleOptions) -> Viewed:
 
 kind = WrapperKind(
     usage="grayscale[:keep_dim=true]",
-    help="Colour pictures as shades of grey.",
+    help="Converts colour pictures to shades of grey.",
     make=_make,
     options=GrayscaleOptions,
 )

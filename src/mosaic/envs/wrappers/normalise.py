@@ -30,7 +30,7 @@ def normalised(space: Space[Any]) -> View:
     is_float = np.issubdtype(space.dtype, np.floating)
     if is_float and max(np.abs(low).max(initial=0.0), np.abs(high).max(initial=0.0)) >= UNBOUNDED:
         raise InputError(
-            "The wrapper 'normalise' scales by the bounds of the space, and these have no end here. Leave it out and "
+            "The wrapper 'normalise' scales by the bounds of the space, and these are infinite here. Leave it out and "
             "let the learner normalise observations: it measures their mean and variance while it trains."
         )
     least = -1.0 if is_float else 0.0

@@ -22,8 +22,8 @@ _FILTERS = {"box": Image.Resampling.BOX, "bilinear": Image.Resampling.BILINEAR}
 
 
 class ResizeOptions(Options):
-    width: int = Field(84, ge=1, le=4096, description="Pixels from left to right.")
-    height: int = Field(84, ge=1, le=4096, description="Pixels from top to bottom.")
+    width: int = Field(84, ge=1, le=4096, description="Width in pixels.")
+    height: int = Field(84, ge=1, le=4096, description="Height in pixels.")
     filter: Filter = Field("box", description="box: the mean of the area that a pixel covers; bilinear: smoother.")
 
 
@@ -67,7 +67,7 @@ def _make(env: Env, options: ResizeOptions) -> Viewed:
 
 kind = WrapperKind(
     usage="resize[:width=84,height=84,filter=box|bilinear]",
-    help="Pictures in another size.",
+    help="Resizes pictures.",
     make=_make,
     options=ResizeOptions,
 )

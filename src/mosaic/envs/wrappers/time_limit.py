@@ -16,7 +16,7 @@ from mosaic.envs.wrappers.kind import WrapperKind
 
 
 class TimeLimitOptions(Options):
-    max_steps: int = Field(ge=1, description="Env steps after which every living agent is truncated.")
+    max_steps: int = Field(ge=1, description="Truncate every living agent after this many env steps.")
 
 
 class TimeLimit(Transform):
@@ -76,7 +76,7 @@ def _make(env: Env, options: TimeLimitOptions) -> TimeLimit:
 
 kind = WrapperKind(
     usage="time_limit:max_steps=N",
-    help="Truncates every living agent after so many env steps.",
+    help="Truncates every living agent after max_steps env steps.",
     make=_make,
     options=TimeLimitOptions,
 )

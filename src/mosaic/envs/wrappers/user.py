@@ -30,7 +30,7 @@ def _make(env: Env, options: UserWrapperOptions) -> Env:
     made = factory(env)
     if not isinstance(getattr(made, "spec", None), EnvSpec):
         raise InputError(
-            f"{reference} answered a {type(made).__name__}. It must answer an Env of Mosaic's own, for example a "
+            f"{reference} returned a {type(made).__name__}. It must return a Mosaic Env, for example a "
             "mosaic.envs.transform.Transform."
         )
     kept: Env = made if made.spec.facts.config == env.spec.facts.config else Named(made, env.spec.facts)
@@ -39,7 +39,7 @@ def _make(env: Env, options: UserWrapperOptions) -> Env:
 
 kind = WrapperKind(
     usage="python:MODULE:FACTORY",
-    help="A wrapper of your own: called with the Env, it answers an Env.",
+    help="Your own wrapper: a callable that takes the Env and returns an Env.",
     make=_make,
     options=UserWrapperOptions,
     first="code",

@@ -154,7 +154,7 @@ class DqnLearner:
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
         """Load the weights into the net and its target."""
         if seen is not None:
-            raise InputError("That policy was trained on normalised observations, and DQN sees them as they are.")
+            raise InputError("That policy was trained on normalised observations, but DQN does not normalise them.")
         self.engine.load(flat, flat)
 
     def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:

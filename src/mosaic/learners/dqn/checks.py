@@ -22,21 +22,21 @@ def check_dqn(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: Dq
     plan = casting.plan
     if plan.self_play or plan.central:
         asked = "self_play" if plan.self_play else "shared_value_function"
-        raise InputError(f"DQN knows no {asked}. Use --policies parameter_sharing, or PPO: --algo ppo.")
+        raise InputError(f"DQN does not support {asked}. Use --policies parameter_sharing, or PPO: --algo ppo.")
     if len(plan.names) > 1:
         raise InputError(
-            f"DQN trains one policy, but here learn {len(plan.names)}: {', '.join(plan.names)}. Give the other agents "
+            f"DQN trains one policy, but {len(plan.names)} learn here: {', '.join(plan.names)}. Give the other agents "
             "fixed policies (--agent NAME=random), or use PPO: --algo ppo."
         )
     for agent in casting.learners:
         head = action_code(spec.action_spaces[agent]).head
         if head.kind != "categorical" or head.parts != 1:
             raise InputError(
-                f"DQN picks one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
+                f"DQN chooses one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
                 "PPO can do that: --algo ppo."
             )
     if sees_pictures(casting, spec) and find_spec("torch") is None:
-        raise MissingExtraError("DQN needs torch to see pictures: pip install 'mosaic-rl[torch]'")
+        raise MissingExtraError("DQN needs torch for pictures: pip install 'mosaic-rl[torch]'")
     check_buffer_memory(config, casting, spec, options)
 
 

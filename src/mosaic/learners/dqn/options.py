@@ -15,40 +15,40 @@ class DqnOptions(Section):
     """Deep Q-learning from a replay buffer: one policy, one discrete action at a time."""
 
     learning_rate: float = Field(1e-4, gt=0, le=1, description="Step size of Adam.")
-    buffer_size: int = Field(1_000_000, ge=1, le=1_000_000_000, description="Decisions that are remembered.")
-    learning_starts: int = Field(
-        100, ge=0, description="Env steps of random play before anything is learned; a resumed run collects as many."
+    buffer_size: int = Field(
+        1_000_000, ge=1, le=1_000_000_000, description="Capacity of the replay buffer, in decisions."
     )
-    batch_size: int = Field(32, ge=1, le=1_000_000, description="Remembered decisions in one update.")
-    tau: float = Field(1.0, gt=0, le=1, description="How far the target net follows; 1: it becomes a copy.")
-    gamma: float = Field(0.99, ge=0, le=1, description="What a reward one decision later is worth.")
+    learning_starts: int = Field(
+        100, ge=0, description="Env steps of random play before learning starts; a resumed run collects as many."
+    )
+    batch_size: int = Field(32, ge=1, le=1_000_000, description="Decisions sampled per update.")
+    tau: float = Field(1.0, gt=0, le=1, description="Interpolation factor of target updates; 1: copy the net.")
+    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor per decision.")
     train_freq: int = Field(4, ge=1, le=1_000_000, description="Steps of every env between two rounds of updates.")
     gradient_steps: int = Field(
-        1, ge=-1, le=1_000_000, description="Updates in a round; -1: as many as env steps since the last one."
+        1, ge=-1, le=1_000_000, description="Updates per round; -1: one per env step since the last round."
     )
     target_update_interval: int = Field(10_000, ge=1, description="Env steps between two updates of the target net.")
     exploration_fraction: float = Field(
-        0.1, gt=0, le=1, description="Share of the run (of a million steps where its end is open) until eps is final."
+        0.1, gt=0, le=1, description="Share of the run (of a million steps if it has no limit) until eps is final."
     )
     exploration_initial_eps: float = Field(1.0, ge=0, le=1, description="Share of random actions at the start.")
-    exploration_final_eps: float = Field(0.05, ge=0, le=1, description="And at the end of the exploration.")
-    max_grad_norm: float = Field(10.0, ge=0, description="Longest gradient; 0: any.")
-    double_q: bool = Field(
-        False, description="Double DQN: the net chooses the next action, the target net says what it is worth."
-    )
+    exploration_final_eps: float = Field(0.05, ge=0, le=1, description="Share of random actions after exploration.")
+    max_grad_norm: float = Field(10.0, ge=0, description="Clip gradients to this norm; 0: no clipping.")
+    double_q: bool = Field(False, description="Double DQN: the net chooses the next action, the target net values it.")
     hidden: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
         (64, 64), min_length=1, max_length=8, description="Widths of the hidden layers."
     )
-    activation: Activation = Field("relu", description="Between the layers.")
+    activation: Activation = Field("relu", description="Activation function between the layers.")
     torch_threads: int | None = Field(
         None,
         ge=1,
         le=256,
-        description="Threads of torch's operations, which see pictures; they decide the last bits of a sum. None: 1, 4 "
+        description="Threads of torch's operations, used for pictures; they affect the last bits of a sum. None: 1, 4 "
         "for large pictures.",
     )
     env_processes: int = Field(
-        0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: in this process."
+        0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: use this process."
     )
 
     @model_validator(mode="after")

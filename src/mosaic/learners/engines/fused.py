@@ -105,7 +105,7 @@ class FusedEngine:
             target_kl=settings.target_kl,
             normalize_advantage=settings.normalize_advantage,
         )
-        assert isinstance(batch.obs, np.ndarray), "pictures belong to the torch engine"
+        assert isinstance(batch.obs, np.ndarray), "pictures need the torch engine"
         assert isinstance(batch.critic_obs, np.ndarray)
         rows = Batch(batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret)
         stats = np.zeros(STATS, np.float64)

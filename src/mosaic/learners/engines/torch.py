@@ -126,7 +126,7 @@ class TorchEngine:
         self._device = checked_device(options.device)
         self._network = make_network(architecture, seed, options.log_std, options.module).to(self._device)
         if options.compiled and state_size(self._network):
-            raise InputError("Networks with memory are not compiled: leave `compiled` out, or take memory away.")
+            raise InputError("Networks with memory are not compiled: leave out `compiled` or memory.")
         self._ask: Callable[..., Any] = torch.compile(self._network) if options.compiled else self._network
         self._extra: ExtraLoss | None = None if options.extra_loss is None else load_code(options.extra_loss)
         self._names = tensor_names(self._network, architecture)
@@ -340,7 +340,7 @@ def checked_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise InputError(f"There is no device named '{name}'. Known: cpu, cuda, cuda:0, cuda:1 ….") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("This torch sees no CUDA device here. Take device=cpu, or install a torch built for CUDA.")
+        raise InputError("This torch finds no CUDA device. Use device=cpu, or install a torch built for CUDA.")
     return device
 
 

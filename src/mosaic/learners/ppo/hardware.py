@@ -115,17 +115,17 @@ def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineNam
     needs = [
         reason
         for reason, needed in (
-            ("it sees pictures", pictures),
-            ("it has memory", options.memory is not None),
-            ("it has a network of its own", options.network is not None),
-            ("it has an extra loss", options.extra_loss is not None),
+            ("pictures", pictures),
+            ("memory", options.memory is not None),
+            ("a custom network", options.network is not None),
+            ("an extra loss", options.extra_loss is not None),
             ("device=cuda", options.device == "cuda"),
             ("compile=true", options.compile),
         )
         if needed
     ]
     if options.engine == "fused" and needs:
-        raise InputError(f"The fused engine cannot do this: {', '.join(needs)}. Use engine=torch, or leave it out.")
+        raise InputError(f"The fused engine does not support {', '.join(needs)}. Use engine=torch, or leave it out.")
     if needs:
         return "torch", needs[0]
     return ("torch", "asked for") if options.engine == "torch" else ("fused", "a plain net")
@@ -161,7 +161,7 @@ def check_rollout_memory(
     check_memory(
         f"A rollout of {options.n_steps:,} steps of {envs:,} envs takes",
         needed,
-        "Set n_steps, batch_size or environment.num_envs lower, or make what they see smaller (a wrapper)"
+        "Decrease n_steps, batch_size or environment.num_envs, or make observations smaller (with a wrapper)"
         + (", or leave out --policies shared_value_function, whose critic sees all agents." if central else "."),
         limit_mb=config.resources.max_memory_mb,
     )
@@ -170,8 +170,8 @@ def check_rollout_memory(
 def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *, compiled: bool) -> None:
     if processes and compiled:
         raise InputError(
-            f"env_processes is for envs that Python steps; {environment.id} has a compiled twin, which needs none. "
-            "Leave it out."
+            f"env_processes is for envs that Python steps; {environment.id} has a compiled twin, "
+            "which does not use them. Leave it out."
         )
     if processes > envs:
         raise InputError(f"{envs} envs cannot be shared by {processes} processes: set env_processes to {envs} or less.")
@@ -186,9 +186,9 @@ def has_twin(environment: EnvironmentConfig) -> bool:
 def _check_threads(threads: int, engine: EngineName, compiled: bool, envs: int) -> None:
     if threads > 1 and (not compiled or engine == "torch"):
         raise InputError(
-            "threads needs the fused engine; torch has one learner: give its operations torch_threads=N instead."
+            "threads needs the fused engine; torch has one learner: use torch_threads=N instead."
             if compiled
-            else "threads needs an env with a compiled twin; Python envs take env_processes=N instead."
+            else "threads needs an env with a compiled twin; for Python envs use env_processes=N instead."
         )
     if threads > envs:
-        raise InputError(f"{threads} threads cannot share {envs} envs. Set environment.num_envs higher.")
+        raise InputError(f"{threads} threads cannot share {envs} envs. Increase environment.num_envs.")

@@ -104,7 +104,7 @@ class TabularLearner:
         if given.shape != (self.states, self.actions):
             raise InputError(f"values has the shape {given.shape}; it should be {(self.states, self.actions)}.")
         if not np.isfinite(given).all():
-            raise InputError("values should be finite numbers, and some are not.")
+            raise InputError("values should be finite numbers, but some are not.")
         epsilon, old = self.epsilon, self._engine.snapshot()
         layers = np.repeat(given[np.newaxis], len(old.values), axis=0)
         kept = EngineState(*(np.array(part) for part in old._replace(values=layers)))

@@ -41,8 +41,8 @@ def value_iteration(
         if moved <= tolerance:
             return _plan(mdp, chances, goes_on, values)
     raise InputError(
-        f"Values still move by {moved:g} after {most_sweeps:,} sweeps: with discount_factor={discount_factor} "
-        "they may have no limit. Use a discount_factor below 1."
+        f"Values still change by {moved:g} after {most_sweeps:,} sweeps: with discount_factor={discount_factor} "
+        "they may not converge. Use a discount_factor below 1."
     )
 
 
@@ -93,7 +93,7 @@ def game_values(game: GameTables) -> tuple[Floats, Floats]:
         touched = np.unique(s)
         front = touched[open_moves[touched] == 0]
     if settled < states:
-        raise InputError(f"{states - settled:,} of {states:,} positions repeat for ever: the game has no end.")
+        raise InputError(f"{states - settled:,} of {states:,} positions repeat forever: the game has no end.")
     return values, moves
 
 

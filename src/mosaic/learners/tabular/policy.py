@@ -16,16 +16,21 @@ from mosaic.policies.tabular import TabularPolicyController
 
 
 class SavedTableOptions(Options):
-    path: str = Field(min_length=1, description="File that TabularLearner.save wrote.")
-    epsilon: float = Field(0.0, ge=0, le=1, description="Share of actions that are drawn uniformly.")
-    temperature: float | None = Field(None, gt=0, allow_inf_nan=False, description="Draw by a softmax of the values.")
+    path: str = Field(min_length=1, description="File written by TabularLearner.save.")
+    epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random actions.")
+    temperature: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Sample actions from a softmax of the values, with this temperature.",
+    )
 
 
 def _make(options: SavedTableOptions, request: PolicyRequest) -> PolicyController:
     learner = TabularLearner.load(Path(options.path).expanduser())
     spec = request.spec
     if not request.agents:
-        raise InputError(f"{spec.env_id} does not name its agents ahead, and a table needs to know their spaces.")
+        raise InputError(f"{spec.env_id} does not know its agents in advance, but a table needs their spaces.")
     codes = [(space_code(spec.observation_spaces[a]), space_code(spec.action_spaces[a])) for a in request.agents]
     for agent, (rows, columns) in zip(request.agents, codes, strict=True):
         if (rows.size, columns.size) != (learner.states, learner.actions):
@@ -47,7 +52,7 @@ def _make(options: SavedTableOptions, request: PolicyRequest) -> PolicyControlle
 
 kind = PolicyKind(
     usage="PATH.safetensors",
-    help="A table that TabularLearner.save wrote.",
+    help="Table written by TabularLearner.save.",
     make=_make,
     options=SavedTableOptions,
     first="path",

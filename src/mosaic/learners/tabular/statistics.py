@@ -120,6 +120,6 @@ class TrainingStatistics:
 
 def bad_metrics(metrics: object) -> InputError:
     return InputError(
-        f'The env says info["custom_metrics"] = {metrics!r}. It should be a dict of names and finite numbers, '
+        f'The env returned info["custom_metrics"] = {metrics!r}. It should be a dict of names and finite numbers, '
         'such as {"coins": 3.0}.'
     )

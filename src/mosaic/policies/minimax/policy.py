@@ -20,9 +20,9 @@ from mosaic.policies.minimax.games import Verdict, find_game
 
 
 class MinimaxOptions(Options):
-    depth: int | None = Field(None, ge=1, description="Plies to look ahead; lines that go on are worth 0. None: exact.")
+    depth: int | None = Field(None, ge=1, description="Plies to look ahead; unfinished lines are worth 0. None: exact.")
     leaf: Literal["zero", "lines"] = Field(
-        "zero", description="What lines that go on are worth: nothing, or by their open lines of four (connect four)."
+        "zero", description="Value of unfinished lines: zero, or by their open lines of four (connect four)."
     )
 
 
@@ -77,7 +77,7 @@ def _make(options: MinimaxOptions, request: PolicyRequest) -> MinimaxPolicyContr
 
 kind = PolicyKind(
     usage="minimax[:depth=N[,leaf=lines]]",
-    help="Perfect play in tic-tac-toe and connect four, or N plies of it; equally good moves from its own seed.",
+    help="Perfect play in tic-tac-toe and connect four, or N plies of it; ties are broken by its own seed.",
     make=_make,
     options=MinimaxOptions,
 )

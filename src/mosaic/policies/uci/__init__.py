@@ -22,7 +22,7 @@ def _make_uci(options: UciOptions, request: PolicyRequest) -> UciPolicyControlle
 
 stockfish = PolicyKind(
     usage="stockfish[:elo=1500|skill=5][,depth=10|nodes=N|time_s=0.1]",
-    help="The chess engine Stockfish, as strong as asked, in a process of its own.",
+    help="The chess engine Stockfish, at the requested strength, in its own process.",
     make=_make_stockfish,
     options=EngineOptions,
     reproducible=is_reproducible,
@@ -31,7 +31,7 @@ stockfish = PolicyKind(
 
 uci = PolicyKind(
     usage="uci:PATH[,elo=1500|skill=5][,depth=10|nodes=N|time_s=0.1]",
-    help="Any chess engine that speaks UCI, in a process of its own.",
+    help="Any chess engine that speaks UCI, in its own process.",
     make=_make_uci,
     options=UciOptions,
     first="path",

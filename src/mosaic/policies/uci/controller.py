@@ -61,7 +61,7 @@ class UciPolicyController:
         try:
             action = action_of(move, is_white_to_move(fen))
         except InputError as error:
-            raise self._engine.failure(f"answered '{move}', which is no move, in the position '{fen}'.") from error
+            raise self._engine.failure(f"answered '{move}', which is not a move, in the position '{fen}'.") from error
         mask = turn.action_masks.get(agent)
         if mask is not None and not mask[action]:
             raise self._engine.failure(f"answered with the illegal move '{move}' in the position '{fen}'.")
@@ -70,9 +70,7 @@ class UciPolicyController:
     def _position(self, agent: AgentID, turn: Turn) -> str:
         fen = turn.infos.get(agent, {}).get("fen")
         if not isinstance(fen, str):
-            raise PolicyError(
-                f"'{self._reference}' needs the position of '{agent}' as infos['fen'], which is not there."
-            )
+            raise PolicyError(f"'{self._reference}' needs the position of '{agent}' as infos['fen'], which is missing.")
         return check_fen(fen)
 
     def _start(self) -> UciEngine:
@@ -91,6 +89,6 @@ def check_request(options: EngineOptions, request: PolicyRequest) -> None:
     limit_s = request.time_limit_s
     if options.time_s is not None and limit_s is not None and options.time_s >= limit_s:
         raise InputError(
-            f"'{request.reference}' thinks for {options.time_s:g} s, but an answer may take {limit_s:g} s at most: "
+            f"'{request.reference}' thinks for {options.time_s:g} s, but a move may take {limit_s:g} s at most: "
             "make time_s smaller."
         )

@@ -70,9 +70,9 @@ def _takes(offer: Offer | None, value: int) -> bool:
 
 def _checked(option: str, value: int, offer: Offer | None, reference: str) -> int:
     if offer is None:
-        raise InputError(f"'{reference}': this engine offers no {option}. Leave '{option}={value}' out.")
+        raise InputError(f"'{reference}': this engine has no option {option}. Leave '{option}={value}' out.")
     if not _takes(offer, value):
-        raise InputError(f"'{reference}': this engine's {option} goes from {offer.low} to {offer.high}, not {value}.")
+        raise InputError(f"'{reference}': this engine's {option} ranges from {offer.low} to {offer.high}, not {value}.")
     return value
 
 
@@ -143,7 +143,7 @@ class LineProcess:
         if left_s == 0 or not self._readable.select(left_s):
             self.end()
             raise PolicyTimeoutError(
-                f"{self.program} did not answer '{self._asked}' within {deadline.limit_s:g} s and was ended. "
+                f"{self.program} did not respond to '{self._asked}' within {deadline.limit_s:g} s and was terminated. "
                 f"{self._last_output()}"
             )
         chunk = os.read(self._stdout.fileno(), _CHUNK)
@@ -151,12 +151,12 @@ class LineProcess:
             raise self._death()
         self._unread += chunk
         if len(self._unread) > _LONGEST_LINE and b"\n" not in self._unread:
-            raise self.failure("writes without ever ending its line.")
+            raise self.failure("wrote a line without an end.")
 
     def _death(self) -> PolicyError:
         self.end()
         self._last_lines.extend(self._unread.decode(errors="replace").splitlines()[-5:])
-        return self.failure(f"ended by itself (exit status {self._process.returncode}) when told '{self._asked}'.")
+        return self.failure(f"exited (status {self._process.returncode}) on the command '{self._asked}'.")
 
     def _last_output(self) -> str:
         lines = " | ".join(line[-200:] for line in self._last_lines if line)

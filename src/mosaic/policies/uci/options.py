@@ -16,19 +16,23 @@ class EngineOptions(Options):
     time_s: float | None = Field(None, ge=0.001, description="Seconds to think about each move.")
     nodes: int | None = Field(None, ge=1, description="Positions to look at for each move.")
     elo: int | None = Field(
-        None, description="Play about this well, as the engine's makers rated it with more time than the default limit."
+        None,
+        description="Approximate playing strength, as rated by the engine's authors with more time than the "
+        "default limit.",
     )
-    skill: int | None = Field(None, ge=0, le=20, description="Play this well, from 0 (weakest) to 20 (full strength).")
+    skill: int | None = Field(
+        None, ge=0, le=20, description="Playing strength, from 0 (weakest) to 20 (full strength)."
+    )
 
     @model_validator(mode="after")
     def _one_strength(self) -> EngineOptions:
         if self.elo is not None and self.skill is not None:
-            raise ValueError("elo and skill are two ways to say the same, give one of them")
+            raise ValueError("elo and skill both set the strength: give only one of them")
         return self
 
 
 class UciOptions(EngineOptions):
-    path: str = Field(description="The engine's program: a path, or a name to be looked up.")
+    path: str = Field(description="Program of the engine: a path, or a name to look up.")
 
 
 def is_reproducible(options: EngineOptions) -> bool:

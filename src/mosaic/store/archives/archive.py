@@ -23,7 +23,7 @@ NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # meaning
 def archive_run(folder: RunFolder, target: Path) -> Path:
     """Pack a run that is not alive into a .tar.gz, which appears atomically."""
     if target.exists():
-        raise InputError(f"'{target}' exists already. Name another file.")
+        raise InputError(f"'{target}' already exists. Choose another file.")
     with _not_alive(folder, "archived"):
         try:
             replace_file(target, partial(_pack, folder))
@@ -57,7 +57,8 @@ def _not_alive(folder: RunFolder, done: str) -> RunLock:
     lock = RunLock(folder)
     if not lock.try_acquire():
         raise InputError(
-            f"Run '{folder.run_id}' is alive and cannot be {done} now. Stop it first: mosaic runs stop {folder.run_id}"
+            f"Run '{folder.run_id}' is still active and cannot be {done} now. "
+            f"Stop it first: mosaic runs stop {folder.run_id}"
         )
     return lock
 

@@ -78,7 +78,7 @@ def _read_to_end(archive: Path, stream: gzip.GzipFile) -> None:
     while block := stream.read(_CHUNK):
         read += len(block)
         if read > _LONGEST_READ:
-            raise FormatError(f"'{archive}' holds {read:,} bytes and more behind its last file.")
+            raise FormatError(f"'{archive}' holds {read:,} or more bytes after its last file.")
 
 
 class _BoundedReader(gzip.GzipFile):
@@ -101,7 +101,7 @@ def _parts(archive: Path, member: tarfile.TarInfo) -> tuple[str, ...]:
     if name.is_absolute() or ".." in name.parts or not name.parts or set("\\\0") & set(member.name):
         raise FormatError(f"'{archive}' is refused: the name '{member.name}' leads out of the run's folder.")
     if len(name.parts) > 1 and (name.parts[1] in NOT_PACKED or name.parts[1].startswith(".")):
-        raise FormatError(f"'{archive}' is refused: '{member.name}' does not belong into an archive.")
+        raise FormatError(f"'{archive}' is refused: '{member.name}' does not belong in an archive.")
     return name.parts
 
 
@@ -113,14 +113,14 @@ def _unpack_member(
         path.mkdir(parents=True, exist_ok=True)
         return
     if member.type not in _PLAIN or member.issparse() or not rest:
-        raise FormatError(f"'{archive}' is refused: '{member.name}' is a link, a device or another odd thing.")
+        raise FormatError(f"'{archive}' is refused: '{member.name}' is a link, a device or another special file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     source = members.extractfile(member)
     assert source is not None, "plain files have content"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError as error:
-        raise FormatError(f"'{archive}' is refused: '{member.name}' stands twice in it.") from error
+        raise FormatError(f"'{archive}' is refused: '{member.name}' is duplicated in it.") from error
     with open(descriptor, "wb") as file:
         left = member.size
         while left:
@@ -146,7 +146,7 @@ def import_run(
     with staged(store.runs) as made:
         run_id = unpack(archive, made.folder.path, limits or ArchiveLimits())
         if not is_run_id(run_id):
-            raise FormatError(f"'{archive}' is refused: '{run_id}' is no run id.")
+            raise FormatError(f"'{archive}' is refused: '{run_id}' is not a valid run id.")
         _check(archive, made.folder)
         state = read_written_state(made.folder)
         with archive.open("rb") as file:

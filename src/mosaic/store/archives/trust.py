@@ -90,7 +90,7 @@ def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) ->
     run = checkpoint.run
     raise TrustError(
         f"The checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps holds pickles, which run code when "
-        f"they are loaded, and {_why(run)}. If you trust whoever made it, {advice}."
+        f"they are loaded, and {_why(run)}. If you trust its origin, {advice}."
     )
 
 

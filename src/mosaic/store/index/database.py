@@ -78,7 +78,7 @@ class Database:
                 _make(fresh, collect())
                 os.replace(fresh, self._path)
             except (OSError, sqlite3.Error, ValueError, OverflowError) as error:
-                raise StorageError(f"The index '{self._path}' cannot be made: {error}.") from error
+                raise StorageError(f"The index '{self._path}' cannot be created: {error}.") from error
             return True
 
     def exists(self) -> bool:
@@ -98,7 +98,7 @@ class Database:
                 connection.execute("PRAGMA synchronous=NORMAL")
                 connection.execute("PRAGMA cell_size_check=ON")
                 if connection.execute("PRAGMA user_version").fetchone() != (SCHEMA,):
-                    raise UnusableError("was made by another version of Mosaic")
+                    raise UnusableError("was created by another version of Mosaic")
                 return work(connection)
         except sqlite3.Error as error:
             # Text that is not UTF-8 raises an error without a code.

@@ -103,12 +103,12 @@ _SAMPLED = (
 
 
 class RunPolicyOptions(Options):
-    run: str = Field(min_length=1, description="RUN[@best|@latest|@STEP][/POLICY]; RUN is an id, a unique beginning, "
-                     "a name or latest.")  # fmt: skip
+    run: str = Field(min_length=1, description="RUN[@best|@latest|@STEP][/POLICY]; RUN is an id, a unique "
+                     "prefix, a name or latest.")  # fmt: skip
     sample: bool | None = Field(
         None,
-        description="Draw actions as the policy was trained to (true) or play its best action (false); unsaid, false "
-        "except for policy networks in games with simultaneous or hidden moves.",
+        description="Draw actions as the policy was trained to (true) or play its best action (false); default: "
+        "false except for policy networks in games with simultaneous or hidden moves.",
     )
     temperature: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Divides logits before drawing; implies sample=true."
@@ -125,7 +125,7 @@ class InitOptions(Options):
     """Options of `training.init`."""
 
     run: str = Field(description="RUN[@best|@latest|@STEP][/POLICY]")
-    optimizer: bool = Field(False, description="Take over the state of its optimizer too, not the weights alone.")
+    optimizer: bool = Field(False, description="Also take the state of its optimizer, not only the weights.")
 
 
 def parse_init(reference: str) -> tuple[str, Which, str | None, bool]:
@@ -282,7 +282,7 @@ def _names(checkpoint: Checkpoint) -> str:
 
 kind = PolicyKind(
     usage="run:RUN[@best|@latest|@STEP][/POLICY][,sample=true][,temperature=T]",
-    help="What a run has trained; without /POLICY the one that it gave the agent.",
+    help="Policy trained by a run; without /POLICY, the one assigned to the agent.",
     make=_make,
     notes=_notes,
     code_folder=lambda options: code_folder(Store().resolve(parse_run_reference(options.run)[0])),

@@ -41,7 +41,7 @@ def check_spaces(checkpoint: Checkpoint, policy: str, request: PolicyRequest) ->
                 ) from error
             raise InputError(
                 f"'{request.reference}' was trained in {_trained_id(checkpoint)} and cannot play {spec.env_id} as "
-                f"{agent}, whose spaces are others: {'; '.join(found)}.{_advice(checkpoint, spec)}"
+                f"{agent}, whose spaces differ: {'; '.join(found)}.{_advice(checkpoint, spec)}"
             )
 
 
@@ -98,7 +98,9 @@ def _advice(checkpoint: Checkpoint, spec: EnvSpec) -> str:
     if trained.wrappers != here.wrappers:
         return f" The run was trained with the wrappers {_json(trained.wrappers)}: type {_wrappers_setting(trained)}"
     if dict(trained.options) != dict(here.options):
-        return f" The run was trained with the options {_json(trained.options)}: set them by --set environment.options."
+        return (
+            f" The run was trained with the options {_json(trained.options)}: set them with --set environment.options."
+        )
     return ""
 
 

@@ -76,7 +76,7 @@ class Curves:
         if x not in AXES:
             raise unknown("axis", x, AXES)
         if buckets < 1:
-            raise InputError(f"A curve has at least one bucket, not {buckets}.")
+            raise InputError(f"A curve needs at least one bucket, not {buckets}.")
         points = self._use(lambda files: _points(files, metric, x))
         return thinned(*(points or (np.empty(0), np.empty(0))), buckets, start, stop)
 

@@ -83,7 +83,7 @@ def encode(record: object) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         kind = f" '{record['kind']}'" if isinstance(record, dict) and isinstance(record.get("kind"), str) else ""
         raise UnstorableEventError(
-            f"The event{kind} cannot be stored: {error}. Report numbers, texts, and lists and dicts of these."
+            f"The event{kind} cannot be stored: {error}. Report numbers, strings, and lists and dicts of these."
         ) from error
 
 

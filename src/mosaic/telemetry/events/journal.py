@@ -92,7 +92,7 @@ def next_whole(fd: int, start: int, read: Callable[[bytes], Whole[T]], chunk: in
             data = read_span(fd, start, chunk)
             found, end, damaged = read(data)
         if damaged:
-            logger.warning("Left out %d damaged lines between the bytes %d and %d.", damaged, start, start + end)
+            logger.warning("Skipped %d damaged lines between bytes %d and %d.", damaged, start, start + end)
         if end or len(data) < chunk:
             return Whole(found, start + end, damaged)
         chunk *= 4  # a line longer than the chunk, or a long damaged stretch

@@ -41,9 +41,9 @@ def parse_metric(line: str | bytes) -> dict[str, Any] | None:
     try:
         data = json.loads(body)  # accepts NaN and Infinity too: most programs print them
     except (ValueError, RecursionError) as error:
-        raise MalformedMetricError(f"Not JSON behind {MARK}: {error}. The line: {_short(text)}") from error
+        raise MalformedMetricError(f"Not JSON after {MARK}: {error}. The line: {_short(text)}") from error
     if not isinstance(data, dict):
-        raise MalformedMetricError(f"Behind {MARK} stands no JSON object. The line: {_short(text)}")
+        raise MalformedMetricError(f"There is no JSON object after {MARK}. The line: {_short(text)}")
     fields = event_fields(data)
     try:
         encode(fields)
@@ -99,7 +99,7 @@ def emit_metric(stream: TextIO | None = None, /, **fields: Any) -> bool:
 
 def _policy(policy: str, block: Any) -> dict[str, Any]:
     if not isinstance(block, dict):
-        raise MalformedMetricError(f"policies.{policy} is no object but {_short(repr(block))}.")
+        raise MalformedMetricError(f"policies.{policy} should be an object, not {_short(repr(block))}.")
     known = {name: value for name, value in block.items() if name in _POLICY_FIELDS - {"custom_metrics"}}
     others = {name: value for name, value in block.items() if name not in _POLICY_FIELDS}
     custom = _object(dict(block), "custom_metrics") | others
@@ -110,7 +110,7 @@ def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
     """Remove and return the field; an empty dict where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not isinstance(value, dict):
-        raise MalformedMetricError(f"{name} is no object but {_short(repr(value))}.")
+        raise MalformedMetricError(f"{name} should be an object, not {_short(repr(value))}.")
     return dict(value or {})
 
 
@@ -118,7 +118,7 @@ def _number(given: dict[str, Any], name: str) -> int | float | None:
     """Remove and return the field; None where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not is_number(value):
-        raise MalformedMetricError(f"{name} is no number but {_short(repr(value))}.")
+        raise MalformedMetricError(f"{name} should be a number, not {_short(repr(value))}.")
     return value
 
 
@@ -130,13 +130,14 @@ def _moment(value: Any) -> int | float | None:
         return datetime.fromisoformat(value).timestamp()
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise MalformedMetricError(
-            f"timestamp is {_short(repr(value))}; it can be seconds since 1970 or ISO 8601: 2026-01-31T12:00:00+00:00."
+            f"timestamp is {_short(repr(value))}; it should be seconds since 1970 or ISO 8601: "
+            f"2026-01-31T12:00:00+00:00."
         ) from error
 
 
 def _whole(name: str, value: int | float) -> int:
     if value != value or value in (float("inf"), float("-inf")) or value != int(value) or not 0 <= value < 2**63:
-        raise MalformedMetricError(f"{name} counts something and cannot be {_short(repr(value))}.")
+        raise MalformedMetricError(f"{name} is a count and cannot be {_short(repr(value))}.")
     return int(value)
 
 

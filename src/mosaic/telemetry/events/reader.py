@@ -32,7 +32,7 @@ class EventTail:
         if not self._opened():
             return []
         if os.fstat(self._fd).st_size < self._position:
-            raise FormatError(f"'{self.path}' lost events that were read from it already: only a writer may change it.")
+            raise FormatError(f"'{self.path}' lost events that had already been read: only its writer may change it.")
         while events := self._next():
             fresh = events if events[0]["seq"] > self.seq else [event for event in events if event["seq"] > self.seq]
             if fresh:

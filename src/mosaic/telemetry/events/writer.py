@@ -34,7 +34,7 @@ class EventWriter:
             if self.dropped_bytes:
                 self.report(
                     kind="alert",
-                    message=f"The last {self.dropped_bytes} bytes of the metrics were torn and are dropped; "
+                    message=f"The last {self.dropped_bytes} bytes of the metrics were incomplete and were dropped; "
                     f"the event before them has seq {self._seq}.",
                     dropped_bytes=self.dropped_bytes,
                 )
@@ -52,10 +52,10 @@ class EventWriter:
         if event:
             fields = {**event, **fields}
         if "seq" in fields or "attempt" in fields:
-            raise TypeError("seq and attempt are given by the writer; leave them out.")
+            raise TypeError("seq and attempt are set by the writer; leave them out.")
         kind = fields.pop("kind", "iteration")
         if not isinstance(kind, str):
-            raise TypeError(f"An event's kind is a text, not {kind!r}.")
+            raise TypeError(f"An event's kind is a string, not {kind!r}.")
         with self._mutex:
             seq = self._seq + 1
             record = {"kind": kind, "seq": seq, "attempt": self.attempt, "timestamp": self._clock(), **fields}
@@ -89,12 +89,12 @@ class EventWriter:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise MosaicError(
-                f"Another process writes '{self.path}' right now: an attempt of this run is still alive. Stop it first."
+                f"Another process is writing '{self.path}': an attempt of this run is still alive. Stop it first."
             ) from error
         size = os.fstat(self._fd).st_size
         end, seq = last_whole(self._fd)
         if not end and b"\n" in read_span(self._fd, 0, size):
-            raise FormatError(f"'{self.path}' holds no metric events; it is left as it is. Name another file.")
+            raise FormatError(f"'{self.path}' holds no metric events; it was left unchanged. Choose another file.")
         if end < size:
             os.ftruncate(self._fd, end)
             self.dropped_bytes = size - end
@@ -109,7 +109,7 @@ class EventWriter:
                 written += os.write(self._fd, line[written:])
         except OSError as error:
             self._cut_back()
-            reason = f"{error.strerror}: the event with seq {self._seq + 1} is not stored, all before it are"
+            reason = f"{error.strerror}: the event with seq {self._seq + 1} was not stored; all before it were"
             raise OSError(error.errno, reason, str(self.path)) from error
         self._end += len(line)
 

@@ -43,7 +43,7 @@ class FrameRing:
         try:
             return RingPhase(word)
         except ValueError as error:
-            raise FormatError(f"{self.path} is damaged: it has no phase {word}.") from error
+            raise FormatError(f"{self.path} is damaged: there is no phase {word}.") from error
 
     def enter(self, phase: RingPhase) -> None:
         put_word(self.address + PHASE_AT, phase)
@@ -93,8 +93,8 @@ def create_ring(
                 other.unlink(missing_ok=True)
         return ring
     raise MosaicError(
-        f"There is no place for live pictures ({head.file_bytes / 1e6:.1f} MB). Tried {'; '.join(problems)}. "
-        "Make room in one of them, or train without anybody watching."
+        f"There is no room for live pictures ({head.file_bytes / 1e6:.1f} MB). Tried {'; '.join(problems)}. "
+        "Free space in one of them, or train without viewers."
     )
 
 
@@ -139,15 +139,15 @@ def _create(path: Path, head: RingHeader, areas: bytes) -> FrameRing:
 def _open(path: Path, file: int, run_folder: Path) -> FrameRing:
     facts = os.fstat(file)
     if facts.st_uid != os.geteuid() and facts.st_uid != run_folder.stat().st_uid:  # ours may have lost its folder
-        raise MosaicError(f"{path} is not from the user who owns the run {run_folder.name}; it is not opened.")
+        raise MosaicError(f"{path} does not belong to the user who owns the run {run_folder.name}; it is not opened.")
     start = os.pread(file, HEAD_BYTES, 0)
     if len(start) < HEAD_BYTES or not start.startswith(MAGIC):
-        raise FormatError(f"{path} is no frame ring. Remove it; a run that trains makes a new one.")
+        raise FormatError(f"{path} is not a frame ring. Remove it; a training run creates a new one.")
     head = unpack_head(start)
     if head.version != VERSION:
         raise FormatError(
-            f"{path} has version {head.version} of the frame ring, and this Mosaic reads version {VERSION}. "
-            "Watch with the Mosaic that trains."
+            f"{path} has version {head.version} of the frame ring, but this Mosaic reads version {VERSION}. "
+            "Watch with the version of Mosaic that trains."
         )
     if head.file_bytes != facts.st_size or head != head_for(head.capacity, *head[-3:]):
         raise FormatError(f"{path} is damaged: its sizes do not fit together. Remove it; a run makes a new one.")

@@ -131,7 +131,7 @@ class FrameWriter:
     def _fit(self, rgb: NDArray[np.uint8]) -> None:
         """Give the slots the shape of this picture, in a larger ring if necessary."""
         if self._ring is None:
-            raise MosaicError("This frame writer is closed; make a new one to show more pictures.")
+            raise MosaicError("This frame writer is closed; create a new one to show more pictures.")
         if rgb.ndim not in (2, 3) or (rgb.ndim == 3 and rgb.shape[2] != 3) or not rgb.size or rgb.dtype != _UINT8:
             raise _no_picture(rgb)
         if rgb.size > self._ring.head.capacity:
@@ -162,6 +162,6 @@ class FrameWriter:
 def _no_picture(rgb: NDArray[Any]) -> InputError:
     shape = " × ".join(map(str, rgb.shape))
     return InputError(
-        f"An array of {rgb.dtype} and shape ({shape}) is no picture. "
-        "Give uint8, height × width × 3 (red, green, blue) or height × width (grey)."
+        f"An array of {rgb.dtype} and shape ({shape}) is not a "
+        "picture. Give uint8, height × width × 3 (red, green, blue) or height × width (grey)."
     )

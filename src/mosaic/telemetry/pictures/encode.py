@@ -57,7 +57,7 @@ def decoded(data: bytes) -> Picture:
 def save_png(path: Path, picture: Picture) -> None:
     """Save a picture atomically."""
     if path.suffix.lower() != ".png":
-        raise InputError(f"'{path}' is no PNG file. Type: {path.with_suffix('.png')}")
+        raise InputError(f"'{path}' is not a PNG file. Type: {path.with_suffix('.png')}")
     if not path.parent.is_dir():
         raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
     replace_file(path, lambda temporary: Image.fromarray(picture).save(temporary, "PNG"))

@@ -18,7 +18,9 @@ Picture: TypeAlias = NDArray[np.uint8]
 def as_rgb(picture: Picture) -> Picture:
     """Return the picture as height × width × 3; grey gets three equal channels, an alpha channel is dropped."""
     if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or 0 in picture.shape:
-        raise InputError(f"This is no picture: {picture.dtype} of shape {picture.shape}; uint8 height × width × 3 is.")
+        raise InputError(
+            f"This is not a picture: {picture.dtype} of shape {picture.shape}; expected uint8, height × width × 3."
+        )
     if picture.ndim == 2:
         return np.repeat(picture[:, :, None], 3, axis=2)
     if picture.shape[2] == 1:

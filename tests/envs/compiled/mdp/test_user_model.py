@@ -135,7 +135,7 @@ def test_a_table_of_ones_own_is_read_and_checked():
     [
         ("Slippery", "it is stochastic and has no transition table `P`"),
         ("Anywhere", "it starts in different states, and nothing says how likely each is"),
-        ("Keyed", "chance decides, or something that no observation shows"),
+        ("Keyed", "it is stochastic, or has state that no observation shows"),
         ("Open", "it cannot be copied"),
         ("Liar", "outcomes are not as frequent as its table `P` says"),
         ("Continuous", "its spaces have no numbered members"),

@@ -127,7 +127,7 @@ def test_what_cannot_be_a_table_is_said():
         HashedTable(0, 4)
     table = HashedTable(2)
     keys, visits = np.array([3, 2], np.uint64), np.zeros((2, 2), np.int32)
-    with pytest.raises(InputError, match="not in growing order"):
+    with pytest.raises(InputError, match="not in increasing order"):
         table.fill(keys, np.zeros((2, 2), np.float32), visits)
     with pytest.raises(InputError, match=r"saved 'values' is float64 \(2, 2\), but this run's is float32 \(2, 2\)"):
         table.fill(keys, np.zeros((2, 2)), visits)

@@ -135,7 +135,7 @@ def test_an_env_that_seeds_do_not_reproduce_begins_a_new_episode_and_says_so(tmp
     training.advance(100)
     training.save(tmp_path)
     resumed.restore(tmp_path, 100)
-    assert "does not repeat the running episode by its seed: a new one begins" in capsys.readouterr().out
+    assert "does not reproduce the running episode from its seed: starting a new one" in capsys.readouterr().out
     resumed.advance(50)
     assert resumed.env_steps == 150
 

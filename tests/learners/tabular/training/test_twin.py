@@ -209,7 +209,7 @@ def test_shares_drop_nothing():
 
 
 def test_what_the_loop_does_not_know_is_said():
-    with pytest.raises(InputError, match="The compiled loop knows q_learning, sarsa, expected_sarsa"):
+    with pytest.raises(InputError, match="The compiled loop supports q_learning, sarsa, expected_sarsa"):
         TwinTraining(twin_of("gym/Taxi-v3"), "monte_carlo", TabularOptions(), 0)
     with pytest.raises(InputError, match="Games are trained with q_learning"):
         TwinTraining(twin_of("classic/tictactoe_v3"), "sarsa", TabularOptions(), 0)

@@ -104,7 +104,7 @@ def grid_layout(config: EnvironmentConfig) -> GridLayout:
     """Return the layout of an env whose states are the cells of a grid; other envs are refused."""
     name = split_version(config.id)[0]
     if name not in _GRIDS:
-        raise InputError(f"{config.id} is no grid whose cells are states. Grids: {', '.join(_GRIDS)}.")
+        raise InputError(f"{config.id} is not a grid whose cells are states. Grids: {', '.join(_GRIDS)}.")
     for reference in config.wrappers:
         wrapper = split_reference(reference)[0]
         if wrapper != "time_limit":
@@ -125,7 +125,8 @@ def _frozen_lake(config: EnvironmentConfig) -> Grid:
     map_name = options.get("map_name", size)
     if map_name is None:
         raise InputError(
-            f"{config.id} with map_name=None makes a new map every time it is made, so there is no one map to draw. "
+            f"{config.id} with map_name=None generates a new map every time it is created, so there is no "
+            f"single map to draw. "
             'Give the map itself: --set environment.options.desc=\'["SF", "FG"]\''
         )
     return tuple(MAPS[map_name])

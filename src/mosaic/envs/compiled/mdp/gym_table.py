@@ -45,8 +45,8 @@ def read_table(env: Env, memory_limit: int | None = None) -> GymTable | Mdp:
         )
     if getattr(raw, "fickle_passenger", False):
         raise InputError(
-            f"{env_id} with fickle_passenger changes its mind outside its table `P`, by something that no observation "
-            f"shows. {_ADVICE}"
+            f"{env_id} with fickle_passenger has hidden state that its table `P` and its observations "
+            f"do not contain. {_ADVICE}"
         )
     states, actions = _size(raw.observation_space, env_id), _size(raw.action_space, env_id)
     refuse_size(states, actions, 1, memory_limit, env_id)  # before lists larger than the arrays are made
@@ -65,12 +65,12 @@ def _unwrapped(env: Env) -> tuple[Any, int]:
     inner, limit = bare_env(env)
     if isinstance(inner, gymnasium.Wrapper):
         raise InputError(
-            f"{env.spec.env_id} is wrapped in {type(inner).__name__}, which its table `P` does not know. {_ADVICE}"
+            f"{env.spec.env_id} is wrapped in {type(inner).__name__}, which its table `P` does not cover. {_ADVICE}"
         )
     if not isinstance(inner, gymnasium.Env):
         raise InputError(
-            f"{env.spec.env_id} is a {type(inner).__name__}, not a bare Gymnasium env: what it shows is not what a "
-            f"table `P` speaks of. Leave out wrappers other than time_limit. {_ADVICE}"
+            f"{env.spec.env_id} is a {type(inner).__name__}, not a bare Gymnasium env: its observations are "
+            f"not the states of a table `P`. Leave out wrappers other than time_limit. {_ADVICE}"
         )
     return inner, limit
 

@@ -94,7 +94,7 @@ def enumerate_mdp(
             waiting.extend(new)
             asked.update(new)
             width = max(width, len(outcomes))
-        refuse_size(len(index), actions, width, limit, "The model, as far as it was walked,")
+        refuse_size(len(index), actions, width, limit, "The part of the model explored so far")
     stay: list[list[list[Outcome]]] = [[[(1.0, number, 0.0, True)]] * actions for number in range(len(index))]
     table = [[said or stay[n][0] for said in rows[n]] if n in rows else stay[n] for n in range(len(index))]
     distribution = [*starts.values(), *[0.0] * (len(index) - len(starts))]
@@ -129,7 +129,7 @@ def tabulate(
                 if not 0 <= following < states:
                     raise InputError(f"{place} leads to state {following}, but there are only 0..{states - 1}.")
                 if not math.isfinite(pay):
-                    raise InputError(f"{place} pays {shown(pay)}. Rewards must be finite numbers.")
+                    raise InputError(f"{place} has the reward {shown(pay)}. Rewards must be finite numbers.")
                 next_state[state, action, k] = following
                 probability[state, action, k], reward[state, action, k] = p, pay
                 terminated[state, action, k] = bool(end)

@@ -151,7 +151,7 @@ def _explore(steps: _Steps) -> Mdp:
             if first != _tried(steps, action, _copied(here, trial + 1)):
                 raise _RefusedError("it is stochastic and has no transition table `P`")
             if not math.isfinite(reward):
-                raise _RefusedError(f"it pays {reward}")
+                raise _RefusedError(f"its reward is {reward}")
             rows[state].append([(1.0, after, reward, ended)])
             if not ended and after not in copies:
                 copies[after] = there
@@ -205,8 +205,8 @@ def _prove(steps: _Steps, mdp: Mdp, *, certain: bool) -> tuple[int, Mdp]:
                 chance, likeliest, top = _chance(mdp, state, action, (after, reward, terminated))
                 if chance == 0.0 or (certain and chance < 1.0):
                     raise _RefusedError(
-                        f"action {action} in state {state} led to {after} with reward {reward:g}, and not where the "
-                        "model says: chance decides, or something that no observation shows"
+                        f"action {action} in state {state} led to {after} with reward {reward:g}, which the model "
+                        "does not say: it is stochastic, or has state that no observation shows"
                     )
                 surplus, variance = surplus + (likeliest - top), variance + top * (1.0 - top)
                 if truncated and not terminated:

@@ -115,7 +115,7 @@ class HashedTable:
                     f"The saved '{name}' is {array.dtype} {array.shape}, but this run's is {dtype} {wanted}."
                 )
         if np.any(keys == EMPTY) or np.any(keys[1:] <= keys[:-1]):
-            raise InputError("The saved keys are not in growing order from 1: this is no hashed table.")
+            raise InputError("The saved keys are not in increasing order from 1: this is not a hashed table.")
         places = self.capacity
         while places * LOAD_PERCENT // 100 < len(keys):
             places *= 2
@@ -237,8 +237,8 @@ def describe_keys(code: SpaceCode) -> str:
     if is_exact(code):
         return f"{count_text(code.size)} states, each with a key of its own"
     return (
-        f"{count_text(code.size)} states, more than {KEY_BITS} bits can number, so each is known by a hash: that any "
-        f"two of a million states share one has odds of 1 in {round(1 / collision_odds(10**6)):,}"
+        f"{count_text(code.size)} states, more than {KEY_BITS} bits can number, so each is known by a hash: the "
+        f"probability that any two of a million states share one is 1 in {round(1 / collision_odds(10**6)):,}"
     )
 
 

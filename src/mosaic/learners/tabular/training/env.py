@@ -45,7 +45,7 @@ def train(
 
 def _limits(episodes: int | None, steps: int | None) -> tuple[float, float]:
     if (episodes is None) == (steps is None):
-        raise InputError("Say how long to train, in one way: train(env, episodes=1000) or train(env, steps=100_000).")
+        raise InputError("Give either episodes or steps: train(env, episodes=1000) or train(env, steps=100_000).")
     for what, amount in (("episodes", episodes), ("steps", steps)):
         if amount is not None and amount < 0:
             raise InputError(f"{what} is {amount}; it should be at least 0.")

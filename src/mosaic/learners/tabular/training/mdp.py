@@ -62,7 +62,7 @@ class MdpTraining(TwinTraining):
 
     def __init__(self, mdp: Mdp, algorithm: str, options: TabularOptions, seed: int) -> None:
         if algorithm not in COMPILED_ON_ARRAYS:
-            raise InputError(f"The compiled loop knows {', '.join(COMPILED_ON_ARRAYS)}, not {algorithm}.")
+            raise InputError(f"The compiled loop supports {', '.join(COMPILED_ON_ARRAYS)}, not {algorithm}.")
         super().__init__(mdp, "q_learning", options.model_copy(update={"exploration": "epsilon_greedy"}), seed)
         self._algorithm = algorithm
         room, actions = _room(mdp, algorithm, options), mdp.legal.shape[1]
@@ -93,7 +93,8 @@ class MdpTraining(TwinTraining):
         twin, progress = self.twin, self.progress
         if not train_mdp(twin, self.values, self.visits, self._knobs, progress, steps, episodes):
             raise InputError(
-                f"{self._algorithm} looks back over more than {MOST_TRAIL:,} steps of one episode. Cut long episodes: "
+                f"{self._algorithm} looks back over more than {MOST_TRAIL:,} steps of one episode. Truncate "
+                f"long episodes: "
                 "--set 'environment.wrappers=[\"time_limit:max_steps=1000\"]', or use another algorithm."
             )
 

@@ -181,7 +181,7 @@ class MultiAgentTraining:
 
     def _nothing_to_learn(self, what: str) -> MosaicError:
         return MosaicError(
-            f"{what} of {self.env.spec.env_id} went by without a turn of {', '.join(self._seats)}: "
+            f"{what} of {self.env.spec.env_id} passed without a turn of {', '.join(self._seats)}: "
             "there is nothing to learn."
         )
 
@@ -329,13 +329,15 @@ class MultiAgentTraining:
     ) -> RunningEpisode | None:
         """Recreate the running episode from its actions; return None where that is impossible, and a new one begins."""
         if columns is None or not self.env.spec.facts.reproducible:
-            print(f"The running episode of {length:,} steps cannot be replayed: a new one begins")
+            print(f"The running episode of {length:,} steps cannot be replayed: starting a new one")
             return None
         episode = self._begin()
         episode.epsilons = epsilons
         for acted in columns:
             if acted.keys() != {agent for agent in episode.turn.observations if agent in self._seats}:
-                print(f"{self.env.spec.env_id} does not repeat the running episode by its seed: a new one begins")
+                print(
+                    f"{self.env.spec.env_id} does not reproduce the running episode from its seed: starting a new one"
+                )
                 return None
             for agent, column in acted.items():
                 row = self._row(self._seats[agent], episode.turn.observations[agent])

@@ -265,8 +265,8 @@ def agent_codes(learner: TabularLearner, env: Env) -> tuple[AgentID, SpaceCode, 
     if (rows.size, columns.size) != (learner.states, learner.actions):
         raise InputError(
             f"{env.spec.env_id} has {rows.size:,} states and {columns.size:,} actions, the table has "
-            f"{learner.states:,} and {learner.actions:,}. Make one that fits: "
-            f"TabularLearner({rows.size}, {columns.size})"
+            f"{learner.states:,} and {learner.actions:,}. Create a matching "
+            f"one: TabularLearner({rows.size}, {columns.size})"
         )
     return agent, rows, columns
 

@@ -36,7 +36,8 @@ def choose_storage(
         return "hashed"
     raise InputError(
         f"A dense table of {count_text(states.size)} states × {actions.size:,} actions needs {count_text(needed)} "
-        f"bytes; {free:,} {'are free here' if memory_limit is None else 'are allowed'}. Keep only the states that are "
-        "met: --set training.params.table=hashed. Or use fewer bins, or a worker that learns a function instead of a "
+        f"bytes; {free:,} {'are free here' if memory_limit is None else 'are allowed'}. Keep only the visited "
+        "states: --set training.params.table=hashed. Or use fewer bins, or a worker that learns a function "
+        "instead of a "
         "table: --worker native"
     )

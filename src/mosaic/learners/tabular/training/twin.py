@@ -55,7 +55,7 @@ def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
     """Return the settings of the compiled loops; raise InputError where they are not supported."""
     if algorithm not in kernels.ALGORITHMS or options.exploration != "epsilon_greedy":
         raise InputError(
-            f"The compiled loop knows {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
+            f"The compiled loop supports {', '.join(kernels.ALGORITHMS)} with epsilon_greedy exploration, "
             f"not {algorithm} with {options.exploration}."
         )
     return kernels.Knobs(
