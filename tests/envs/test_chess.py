@@ -83,7 +83,7 @@ def test_what_is_no_move_is_refused(move: str) -> None:
 
 @pytest.mark.parametrize("move", ["e2e2", "a1b4", "e2e3q", "e7e5q", "e7e8n", "a2c1n", "e1h8"])
 def test_what_no_piece_does_is_refused(move: str) -> None:
-    with pytest.raises(InputError, match=f"No black piece can make the move '{move}' says"):
+    with pytest.raises(InputError, match=f"No black piece can make the move '{move}'"):
         action_of(move, False)
 
 

@@ -81,7 +81,7 @@ TURNS = {
     "a dead agent that must act": (altered(put("observations", "a", 5)), "agent 'a': it must act but is not alive"),
     "an end with somebody left": (
         altered(lambda turn: turn._replace(observations={}, infos={})),
-        r"no agent acts although \['b', 'c'\] have not ended. Promise: observations are empty exactly when nobody",
+        r"no agent acts although \['b', 'c'\] have not ended. Promise: observations are empty exactly when no agent",
     ),
     "an observation outside its space": (
         altered(put("observations", "b", 100)),
@@ -102,7 +102,7 @@ TURNS = {
     ),
     "something else than a Turn": (
         altered(lambda turn: tuple(turn)),
-        "it returned a tuple. Promise: reset and step answer with a Turn",
+        "it returned a tuple. Promise: reset and step return a Turn",
     ),
     "a reward at reset": (
         altered(put("rewards", "a", 1.0), at=0),
@@ -341,7 +341,7 @@ class OtherSpec(Fading):
 ENVS = [
     (ReusesItsBuffer, (r"after reset \(seed 1\), agent 'x': the observations returned here had changed by this point: "
      r"step 1 \(seed 1\).*return a copy")),
-    (ReusesItsDict, r"after reset .*agent 'a': rewards returned here had changed by this point: step 1"),
+    (ReusesItsDict, r"after reset .*agent 'a': the rewards returned here had changed by this point: step 1"),
     (ChangesActions, r"step 1 \(seed 1\): step changed the actions it was given into"),
     (Wide, "agent 'x': its observation is dtype float64 instead of float32"),
     (Far, r"step 2 .*agent 'x': its observation is 101.0 at \[1\], outside 0.0..100.0"),
@@ -361,8 +361,8 @@ ENVS = [
     (PaintsOneCanvas, "the picture returned here had changed"),
     (PaintingMatters, "give a different Turn while pictures are drawn"),
     (CannotPaint, "render raised LookupError: no font"),
-    (ListsItsAgents, r"agents is \['a', 'b'\], but \['a', 'b'\] live. Promise: agents is the tuple of living agents"),
-    (KeepsTheDead, r"step 2 .*agents is \('a', 'b', 'c'\), but \['b', 'c'\] live"),
+    (ListsItsAgents, r"agents is \['a', 'b'\], but \['a', 'b'\] are alive. Promise: agents is the tuple of living agents"),
+    (KeepsTheDead, r"step 2 .*agents is \('a', 'b', 'c'\), but \['b', 'c'\] are alive"),
     (Stumbles, r"step 3 \(seed 1\): step raised ZeroDivisionError: division by zero.*follow the traceback"),
     (NoChance, r"after reset \(seed 2\): it starts differently from seed 1.*set has_chance=True"),
     (NewSpaces, "a space changed while the env was played"),

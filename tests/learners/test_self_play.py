@@ -298,7 +298,7 @@ def test_opponents_outside_self_play_are_refused():
 
 
 def test_too_few_envs_are_refused():
-    text = r"^2 envs leave none for minimax: an opponent plays in envs of its own\. Increase environment\.num_envs"
+    text = r"^2 envs leave none for minimax: every opponent needs its own envs\. Increase environment\.num_envs"
     with pytest.raises(InputError, match=text), self_play({"opponents": ("stockfish", "minimax")}, envs=2):
         pass
 

@@ -190,7 +190,7 @@ def test_networks_of_other_spaces_are_refused():
     with pytest.raises(InputError, match=r"scaler of shapes \(3,\) and \(3,\) does not fit .* reads 4 numbers"):
         NetworkPolicyController(architecture, flat, codes, {"a": action}, (np.zeros(3), np.ones(3)))
     controller = NetworkPolicyController(architecture, flat, codes, {"a": action})
-    with pytest.raises(InputError, match="mask speaks of 3 actions, but this network was built for 2"):
+    with pytest.raises(InputError, match="mask has 3 actions, but this network was built for 2"):
         controller.act(turn_of(seen(("a",)), {"a": np.ones(3, bool)}))
 
 

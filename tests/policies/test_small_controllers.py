@@ -161,7 +161,7 @@ def test_human_without_a_terminal_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr("sys.stdin", NoTerminal())
     monkeypatch.setattr(builtins, "input", lambda prompt: "0")
-    with pytest.raises(InputError, match="'human' needs somebody at a terminal"):
+    with pytest.raises(InputError, match="'human' needs a person at a terminal"):
         load_policy("human", spec_of(spaces.Discrete(2)))
 
 

@@ -79,7 +79,7 @@ def test_wrong_names_are_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "x.mp4").mkdir()
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         FilmCamera(tmp_path / "x.mp4")
-    with pytest.raises(InputError, match=r"0\.1 to 240 pictures a second, not 0"):
+    with pytest.raises(InputError, match=r"0\.1 to 240 frames a second, not 0"):
         Film(tmp_path / "a.mp4", 0)
 
 

@@ -151,7 +151,7 @@ def test_what_is_not_in_the_space_is_refused(space: Space[Any], value: Any, text
         (Discrete(4), [0.0, 1.0], "it should be a row of whole numbers from 0 to 3"),
         (MultiDiscrete([2, 3]), [[0, 0], [1, 5]], "5 should be from 0 to 2"),
         (MultiBinary(2), [0, 1], r"a batch should hold whole numbers in the shape \(N, \*\(2,\)\)"),
-        (Tuple((Discrete(2), Discrete(2))), ([0, 1], [1]), r"equally long, one at least \(got \[1, 2\]\)"),
+        (Tuple((Discrete(2), Discrete(2))), ([0, 1], [1]), r"equal lengths of at least 1 \(got \[1, 2\]\)"),
         (Box(0, 1, (2,)), [[0.0, math.nan]], "NaN lies in no bin"),
         (Box(0, 1, (2,)), [0.0, 0.5], r"a batch should hold numbers in the shape \(N, \*\(2,\)\)"),
     ],

@@ -145,8 +145,11 @@ def test_an_impossible_last_outcome_is_never_drawn():
 @pytest.mark.parametrize(
     ("env", "text"),
     [
-        (with_first((1.0, 1, float("nan"), True)), "action 0 in state 0 pays nan. Rewards must be finite numbers."),
-        (with_first((1.0, 1, float("inf"), True)), "pays inf. Rewards must be finite"),
+        (
+            with_first((1.0, 1, float("nan"), True)),
+            "action 0 in state 0 has the reward nan. Rewards must be finite numbers.",
+        ),
+        (with_first((1.0, 1, float("inf"), True)), "has the reward inf. Rewards must be finite"),
         (with_first((0.5, 1, 0.0, True)), r"state 0 has outcomes of probability \[0.5\]; they must sum to 1"),
         (with_first((1.5, 1, 0.0, True), (-0.5, 0, 0.0, True)), "they must sum to 1"),
         (with_first((float("nan"), 1, 0.0, True)), "they must sum to 1"),

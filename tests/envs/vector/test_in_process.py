@@ -273,8 +273,8 @@ def test_masks_that_were_not_expected_are_no_surprise_for_the_learner():
     with pytest.raises(MosaicError) as raised:
         PythonVector([Uneven()], masked=False).reset(0)
     assert str(raised.value) == (
-        "python:uneven restricts what 'x' may do, but showed no mask in its first Turn. "
-        "Make the vector env with masked=True."
+        "python:uneven restricts what 'x' may do, but gave no mask in its first Turn. "
+        "Create the vector env with masked=True."
     )
 
 
@@ -323,7 +323,9 @@ def test_an_error_names_the_env_and_closing_reaches_all():
 def test_what_cannot_stand_side_by_side():
     with pytest.raises(InputError, match=r"^A vector env needs at least one env\.$"):
         PythonVector([])
-    with pytest.raises(InputError, match=r"^Envs that differ in agents, observations or actions cannot stand side"):
+    with pytest.raises(
+        InputError, match=r"^Envs that differ in agents, observations or actions cannot form one vector env"
+    ):
         PythonVector([Fading(), Alternating()])
     with pytest.raises(UnknownNameError, match=r"^There is no agent named 'y'\. Known: o, x\.$"):
         PythonVector([Alternating()], Firm("y"))

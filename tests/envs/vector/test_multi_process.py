@@ -150,7 +150,7 @@ RAISED = (
 )
 DIED = (
     "The process that stepped python:tests:Fragile (envs number 1 to 2 of the vector) ended with exit code -9 before "
-    "it was done (a negative number is a signal). See above for what it said; in a script, call Mosaic below "
+    "it was done (a negative number is a signal). See its output above; in a script, call Mosaic below "
     "`if __name__ == '__main__':`."
 )
 

@@ -31,9 +31,7 @@ def test_bad_input_is_refused_in_words_and_changes_nothing() -> None:
     for text, step in refusals.items():
         with pytest.raises(InputError, match=f"^{text}"):
             table.update(*step)  # type: ignore[arg-type]
-    nothing = (
-        "The mask of state 1 allows no action. An episode in which nothing can be done is over: the env should say"
-    )
+    nothing = "The mask of state 1 allows no action. An episode without legal actions is over: the env should set"
     with pytest.raises(InputError, match=nothing):
         table.update(0, 0, 1.0, 1, False, [False, False])
     with pytest.raises(InputError, match=nothing):
@@ -110,7 +108,7 @@ def test_a_table_that_does_not_fit_is_refused_with_its_size() -> None:
 
 def test_training_wants_one_limit_and_an_env_that_fits() -> None:
     env = make_env("gym/FrozenLake-v1")
-    text = r"^Say how long to train, in one way: train\(env, episodes=1000\) or train\(env, steps=100_000\).$"
+    text = r"^Give either episodes or steps: train\(env, episodes=1000\) or train\(env, steps=100_000\).$"
     for limits in ({}, {"episodes": 1, "steps": 1}):
         with pytest.raises(InputError, match=text):
             TabularLearner(16, 4).train(env, **limits)

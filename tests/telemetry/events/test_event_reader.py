@@ -123,7 +123,7 @@ def test_a_damaged_line_is_left_out_and_reported(tmp_path: Path, caplog: pytest.
     path.write_bytes(b"\n".join(lines))
     with caplog.at_level(logging.WARNING):
         assert seqs(list(read_events(path))) == [1, 3]
-    assert caplog.messages == [f"Left out 1 damaged lines between the bytes 0 and {path.stat().st_size}."]
+    assert caplog.messages == [f"Skipped 1 damaged lines between bytes 0 and {path.stat().st_size}."]
 
 
 def test_damaged_lines_at_the_end_wait_for_the_repair(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_there_is_one_writer_at_a_time(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear reader,\nhere", "utf-8")
-    with pytest.raises(FormatError, match=r"'.*letter\.txt' holds no metric events; it is left as it is\."):
+    with pytest.raises(FormatError, match=r"'.*letter\.txt' holds no metric events; it was left unchanged\."):
         EventWriter(path, attempt=1)
     assert path.read_text("utf-8") == "Dear reader,\nhere"
 

@@ -99,7 +99,7 @@ def test_timestamps_are_numbers_or_iso_text(told: object, seconds: float) -> Non
     [
         ("@METRIC", r"Not JSON after @METRIC: .* The line: @METRIC$"),
         ("@METRIC {", r"Not JSON after @METRIC: .* The line: @METRIC \{$"),
-        ("@METRIC [1]", r"Behind @METRIC stands no JSON object\. The line: @METRIC \[1\]$"),
+        ("@METRIC [1]", r"There is no JSON object after @METRIC\. The line: @METRIC \[1\]$"),
         ("@METRIC " + "[" * 200_000, r"Not JSON after @METRIC"),
         (
             line(kind="resumed"),
@@ -113,7 +113,7 @@ def test_timestamps_are_numbers_or_iso_text(told: object, seconds: float) -> Non
         (line(timesteps_total=math.inf), r"env_steps is a count and cannot be inf\."),
         (line(episode_reward_mean=[1]), r"episode_reward_mean should be a number, not \[1\]\."),
         (line(timestamp="yesterday"), r"timestamp is 'yesterday'; it should be seconds since 1970 or ISO 8601"),
-        (line(timestamp=[1]), r"timestamp is \[1\]; it can be"),
+        (line(timestamp=[1]), r"timestamp is \[1\]; it should be"),
         (line(policies=[]), r"policies should be an object, not \[\]\."),
         (line(policies={"a": 3}), r"policies\.a should be an object, not 3\."),
         (line(custom_metrics=4), r"custom_metrics should be an object, not 4\."),

@@ -413,7 +413,7 @@ def test_no_room_anywhere_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(
-        MosaicError, match=r"no place for live pictures \(0.0 MB\). Tried /.*No space left.*; /.*No space"
+        MosaicError, match=r"no room for live pictures \(0.0 MB\). Tried /.*No space left.*; /.*No space"
     ):
         FrameWriter(folder)
     assert files(folder) == []

@@ -70,7 +70,7 @@ def params(**settings):
         ),
         (
             (*GAME, *params(opponents='["minimax","random"]', selfplay_share=1.0)),
-            "envs leave none for minimax: an opponent plays in envs of its own.",
+            "envs leave none for minimax: every opponent needs its own envs.",
         ),
         ((*GAME, *params(opponents='["stockfish"]')), "'stockfish' plays classic/chess_v6 only, not classic/tictactoe"),
         (

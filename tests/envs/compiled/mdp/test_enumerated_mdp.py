@@ -82,7 +82,7 @@ def test_frozen_lake_again():
         (
             ([0], chain(10**9), 2),
             {"memory_limit": 50_000},
-            r"as far as it was walked, has 1,137 states .*bytes.*hashed",
+            r"explored so far has 1,137 states .*bytes.*hashed",
         ),
         (([0], chain(3), 2), {"legal": lambda s: [s < 2, s < 2]}, "no action is legal in state 2, yet no episode ends"),
         (([0], lambda s, a: [(0.4, 0, 0.0, True)], 1), {}, "must sum to 1"),

@@ -221,7 +221,7 @@ def test_dense_where_it_fits_hashed_where_it_does_not():
     with pytest.raises(
         InputError,
         match=r"A dense table of about 10\^30 states × 2 actions needs about 10\^32 bytes; .* are free here\. "
-        r"Keep only the states that are met: --set training.params.table=hashed",
+        r"Keep only the visited states: --set training.params.table=hashed",
     ):
         choose("dense", many)
     with pytest.raises(InputError, match="needs 12,800 bytes; 1,000 are allowed"):
