@@ -53,11 +53,9 @@ def test_it_is_found_by_id_and_by_a_beginning_while_it_lasts(tmp_path):
 def test_two_at_once_are_told_apart_and_the_newest_comes_first(tmp_path):
     first, second = (begin_session(tmp_path, "play", ENV, {}, name) for name in ("play-1", "play-2"))
     assert list_sessions(tmp_path) == [second, first]
-    with pytest.raises(
-        InputError, match=r"2 games that are played now begin with 'play': play-2, play-1\. Type more\."
-    ):
+    with pytest.raises(InputError, match=r"2 running games begin with 'play': play-2, play-1\. Type more\."):
         find_session(tmp_path, "play")
-    with pytest.raises(UnknownNameError, match=r"no game that is played now named 'play-3'.*Known: play-1, play-2\."):
+    with pytest.raises(UnknownNameError, match=r"no running game named 'play-3'.*Known: play-1, play-2\."):
         find_session(tmp_path, "play-3")
     first.end()
     assert find_session(tmp_path, "play") == second
@@ -114,7 +112,9 @@ def test_writers_may_follow_one_another_the_end_is_the_shows(tmp_path):
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "live").write_text("")
-    with pytest.raises(StorageError, match=r"Nobody can watch this: '.*live.*' could not be made: Not a directory\."):
+    with pytest.raises(
+        StorageError, match=r"This cannot be watched: '.*live.*' could not be created: Not a directory\."
+    ):
         begin_session(tmp_path, "play", ENV, {})
 
 

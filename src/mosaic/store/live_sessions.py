@@ -90,7 +90,9 @@ def begin_session(
         os.rename(new, session.path)
     except OSError as error:
         shutil.rmtree(new, ignore_errors=True)  # report the original error; the rest is swept later
-        raise StorageError(f"Nobody can watch this: '{session.path}' could not be made: {reason(error)}.") from error
+        raise StorageError(
+            f"This cannot be watched: '{session.path}' could not be created: {reason(error)}."
+        ) from error
     return session
 
 
@@ -132,9 +134,9 @@ def find_session(home: Path, reference: str) -> LiveSession:
     begun = [session for session in known if reference and session.id.startswith(reference)]
     if len(begun) > 1:
         names = ", ".join(session.id for session in begun)
-        raise InputError(f"{len(begun)} games that are played now begin with '{reference}': {names}. Type more.")
+        raise InputError(f"{len(begun)} running games begin with '{reference}': {names}. Type more.")
     if not begun:
-        raise unknown("game that is played now", reference, [session.id for session in known])
+        raise unknown("running game", reference, [session.id for session in known])
     return begun[0]
 
 

@@ -98,9 +98,9 @@ def check_same(tape: CheckedEpisode, digests: Sequence[int], env: Env, when: str
         if one != other:
             raise ContractError(
                 CheckPosition(env.spec.env_id, tape.seed, step),
-                f"the same seed and actions give another Turn {when}",
-                "the same seed gives the same Turns, bit by bit",
-                f"{advice}; an env that cannot says reproducible=False in EnvFacts",
+                f"the same seed and actions give a different Turn {when}",
+                "the same seed gives bit-identical Turns",
+                f"{advice}; an env that cannot do so sets reproducible=False in EnvFacts",
             )
 
 
@@ -143,9 +143,9 @@ def _check_randomness(tapes: Sequence[CheckedEpisode], env: Env) -> None:
         if not env.spec.facts.has_chance and tape.digests[0] != first.digests[0]:
             raise ContractError(
                 CheckPosition(env.spec.env_id, tape.seed, 0),
-                f"it starts otherwise than with seed {first.seed}",
-                "where has_chance is False, a seed changes nothing",
-                "say has_chance=True in EnvFacts",
+                f"it starts differently from seed {first.seed}",
+                "if has_chance is False, the seed has no effect",
+                "set has_chance=True in EnvFacts",
             )
 
 

@@ -58,7 +58,7 @@ class ProcessVector:
             raise InputError(f"{envs} envs cannot be shared by {processes} processes: type a number from 1 to {envs}.")
         bounds = [envs * i // processes for i in range(processes + 1)]
         shares = [EnvShare(make, make_others, masked, bounds[i], bounds[i + 1]) for i in range(processes)]
-        self._env_id = "an env that was still being made"
+        self._env_id = "an env that was still being created"
         self._crew: list[_Member] = []
         self._end = weakref.finalize(self, _end, self._crew)
         try:

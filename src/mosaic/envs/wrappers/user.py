@@ -15,7 +15,7 @@ from mosaic.envs.wrappers.kind import WrapperKind
 
 
 class UserWrapperOptions(Options):
-    code: str = Field("", description="MODULE:FACTORY; the factory is called with the Env and answers an Env.")
+    code: str = Field("", description="MODULE:FACTORY; the factory is called with the Env and returns an Env.")
 
 
 def _make(env: Env, options: UserWrapperOptions) -> Env:

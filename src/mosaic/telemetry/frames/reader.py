@@ -161,7 +161,7 @@ def _copy(ring: FrameRing, number: int) -> Frame | None:
     if not holds(slot, number):
         return None
     if not len(pixels) == label.length == label.height * label.width * label.channels:
-        raise FormatError(f"{ring.path} is damaged: frame {number} has a size that cannot be.")
+        raise FormatError(f"{ring.path} is damaged: frame {number} has an impossible size.")
     facts = FrameValues(*FACTS.unpack_from(start, FACTS_AT))
     shape = (label.height, label.width) if label.channels == 1 else label[:3]
     text = start[AGENT_AT : AGENT_AT + min(label.agent_length, AGENT_BYTES)]

@@ -38,11 +38,11 @@ class FrameRequest(NamedTuple):
 
 def checked(request: FrameRequest) -> FrameRequest:
     if not 0.01 <= request.rate_hz <= 1000:
-        raise InputError(f"Pictures at {request.rate_hz:g} a second cannot be had; ask for 0.01 to 1000.")
+        raise InputError(f"Pictures at {request.rate_hz:g} a second are not possible; ask for 0.01 to 1000.")
     if request.env < 0 or request.grid < 1:
         raise InputError(
-            f"There is no picture of {request.grid} envs from number {request.env} on; "
-            "envs count from 0, and a grid has 1 or more."
+            f"There is no grid of {request.grid} envs from env {request.env}; "
+            "envs are numbered from 0, and a grid has 1 or more."
         )
     return request
 

@@ -150,7 +150,9 @@ def _open(path: Path, file: int, run_folder: Path) -> FrameRing:
             "Watch with the version of Mosaic that trains."
         )
     if head.file_bytes != facts.st_size or head != head_for(head.capacity, *head[-3:]):
-        raise FormatError(f"{path} is damaged: its sizes do not fit together. Remove it; a run makes a new one.")
+        raise FormatError(
+            f"{path} is damaged: its sizes are inconsistent. Remove it; a training run creates a new one."
+        )
     return FrameRing(path, head, file, mmap.mmap(file, head.file_bytes))
 
 

@@ -101,4 +101,4 @@ class PlayedTraining:
         file = folder / ROLLOUT  # checkpoints of earlier versions have none: they were written between two episodes
         standing = json.loads(file.read_text()) if file.exists() else None
         if standing is not None and not self._rollout.resume(RolloutPosition(**standing)):
-            print(f"{self.env.spec.env_id} does not repeat the running episode by its seed: a new one begins")
+            print(f"{self.env.spec.env_id} does not reproduce the running episode from its seed: starting a new one")
