@@ -97,7 +97,7 @@ def test_two_at_once_and_several_processes_each_show_their_own(mosaic, tmp_path)
         assert unknown.code == 2
         said = " ".join(unknown.err.split())
         assert "There is no run 'nothing'." in said
-        assert "Played now, and watched by id: " in said
+        assert "Active sessions, which can be watched by id: " in said
         assert f"{begun(home, one).id} (gym/Pendulum-v1)" in said
 
 

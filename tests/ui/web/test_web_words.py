@@ -73,7 +73,7 @@ def test_a_failed_run_says_what_to_do() -> None:
 
 def test_silence_is_news_only_while_it_runs() -> None:
     (alert,) = silence_alert(State.RUNNING, 100.0, 225.0)
-    assert alert.text == "Nothing was heard from the worker for 2 min 05 s"
+    assert alert.text == "The worker has not reported for 2 min 05 s"
     assert silence_alert(State.PAUSED, 100.0, 225.0) == []
     assert silence_alert(State.RUNNING, 100.0, 130.0) == []
     assert silence_alert(State.RUNNING, 100.0, 225.0, usual_s=50.0) == []  # its iterations are that long

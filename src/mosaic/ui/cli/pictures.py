@@ -129,7 +129,7 @@ WORDS: dict[StreamState, str] = {
     "live": "live",
     "stalled": "stalled: nothing new is shown",
     "finished": "finished: no more pictures will come",
-    "writer died": "the process that drew has died",
+    "writer died": "the process that drew it has died",
 }
 _plain = Console(color_system=None)  # needed to wrap text
 _STYLES: dict[StreamState, str] = {"live": "green", "stalled": "yellow", "writer died": "red"}

@@ -44,7 +44,7 @@ async def ask(
     try:
         said = await ui.run_javascript(_SCRIPT % (json.dumps(path), json.dumps(sent)), timeout=_WITHIN_S)
     except TimeoutError:
-        return Reply(504, {"error": f"No answer came within {_WITHIN_S:g} s. The run may still do it."})
+        return Reply(504, {"error": f"No answer came within {_WITHIN_S:g} s. The request may still be carried out."})
     return Reply(int(said["status"]), said["document"])
 
 

@@ -52,8 +52,8 @@ class Pages(ui.sub_pages):
         problem(f"There is no page at {self._address}. Pages are listed beside this one; Ctrl+K finds runs too.")
 
     def _render_error(self, error: Exception) -> None:
-        _LOG.error("The page %s broke", self._address, exc_info=error)
-        problem(f"The page broke: {type(error).__name__}: {error}. The server's terminal says where; load it again.")
+        _LOG.error("The page %s failed", self._address, exc_info=error)
+        problem(f"The page failed: {type(error).__name__}: {error}. The server's terminal says where; load it again.")
 
     @property
     def _address(self) -> str:

@@ -55,7 +55,7 @@ def _play_in_the_browser(run_id: str) -> bool:
             why = str(error)
         else:
             return True
-    note(f"{why} So the game is here.")
+    note(f"{why} The game is played here instead.")
     return False
 
 

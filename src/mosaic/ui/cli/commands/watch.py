@@ -74,7 +74,9 @@ def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> Bac
     from mosaic.core.errors import UnknownNameError
 
     played = ", ".join(f"{row.id} ({row.env})" for row in begun or rows)
-    raise UnknownNameError(f"{str(error).rstrip('.')}. Played now, and watched by id: {played}.") from error
+    raise UnknownNameError(
+        f"{str(error).rstrip('.')}. Active sessions, which can be watched by id: {played}."
+    ) from error
 
 
 def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:

@@ -37,8 +37,8 @@ def silence_alert(state: State, last_heard: float | None, now: float, usual_s: f
     """Return an alert if a running run has been silent for SILENT_S and for three iterations of `usual_s` each."""
     if state is not State.RUNNING or last_heard is None or now - last_heard < max(SILENT_S, 3 * usual_s):
         return []
-    said = f"Nothing was heard from the worker for {duration(now - last_heard)}"
-    return [Alert("warn", said, "It may be in a long update. If the log stands still too, stop and resume it.")]
+    said = f"The worker has not reported for {duration(now - last_heard)}"
+    return [Alert("warn", said, "It may be in a long update. If the log has stopped too, stop and resume it.")]
 
 
 def number_alerts(event: Mapping[str, Any] | None) -> list[Alert]:

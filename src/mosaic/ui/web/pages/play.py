@@ -137,7 +137,7 @@ class _Setup:
             if problem:
                 raw(escape(problem), "m-lead")
             elif not self._agents:
-                raw("Its agents are known when it begins: every one of them is played by you.", "m-note")
+                raw("Its agents are known when the match begins; you play all of them.", "m-note")
             elif len(self._agents) <= _MOST_ROWS:
                 self._each(offers)
             else:

@@ -137,7 +137,7 @@ class _EvaluatePage:
                     show_result(row)
                 case "stopped":
                     with panel("Stopped"):
-                        raw(f"It was stopped after {row.done:,} of {row.total:,} games and tells nothing.", "m-note")
+                        raw(f"It was stopped after {row.done:,} of {row.total:,} games and has no result.", "m-note")
                 case _:
                     with panel("It failed"):
                         raw(f"{icon('alert', 'bad')}<span>{escape(row.error)}</span>", "row top")

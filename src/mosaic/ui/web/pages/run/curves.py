@@ -62,7 +62,7 @@ class CurvesPanel:
         self._feed: LiveFeed | None = None
         self._box = box("stack")
         with self._box, panel("Curves"):
-            empty("The first curve appears when the worker has told its first numbers.")
+            empty("The first curve appears after the worker's first report.")
         # Metrics of the last iteration are drawn with the page itself; finding all metrics ever reported takes longer.
         if iteration := frame.facts.iteration(folder.run_id):
             self._show(families(name for name, value in leaves(iteration) if isinstance(value, float | int)))

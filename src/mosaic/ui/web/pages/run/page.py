@@ -84,7 +84,7 @@ def _reward(iteration: dict[str, Any]) -> str:
 
 def _split(shares: dict[str, float]) -> str:
     if not shares:
-        return '<span class="small faint">This worker does not say.</span>'
+        return '<span class="small faint">This worker does not report it.</span>'
     kinds = {"env": "a", "inference": "b", "learning": "c"}
     bar = "".join(f'<i class="{kinds[name]}" style="width:{share:.1f}%"></i>' for name, share in shares.items())
     key = "".join(f'<span><i class="{kinds[name]}"></i>{name} {share:.0f}%</span>' for name, share in shares.items())
