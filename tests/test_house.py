@@ -57,3 +57,10 @@ def test_check_fails_where_a_target_is_missed(package, capsys):
     (package / "b" / "five.py").write_text('"""Noun phrase."""\nfrom pkg.a.two import Thing\n' + LONG)
     (package / "b" / "three.py").unlink()
     assert HOUSE["main"]([str(package), "--check"]) == 0, capsys.readouterr().out
+
+
+def test_the_wording_of_the_source_tree():
+    words = {f'"{phrase}"' for phrase in HOUSE["PHRASES"]} | {"module docstrings that start with a question word"}
+    figures = [figure for figure in HOUSE["measure"](HOUSE["ROOT"] / "src" / "mosaic") if figure.what in words]
+    assert len(figures) == len(words)
+    assert {figure.what: figure.places for figure in figures if figure.value} == {}
