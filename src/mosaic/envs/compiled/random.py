@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.core.seeding import child_key
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-53
 _S11, _S27, _S30, _S31, _S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
@@ -20,19 +20,36 @@ def streams(seed: int, count: int) -> NDArray[np.uint64]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def next_bits(rng: NDArray[np.uint64], stream: int) -> np.uint64:
-    rng[stream] += _GOLDEN
-    z = rng[stream]
+def mix(z: np.uint64) -> np.uint64:
+    """Return splitmix64's finaliser of a state: 64 random bits."""
     z = (z ^ (z >> _S30)) * _FIRST
     z = (z ^ (z >> _S27)) * _SECOND
-    mixed: np.uint64 = z ^ (z >> _S31)
-    return mixed
+    return np.uint64(z ^ (z >> _S31))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def uniform(bits: np.uint64) -> float:
+    """Return a number in [0, 1) from the upper 53 bits."""
+    return np.float64(bits >> _S11) * _TO_UNIT
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def below(bits: np.uint64, n: int) -> np.int64:
+    """Return a whole number in 0..n-1 from the upper 32 bits; n < 2**31."""
+    return np.int64(((bits >> _S32) * np.uint64(n)) >> _S32)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def next_bits(rng: NDArray[np.uint64], stream: int) -> np.uint64:
+    rng[stream] += GOLDEN
+    bits: np.uint64 = mix(rng[stream])
+    return bits
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def next_uniform(rng: NDArray[np.uint64], stream: int) -> float:
     """Draw from [0, 1), with 53 random bits."""
-    number: float = (next_bits(rng, stream) >> _S11) * _TO_UNIT
+    number: float = uniform(next_bits(rng, stream))
     return number
 
 
@@ -45,4 +62,5 @@ def next_between(rng: NDArray[np.uint64], stream: int, low: float, high: float) 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def next_below(rng: NDArray[np.uint64], stream: int, n: int) -> np.int64:
     """Draw a whole number in 0..n-1; n < 2**31."""
-    return np.int64(((next_bits(rng, stream) >> _S32) * np.uint64(n)) >> _S32)
+    number: np.int64 = below(next_bits(rng, stream), n)
+    return number
