@@ -31,8 +31,8 @@ def refusal(env_id, **settings):
     return str(caught.value)
 
 
-def policies(casting):
-    return {agent: casting.plan.names[k] for agent, k in zip(casting.learners, casting.plan.policy_of, strict=True)}
+def policies(roles):
+    return {agent: roles.plan.names[k] for agent, k in zip(roles.learners, roles.plan.policy_of, strict=True)}
 
 
 def test_parameter_sharing_is_one_policy_for_all():
@@ -51,9 +51,9 @@ def test_agents_that_see_or_act_differently_get_policies_of_their_own():
 
 
 def test_independent_is_one_policy_each():
-    casting = cast(SPREAD, policy_configuration="independent")
-    assert policies(casting) == {agent: agent for agent in ("agent_0", "agent_1", "agent_2")}
-    assert not casting.plan.central
+    roles = cast(SPREAD, policy_configuration="independent")
+    assert policies(roles) == {agent: agent for agent in ("agent_0", "agent_1", "agent_2")}
+    assert not roles.plan.central
 
 
 def test_a_shared_value_function_is_central():
@@ -63,15 +63,15 @@ def test_a_shared_value_function_is_central():
 
 
 def test_self_play_is_one_learner_on_all_chairs():
-    casting = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "self@-500"})
-    assert policies(casting) == {"player_1": "learner", "player_2": "learner"}
-    assert casting.plan.self_play
-    assert casting.ages == (500,)
+    roles = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "self@-500"})
+    assert policies(roles) == {"player_1": "learner", "player_2": "learner"}
+    assert roles.plan.self_play
+    assert roles.ages == (500,)
 
 
 def test_rules_with_patterns_say_who_shares_what():
-    casting = cast(TAG, agents={"adversary_0": "leader", "adversary_*": "pack", "agent_0": "prey"})
-    assert policies(casting) == {
+    roles = cast(TAG, agents={"adversary_0": "leader", "adversary_*": "pack", "agent_0": "prey"})
+    assert policies(roles) == {
         "adversary_0": "leader",
         "adversary_1": "pack",
         "adversary_2": "pack",
@@ -82,9 +82,9 @@ def test_rules_with_patterns_say_who_shares_what():
 
 
 def test_a_policy_that_exists_plays_and_does_not_learn():
-    casting = cast(TAG, agents={"agent_0": "random"})
-    assert casting.played == {"agent_0": "random"}
-    assert set(policies(casting)) == {"adversary_0", "adversary_1", "adversary_2"}
+    roles = cast(TAG, agents={"agent_0": "random"})
+    assert roles.played == {"agent_0": "random"}
+    assert set(policies(roles)) == {"adversary_0", "adversary_1", "adversary_2"}
     assert cast(TICTACTOE, agents={"player_2": "minimax:depth=2"}).played == {"player_2": "minimax:depth=2"}
 
 
@@ -157,8 +157,8 @@ def test_options_that_a_policy_does_not_have_are_refused():
 def test_a_name_like_that_of_a_kind_can_be_insisted_on():
     said = refusal(SPREAD, agents={"agent_0": "randoms"})
     assert "To train a policy of that name, list it in policies_to_train: [randoms]." in said
-    casting = cast(SPREAD, agents={"agent_0": "randoms"}, policies_to_train=["randoms", "shared"])
-    assert policies(casting)["agent_0"] == "randoms"
+    roles = cast(SPREAD, agents={"agent_0": "randoms"}, policies_to_train=["randoms", "shared"])
+    assert policies(roles)["agent_0"] == "randoms"
     assert policies(cast(SPREAD, agents={"agent_0": "runner"}))["agent_0"] == "runner"  # not run:
 
 

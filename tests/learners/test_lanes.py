@@ -243,24 +243,24 @@ def test_both_lanes_learn_the_same_from_the_same_chance(env_id, options, setting
     config = run_config(env_id, **settings)
     options = PpoOptions.model_validate({**SMALL, "n_steps": 40, **options})
     env = make_env(config.environment)
-    casting = read_agent_roles(config, env.spec)
-    rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in casting.learners}
+    roles = read_agent_roles(config, env.spec)
+    rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in roles.learners}
     env.close()
     lanes = []
     for made in ("fused", "played"):
         vector = make_compiled_vector(config.environment, 4)
-        architectures = _architectures(casting, options, vector.shape, rows)
+        architectures = _architectures(roles, options, vector.shape, rows)
         if made == "fused":
-            lanes.append(_compiled_rollouts(vector, casting, architectures, options, NOBODY_NAMED, 40, 0, 1))
+            lanes.append(_compiled_rollouts(vector, roles, architectures, options, NOBODY_NAMED, 40, 0, 1))
         else:
-            lanes.append(_python_rollouts(vector, casting, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
+            lanes.append(_python_rollouts(vector, roles, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
     fused, played = lanes
     np.testing.assert_array_equal(fused.weights(0), played.weights(0))
     engine = played._engines[0]
     engine._make_room(max(fused.vector.shape.slots, options.batch_size))
-    engine._streams[: fused.vector.shape.slots] = fused._desk.rng
+    engine._streams[: fused.vector.shape.slots] = fused._buffers.rng
     engine._shuffle[:] = fused._shuffle
-    rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(casting.learners), np.float32)
+    rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(roles.learners), np.float32)
     for _ in range(2):
         for lane in lanes:
             lane.collect()

@@ -65,9 +65,9 @@ class AgentRoles:
 
 def read_agent_roles(config: RunConfig, spec: EnvSpec) -> AgentRoles:
     """Read the mapping for workers that train networks; raise InputError where it does not fit the env."""
-    casting = read_mapping(config, spec)
-    _check_agents(casting.plan, casting.learners, spec)
-    return casting
+    roles = read_mapping(config, spec)
+    _check_agents(roles.plan, roles.learners, spec)
+    return roles
 
 
 def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> AgentRoles:

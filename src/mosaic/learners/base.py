@@ -86,7 +86,7 @@ class Assembled:
     """Learner with all that its worker needs to save and play its policies."""
 
     learner: Learner
-    casting: AgentRoles
+    roles: AgentRoles
     spec: EnvSpec
     architectures: tuple[Architecture, ...]  # of each policy
     engine: str

@@ -53,16 +53,16 @@ class Opponents:
 NOBODY_NAMED = Opponents()
 
 
-def opponents_of(options: PpoOptions, casting: AgentRoles, spec: EnvSpec) -> Opponents:
+def opponents_of(options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Opponents:
     """Return the opponents; raise InputError where options, agents and policies do not fit."""
-    if not casting.plan.self_play:
+    if not roles.plan.self_play:
         if options.opponents:
             raise InputError("The option opponents belongs to self-play: add --policies self_play, or leave it out.")
         return NOBODY_NAMED
-    choices = action_code(spec.action_spaces[casting.learners[0]]).head.kind == "categorical"
+    choices = action_code(spec.action_spaces[roles.learners[0]]).head.kind == "categorical"
     if options.opponent_slip and not choices:
         raise InputError("opponent_slip needs actions to choose from, and here they are numbers: leave it out.")
-    return read_opponents(options.opponents, casting.ages, choices=choices)
+    return read_opponents(options.opponents, roles.ages, choices=choices)
 
 
 def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: bool = True) -> Opponents:

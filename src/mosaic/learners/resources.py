@@ -17,13 +17,13 @@ from mosaic.learners.ppo.options import PpoOptions
 Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
 
 
-def meet_resources(options: Given, config: RunConfig, casting: AgentRoles, spec: EnvSpec) -> Given:
+def meet_resources(options: Given, config: RunConfig, roles: AgentRoles, spec: EnvSpec) -> Given:
     """Return options that meet the resources of the run, or raise InputError; idempotent."""
     resources = config.resources
     if not (resources.num_workers or resources.runtime or resources.num_gpus):
         return options
-    foreign = opponents_of(options, casting, spec).foreign if isinstance(options, PpoOptions) else ()
-    compiled = not casting.played and not foreign and has_twin(config.environment)
+    foreign = opponents_of(options, roles, spec).foreign if isinstance(options, PpoOptions) else ()
+    compiled = not roles.played and not foreign and has_twin(config.environment)
     return with_resources(options, resources, compiled=compiled)
 
 

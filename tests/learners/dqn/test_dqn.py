@@ -276,11 +276,11 @@ def test_what_only_ppo_can_do_is_said(env, more, text):
 def test_a_buffer_larger_than_the_machine_is_refused():
     huge = SMALL.model_copy(update={"buffer_size": 10**12})
     with closing(make_env(EnvironmentConfig(**LAKE))) as env:
-        casting = read_agent_roles(config(LAKE), env.spec)
+        roles = read_agent_roles(config(LAKE), env.spec)
         with pytest.raises(InputError, match=r"takes 148,000.0 GB, .* Set buffer_size to \d+ or less"):
             NativeWorker().check(config(LAKE), huge, env.spec)
-        check_dqn(config(LAKE), casting, env.spec, SMALL)
-        check_dqn(config(LAKE, total=10_000), casting, env.spec, huge)  # it never holds more than the run makes
+        check_dqn(config(LAKE), roles, env.spec, SMALL)
+        check_dqn(config(LAKE, total=10_000), roles, env.spec, huge)  # it never holds more than the run makes
 
 
 @pytest.mark.parametrize("env", [CARTPOLE, "mosaic/tictactoe"])

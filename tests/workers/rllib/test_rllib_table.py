@@ -34,7 +34,7 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
     from mosaic.workers.rllib.config.build import configure
 
     setup = setup_of(tmp_path, algorithm, feature)
-    check_support(algorithm, setup.options, setup.casting, setup.spec)
+    check_support(algorithm, setup.options, setup.roles, setup.spec)
     keeper = LeagueManager(setup) if feature == "self_play" else None
     algo = configure(setup, keeper.mapping() if keeper else None).build_algo()
     try:

@@ -90,26 +90,26 @@ def record(watched: CheckedEnv, seed: int, steps: int) -> CheckedEpisode:
     return CheckedEpisode(seed, digests, continued, tally)
 
 
-def check_same(tape: CheckedEpisode, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
+def check_same(recorded: CheckedEpisode, digests: Sequence[int], env: Env, when: str, advice: str) -> None:
     """Check that these Turns are the recorded ones, as far as they go."""
     if not env.spec.facts.reproducible:
         return
-    for step, (one, other) in enumerate(zip(tape.digests, digests, strict=False)):
+    for step, (one, other) in enumerate(zip(recorded.digests, digests, strict=False)):
         if one != other:
             raise ContractError(
-                CheckPosition(env.spec.env_id, tape.seed, step),
+                CheckPosition(env.spec.env_id, recorded.seed, step),
                 f"the same seed and actions give a different Turn {when}",
                 "the same seed gives bit-identical Turns",
                 f"{advice}; an env that cannot do so sets reproducible=False in EnvFacts",
             )
 
 
-def check_same_stream(tape: CheckedEpisode, other: CheckedEpisode, env: Env) -> None:
+def check_same_stream(recorded: CheckedEpisode, other: CheckedEpisode, env: Env) -> None:
     """Check that the episode after a seeded one is the same too."""
-    if env.spec.facts.reproducible and tape.continued != other.continued:
+    if env.spec.facts.reproducible and recorded.continued != other.continued:
         raise ContractError(
             CheckPosition(env.spec.env_id),
-            f"reset() after reset({tape.seed}) does not always give the same episode",
+            f"reset() after reset({recorded.seed}) does not always give the same episode",
             "reset without a seed continues the env's own random stream, so that one seed determines all that follows",
             "keep the generator that reset(seed) seeded; an env that cannot do so sets reproducible=False in EnvFacts",
         )
@@ -126,62 +126,62 @@ def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int]
     used = CheckedEnv(check_face(make()))
     try:
         spaces = _spaces(used.env)
-        tapes = [record(used, seed, steps) for seed in seeds]
-        _check_randomness(tapes, used.env)
-        _check_repeats(tapes[0], used, make, steps)
-        picture = _check_pictures(tapes[0], used, steps)
-        _check_refusals(tapes[0], used)
+        all_recorded = [record(used, seed, steps) for seed in seeds]
+        _check_randomness(all_recorded, used.env)
+        _check_repeats(all_recorded[0], used, make, steps)
+        picture = _check_pictures(all_recorded[0], used, steps)
+        _check_refusals(all_recorded[0], used)
         _check_spaces(spaces, used.env)
     finally:
         used.close()
-    return _report(tapes, used.env, picture)
+    return _report(all_recorded, used.env, picture)
 
 
-def _check_randomness(tapes: Sequence[CheckedEpisode], env: Env) -> None:
-    first = tapes[0]
-    for tape in tapes:
-        if not env.spec.facts.has_chance and tape.digests[0] != first.digests[0]:
+def _check_randomness(all_recorded: Sequence[CheckedEpisode], env: Env) -> None:
+    first = all_recorded[0]
+    for recorded in all_recorded:
+        if not env.spec.facts.has_chance and recorded.digests[0] != first.digests[0]:
             raise ContractError(
-                CheckPosition(env.spec.env_id, tape.seed, 0),
+                CheckPosition(env.spec.env_id, recorded.seed, 0),
                 f"it starts differently from seed {first.seed}",
                 "if has_chance is False, the seed has no effect",
                 "set has_chance=True in EnvFacts",
             )
 
 
-def _check_repeats(tape: CheckedEpisode, used: CheckedEnv, make: Callable[[], Env], steps: int) -> None:
+def _check_repeats(recorded: CheckedEpisode, used: CheckedEnv, make: Callable[[], Env], steps: int) -> None:
     fresh = CheckedEnv(check_face(make()))
     try:
-        other = record(fresh, tape.seed, steps)
+        other = record(fresh, recorded.seed, steps)
     finally:
         fresh.close()
     advice = "draw all random numbers from generators that reset(seed) seeds"
-    check_same(tape, other.digests, used.env, "on another instance", advice)
-    again = record(used, tape.seed, steps)
+    check_same(recorded, other.digests, used.env, "on another instance", advice)
+    again = record(used, recorded.seed, steps)
     advice = "let reset(seed) reset all state left from earlier episodes"
-    check_same(tape, again.digests, used.env, "on a used instance", advice)
-    check_same_stream(tape, other, used.env)
-    check_same_stream(tape, again, used.env)
+    check_same(recorded, again.digests, used.env, "on a used instance", advice)
+    check_same_stream(recorded, other, used.env)
+    check_same_stream(recorded, again, used.env)
 
 
-def _check_pictures(tape: CheckedEpisode, used: CheckedEnv, steps: int) -> tuple[int, int] | None:
+def _check_pictures(recorded: CheckedEpisode, used: CheckedEnv, steps: int) -> tuple[int, int] | None:
     """Render the beginning and the end; some images take 0.2 s, so not every step."""
     size, digests = None, []
-    for step, turn in enumerate(used.episode(tape.seed, steps)):
+    for step, turn in enumerate(used.episode(recorded.seed, steps)):
         digests.append(digest(turn))
         if step in (0, 1, steps) or turn.over:
             size = used.render() or size
-    check_same(tape, digests, used.env, "while pictures are drawn", "do not change state in render")
+    check_same(recorded, digests, used.env, "while pictures are drawn", "do not change state in render")
     return size
 
 
-def _check_refusals(tape: CheckedEpisode, used: CheckedEnv) -> None:
+def _check_refusals(recorded: CheckedEpisode, used: CheckedEnv) -> None:
     digests = []
-    for turn in used.episode(tape.seed, FEW):
+    for turn in used.episode(recorded.seed, FEW):
         digests.append(digest(turn))
         if not turn.over:
             used.refuse(turn)
-    check_same(tape, digests, used.env, "after refused steps", "check the agents before changing any state")
+    check_same(recorded, digests, used.env, "after refused steps", "check the agents before changing any state")
 
 
 def _spaces(env: Env) -> list[object]:
@@ -198,17 +198,17 @@ def _check_spaces(before: list[object], env: Env) -> None:
         )
 
 
-def _report(tapes: Sequence[CheckedEpisode], env: Env, picture: tuple[int, int] | None) -> EnvReport:
-    facts, first = env.spec.facts, tapes[0].tally
+def _report(all_recorded: Sequence[CheckedEpisode], env: Env, picture: tuple[int, int] | None) -> EnvReport:
+    facts, first = env.spec.facts, all_recorded[0].tally
     return EnvReport(
         env_id=env.spec.env_id,
         turn_based=facts.turn_based,
         competitive=facts.competitive,
         reproducible=facts.reproducible,
         has_chance=facts.has_chance,
-        masked=any(tape.tally.masked for tape in tapes),
+        masked=any(recorded.tally.masked for recorded in all_recorded),
         picture=picture,
         env_steps=first.env_steps,
-        episodes_ended=sum(tape.tally.over for tape in tapes),
+        episodes_ended=sum(recorded.tally.over for recorded in all_recorded),
         agents=first.rows(),
     )

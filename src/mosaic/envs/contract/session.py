@@ -105,12 +105,12 @@ class CheckedEnv:
 
     def episode(self, seed: int | None, steps: int, *, draw: int = 0) -> Iterator[Turn]:
         """Yield the Turns from reset on; `draw` seeds the actions if the env continues without a seed."""
-        witness = TurnChecker(self.env, seed)
+        checker = TurnChecker(self.env, seed)
         sampler = Sampler(self.env.action_spaces, draw if seed is None else seed)
-        self.place = witness.place
+        self.place = checker.place
         with blamed(self.place, "reset"):
             turn = self.env.reset(seed)
-        yield self._seen(witness, turn, 0)
+        yield self._seen(checker, turn, 0)
         for step in range(1, steps + 1):
             if turn.over:
                 return
@@ -120,12 +120,12 @@ class CheckedEnv:
             with blamed(self.place, "step"):
                 turn = self.env.step(actions)
             self._check_actions(actions, before)
-            yield self._seen(witness, turn, step)
+            yield self._seen(checker, turn, step)
 
-    def _seen(self, witness: TurnChecker, turn: Turn, step: int) -> Turn:
-        witness.see(turn, step)
-        self._kept.check(witness.place)
-        self._kept.add(witness.place, turn)
+    def _seen(self, checker: TurnChecker, turn: Turn, step: int) -> Turn:
+        checker.see(turn, step)
+        self._kept.check(checker.place)
+        self._kept.add(checker.place, turn)
         return turn
 
     def _check_actions(self, actions: Mapping[AgentID, Action], before: Mapping[AgentID, int]) -> None:

@@ -106,7 +106,7 @@ class TurnChecker:
                 "give all three for every agent that lived through the step or joined in it",
             )
         if self._env.possible_agents:
-            self._nobody(
+            self._require_none(
                 turn.rewards.keys() - {*self._env.possible_agents},
                 "it is not in possible_agents",
                 "every agent that appears is in possible_agents, unless that is ()",
@@ -147,13 +147,13 @@ class TurnChecker:
 
     def _lives(self, turn: Turn) -> None:
         here = turn.rewards.keys()
-        self._nobody(
+        self._require_none(
             self._alive - here,
             "it lived before this step and is now missing",
             "living agents are in rewards, terminated and truncated after every step, even while they wait",
             "report it with its reward, and with terminated or truncated in the step in which it leaves",
         )
-        self._nobody(
+        self._require_none(
             self._gone & here,
             "it ended before and came back",
             "an agent that ended never comes back in its episode",
@@ -161,13 +161,13 @@ class TurnChecker:
         )
         ended = {agent for agent in here if turn.ended(agent)}
         promise = "final_observations names exactly the agents that ended in this step, once"
-        self._nobody(
+        self._require_none(
             ended - turn.final_observations.keys(),
             "it ended without a final observation",
             promise,
             "return its last observation",
         )
-        self._nobody(
+        self._require_none(
             turn.final_observations.keys() - ended,
             "it has a final observation without having ended",
             promise,
@@ -175,7 +175,7 @@ class TurnChecker:
         )
         self._alive = here - ended
         self._gone |= ended
-        self._nobody(
+        self._require_none(
             turn.observations.keys() - self._alive,
             "it must act but is not alive",
             "observations name living agents only",
@@ -207,7 +207,7 @@ class TurnChecker:
                     )
 
     def _masks(self, turn: Turn) -> None:
-        self._nobody(
+        self._require_none(
             turn.action_masks.keys() - turn.observations.keys(),
             "it has a mask but does not act",
             "action_masks are for acting agents only",
@@ -224,7 +224,7 @@ class TurnChecker:
                 )
 
     def _infos(self, turn: Any) -> None:
-        self._nobody(
+        self._require_none(
             turn.infos.keys() - turn.observations.keys() - turn.final_observations.keys(),
             "it has an info but neither acts nor ended",
             "infos are for acting and ended agents",
@@ -243,7 +243,7 @@ class TurnChecker:
                 "update agents in reset and step",
             )
 
-    def _nobody(self, agents: Iterable[AgentID], found: str, promise: str, advice: str) -> None:
+    def _require_none(self, agents: Iterable[AgentID], found: str, promise: str, advice: str) -> None:
         for agent in sorted(agents):
             self._broken(found, promise, advice, agent)
 

@@ -51,7 +51,7 @@ class PythonVector:
         )
         self._envs, self._others, self._first = tuple(envs), others, first
         self._grouped = self.shape.envs, self.shape.slots_per_env, self.shape.parts
-        self._lanes = [
+        self._slots = [
             _slot(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
             for e, env in enumerate(envs)
         ]
@@ -59,16 +59,16 @@ class PythonVector:
     def reset(self, seed: int) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
-        for index, lane in enumerate(self._lanes, self._first):
-            lane.begin(episode_seeds(seed, index))
+        for index, slot in enumerate(self._slots, self._first):
+            slot.begin(episode_seeds(seed, index))
 
     def step(self, act: NDArray[np.float32]) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
         index = self._first
         try:
-            for lane, rows in zip(self._lanes, act.reshape(self._grouped), strict=True):
-                lane.step(rows)
+            for slot, rows in zip(self._slots, act.reshape(self._grouped), strict=True):
+                slot.step(rows)
                 index += 1
         except Exception as error:
             error.add_note(f"This came from {self._envs[0].spec.env_id}, env number {index} of the vector.")

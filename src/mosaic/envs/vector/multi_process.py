@@ -59,11 +59,11 @@ class ProcessVector:
         bounds = [envs * i // processes for i in range(processes + 1)]
         shares = [EnvShare(make, make_others, masked, bounds[i], bounds[i + 1]) for i in range(processes)]
         self._env_id = "an env that was still being created"
-        self._crew: list[_Member] = []
-        self._end = weakref.finalize(self, _end, self._crew)
+        self._children: list[_Member] = []
+        self._end = weakref.finalize(self, _end, self._children)
         try:
             for share in shares:
-                self._crew.append(_start(share))
+                self._children.append(_start(share))
             self.shape, self._act, arrays = self._introduce(envs)
         except BaseException:
             self._end()
@@ -95,7 +95,7 @@ class ProcessVector:
 
     def _introduce(self, envs: int) -> tuple[VectorShape, NDArray[np.float32], VectorArrays]:
         """Receive the shape from the processes and send them the memory for it."""
-        made: list[Introduction] = [self._receive(member) for member in self._crew]
+        made: list[Introduction] = [self._receive(member) for member in self._children]
         self._env_id = made[0].env_id
         shapes = {replace(introduction.shape, envs=envs) for introduction in made}
         if len(shapes) > 1:
@@ -103,7 +103,7 @@ class ProcessVector:
         (shape,) = shapes
         with nameless_memory(shape) as descriptor:
             shared = map_arrays(descriptor, shape)
-            for member in self._crew:
+            for member in self._children:
                 _send(member, pickle.dumps(shape))
                 self._receive(member)
                 send_handle(member.connection, descriptor, member.process.pid or 0)
@@ -113,7 +113,7 @@ class ProcessVector:
     def _open(self) -> Sequence[_Member]:
         if not self._end.alive:
             raise RuntimeError("This vector env is closed.")
-        return self._crew
+        return self._children
 
     def _ask_all(self, request: bytes) -> None:
         crew = self._open()

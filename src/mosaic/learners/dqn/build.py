@@ -26,25 +26,25 @@ def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     env = make_env(config.environment)
     spec = env.spec
     env.close()
-    casting = read_agent_roles(config, spec)
-    options = meet_resources(options, config, casting, spec)
-    check_dqn(config, casting, spec, options)  # memory was free at submission, perhaps on another machine
-    code = row_code(spec.observation_spaces[casting.learners[0]])
+    roles = read_agent_roles(config, spec)
+    options = meet_resources(options, config, roles, spec)
+    check_dqn(config, roles, spec, options)  # memory was free at submission, perhaps on another machine
+    code = row_code(spec.observation_spaces[roles.learners[0]])
     packing = row_packing([code])
     envs = config.environment.num_envs or ENVS
-    vector, world = _vector(config, casting, options, envs)
+    vector, world = _vector(config, roles, options, envs)
     try:
         architecture = q_architecture(vector.shape, options, code.parts if packing else ())
         if not architecture.plain:
             _set_torch_threads(options.torch_threads or usual_torch_threads(code.width))
         total = config.training.total_timesteps
-        learner = DqnLearner(vector, casting.plan, architecture, options, config.seed, total, packing)
+        learner = DqnLearner(vector, roles.plan, architecture, options, config.seed, total, packing)
     except BaseException:
         vector.close()
         raise
     engine: EngineName = "fused" if architecture.plain else "torch"
     said = f"{engine} engine, {envs} × {config.environment.id} ({world}), room for {options.buffer_size} decisions"
-    return Assembled(learner, casting, spec, (architecture,), engine, said)
+    return Assembled(learner, roles, spec, (architecture,), engine, said)
 
 
 def q_architecture(shape: VectorShape, options: DqnOptions, parts: tuple[RowPart, ...] = ()) -> Architecture:
@@ -57,10 +57,10 @@ def _set_torch_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _vector(config: RunConfig, casting: AgentRoles, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
-    if not casting.played:
+def _vector(config: RunConfig, roles: AgentRoles, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
+    if not roles.played:
         compiled = make_compiled_vector(config.environment, envs)
         if compiled is not None:
             return compiled, "compiled twin"
     where = f"Python envs in {options.env_processes} processes" if options.env_processes else "Python envs"
-    return make_python_vector(config, casting, envs, options.env_processes), where
+    return make_python_vector(config, roles, envs, options.env_processes), where

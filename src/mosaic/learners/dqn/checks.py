@@ -17,9 +17,9 @@ from mosaic.models.packed_rows import RowPacking, row_bytes, row_packing
 ENVS = 1  # as in SB3; with more, there are fewer updates per env step
 
 
-def check_dqn(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
+def check_dqn(config: RunConfig, roles: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
     """Raise InputError where only PPO is possible, or a machine with more memory is needed."""
-    plan = casting.plan
+    plan = roles.plan
     if plan.self_play or plan.central:
         asked = "self_play" if plan.self_play else "shared_value_function"
         raise InputError(f"DQN does not support {asked}. Use --policies parameter_sharing, or PPO: --algo ppo.")
@@ -28,32 +28,32 @@ def check_dqn(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: Dq
             f"DQN trains one policy, but {len(plan.names)} learn here: {', '.join(plan.names)}. Give the other agents "
             "fixed policies (--agent NAME=random), or use PPO: --algo ppo."
         )
-    for agent in casting.learners:
+    for agent in roles.learners:
         head = action_code(spec.action_spaces[agent]).head
         if head.kind != "categorical" or head.parts != 1:
             raise InputError(
                 f"DQN chooses one of several actions, but {agent} acts in {spec.action_spaces[agent]}. "
                 "PPO can do that: --algo ppo."
             )
-    if sees_pictures(casting, spec) and find_spec("torch") is None:
+    if sees_pictures(roles, spec) and find_spec("torch") is None:
         raise MissingExtraError("DQN needs torch for pictures: pip install 'mosaic-rl[torch]'")
-    check_buffer_memory(config, casting, spec, options)
+    check_buffer_memory(config, roles, spec, options)
 
 
-def sees_pictures(casting: AgentRoles, spec: EnvSpec) -> bool:
-    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+def sees_pictures(roles: AgentRoles, spec: EnvSpec) -> bool:
+    codes = [row_code(spec.observation_spaces[agent]) for agent in roles.learners]
     return any(part.picture for code in codes for part in code.parts)
 
 
-def check_buffer_memory(config: RunConfig, casting: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
+def check_buffer_memory(config: RunConfig, roles: AgentRoles, spec: EnvSpec, options: DqnOptions) -> None:
     """Raise InputError where the replay buffer needs more memory than is free.
 
     Masks are always counted: whether there are any is only known once an env has started.
     """
-    first = casting.learners[0]
+    first = roles.learners[0]
     code = row_code(spec.observation_spaces[first])
     envs, total = config.environment.num_envs or ENVS, config.training.total_timesteps
-    size = buffer_rows(options.buffer_size, envs, len(casting.learners), total)
+    size = buffer_rows(options.buffer_size, envs, len(roles.learners), total)
     each = ring_bytes(code.width, 1, row_packing([code]), action_code(spec.action_spaces[first]).head.width)
     fitting = free_memory() // (2 * each)
     check_memory(
@@ -65,12 +65,12 @@ def check_buffer_memory(config: RunConfig, casting: AgentRoles, spec: EnvSpec, o
 
 
 def settle_dqn(
-    config: RunConfig, options: DqnOptions, casting: AgentRoles, spec: EnvSpec
+    config: RunConfig, options: DqnOptions, roles: AgentRoles, spec: EnvSpec
 ) -> tuple[RunConfig, DqnOptions]:
     """Return configuration and options with a value for every setting left to Mosaic."""
     environment = config.environment.model_copy(update={"num_envs": config.environment.num_envs or ENVS})
-    if sees_pictures(casting, spec) and options.torch_threads is None:
-        width = row_code(spec.observation_spaces[casting.learners[0]]).width
+    if sees_pictures(roles, spec) and options.torch_threads is None:
+        width = row_code(spec.observation_spaces[roles.learners[0]]).width
         options = options.model_copy(update={"torch_threads": usual_torch_threads(width)})
     return config.model_copy(update={"environment": environment}), options
 

@@ -38,7 +38,7 @@ from mosaic.runners.fixed_policies import ControllerOthers, make_others
 
 def make_python_vector(
     config: RunConfig,
-    casting: AgentRoles,
+    roles: AgentRoles,
     envs: int,
     processes: int,
     number: int = 0,
@@ -46,9 +46,9 @@ def make_python_vector(
 ) -> VectorEnv:
     """Make a vector env; `number` distinguishes several in one run, `by_env` gives guest policies in single envs."""
     others_here: Callable[[], ControllerOthers] | None = None
-    if casting.played or by_env:
+    if roles.played or by_env:
         seed = child_seed(config.seed, "others", number)
-        others_here = partial(make_others, config.environment, dict(casting.played), seed, by_env)
+        others_here = partial(make_others, config.environment, dict(roles.played), seed, by_env)
     if processes:
         from mosaic.envs.vector.multi_process import ProcessVector
 
@@ -63,14 +63,14 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     env = make_env(config.environment)
     spec = env.spec
     env.close()
-    casting = read_agent_roles(config, spec)
-    options = meet_resources(options, config, casting, spec)
-    plan = casting.plan
-    rows = {agent: row_code(spec.observation_spaces[agent]) for agent in casting.learners}
-    opponents = opponents_of(options, casting, spec)
-    check_rollout_memory(config, options, casting, spec, opponents)  # it was free at submission, perhaps elsewhere
-    engine, why, compiled, envs, steps, threads, seats = equip(config, options, casting, spec, opponents)
-    played = played_by_env(opponents, seats, envs, casting.learners)
+    roles = read_agent_roles(config, spec)
+    options = meet_resources(options, config, roles, spec)
+    plan = roles.plan
+    rows = {agent: row_code(spec.observation_spaces[agent]) for agent in roles.learners}
+    opponents = opponents_of(options, roles, spec)
+    check_rollout_memory(config, options, roles, spec, opponents)  # it was free at submission, perhaps elsewhere
+    engine, why, compiled, envs, steps, threads, seats = equip(config, options, roles, spec, opponents)
+    played = played_by_env(opponents, seats, envs, roles.learners)
     if threads > 1:  # a minibatch is divided, so that as many steps are made as with one thread
         options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
     lanes: list[RolloutWorker] = []
@@ -79,21 +79,19 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     fused = False
     for number in range(threads):
         share = envs * (number + 1) // threads - envs * number // threads
-        vector = _vector(config, casting, options, share, compiled, number, played)
+        vector = _vector(config, roles, options, share, compiled, number, played)
         shape = vector.shape
-        architectures = _architectures(casting, options, shape, rows)
+        architectures = _architectures(roles, options, shape, rows)
         fused = engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1
         seed = child_seed(config.seed, "lane", number)
         if fused:
             assert isinstance(vector, CompiledVector)
-            lanes.append(
-                _compiled_rollouts(vector, casting, architectures, options, opponents, steps, config.seed, seed)
-            )
+            lanes.append(_compiled_rollouts(vector, roles, architectures, options, opponents, steps, config.seed, seed))
         else:
             lanes.append(
                 _python_rollouts(
                     vector,
-                    casting,
+                    roles,
                     architectures,
                     options,
                     opponents,
@@ -111,12 +109,12 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
         world += f", {len(seats)} of them against {', '.join(opponents.foreign)}"
     crew = f"{threads} threads" if threads > 1 else "one thread"
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {crew}"
-    return Assembled(learner, casting, spec, architectures, engine, said)
+    return Assembled(learner, roles, spec, architectures, engine, said)
 
 
 def _vector(
     config: RunConfig,
-    casting: AgentRoles,
+    roles: AgentRoles,
     options: PpoOptions,
     envs: int,
     compiled: bool,
@@ -127,13 +125,13 @@ def _vector(
         vector = make_compiled_vector(config.environment, envs)
         assert vector is not None
         return vector
-    return make_python_vector(config, casting, envs, options.env_processes, number, by_env)
+    return make_python_vector(config, roles, envs, options.env_processes, number, by_env)
 
 
 def _architectures(
-    casting: AgentRoles, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
+    roles: AgentRoles, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
 ) -> tuple[Architecture, ...]:
-    plan = casting.plan
+    plan = roles.plan
     critic = shape.width * len(shape.agents) if plan.central else 0
     made = []
     for policy in range(len(plan.names)):
@@ -159,7 +157,7 @@ def _architectures(
 
 def _compiled_rollouts(
     vector: CompiledVector,
-    casting: AgentRoles,
+    roles: AgentRoles,
     architectures: Sequence[Architecture],
     options: PpoOptions,
     opponents: Opponents,
@@ -183,7 +181,7 @@ def _compiled_rollouts(
     )
     return CompiledRollouts(
         vector,
-        casting.plan,
+        roles.plan,
         architectures[0],
         _initial(architectures, options, run_seed),
         hyper,
@@ -197,7 +195,7 @@ def _compiled_rollouts(
 
 def _python_rollouts(
     vector: VectorEnv,
-    casting: AgentRoles,
+    roles: AgentRoles,
     architectures: Sequence[Architecture],
     options: PpoOptions,
     opponents: Opponents,
@@ -228,7 +226,7 @@ def _python_rollouts(
     )
     return PythonRollouts(
         vector,
-        casting.plan,
+        roles.plan,
         architectures,
         make,
         settings,

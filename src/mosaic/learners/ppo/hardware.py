@@ -42,15 +42,13 @@ class Equipment(NamedTuple):
     seats: tuple[Guest, ...]
 
 
-def equip(
-    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
-) -> Equipment:
+def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents) -> Equipment:
     """Return the equipment; raise InputError where options, env and agents do not fit."""
-    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
-    controlled = bool(casting.played or opponents.foreign)
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
+    controlled = bool(roles.played or opponents.foreign)
     compiled = not controlled and has_twin(config.environment)
-    chairs = len(casting.learners)
-    envs = _envs(config, options, casting, opponents)
+    chairs = len(roles.learners)
+    envs = _envs(config, options, roles, opponents)
     check_processes(options.env_processes, envs, config.environment, compiled=compiled)
     seats = guests(opponents, envs, options.selfplay_share, chairs)
     check_guests(opponents, seats, envs)
@@ -59,24 +57,24 @@ def equip(
 
 
 def settle_ppo(
-    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
+    config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents
 ) -> tuple[RunConfig, PpoOptions]:
     """Return configuration and options with a value for every setting left to Mosaic."""
-    rows = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
+    rows = [row_code(spec.observation_spaces[agent]) for agent in roles.learners]
     engine, _ = pick_engine(options, rows)
     chosen: dict[str, Any] = {"engine": engine}
     if options.device == "auto":
         chosen["device"] = "cuda" if engine == "torch" and cuda_is_available() else "cpu"
     if engine == "torch" and options.torch_threads is None:
         chosen["torch_threads"] = usual_torch_threads(max(code.width for code in rows))
-    if casting.plan.self_play and options.snapshot_every_steps is None:
+    if roles.plan.self_play and options.snapshot_every_steps is None:
         chosen["snapshot_every_steps"] = usual_snapshot_steps(config.training.total_timesteps)
-    environment = config.environment.model_copy(update={"num_envs": _envs(config, options, casting, opponents)})
+    environment = config.environment.model_copy(update={"num_envs": _envs(config, options, roles, opponents)})
     return config.model_copy(update={"environment": environment}), options.model_copy(update=chosen)
 
 
-def _envs(config: RunConfig, options: PpoOptions, casting: AgentRoles, opponents: Opponents) -> int:
-    usual = enough_envs(opponents, options.selfplay_share, len(casting.learners), DEFAULT_ENVS)
+def _envs(config: RunConfig, options: PpoOptions, roles: AgentRoles, opponents: Opponents) -> int:
+    usual = enough_envs(opponents, options.selfplay_share, len(roles.learners), DEFAULT_ENVS)
     return config.environment.num_envs or max(usual, options.threads)
 
 
@@ -97,15 +95,15 @@ def cuda_is_available() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def check_ppo(config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec) -> Opponents:
+def check_ppo(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Opponents:
     """Raise InputError for all that is known ahead; machine code is loaded only where something depends on it."""
-    opponents = opponents_of(options, casting, spec)
-    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in casting.learners])
+    opponents = opponents_of(options, roles, spec)
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
     if engine == "torch":
         _check_torch(options, why)
     if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
-        equip(config, options, casting, spec, opponents)
-    check_rollout_memory(config, options, casting, spec, opponents)
+        equip(config, options, roles, spec, opponents)
+    check_rollout_memory(config, options, roles, spec, opponents)
     return opponents
 
 
@@ -144,11 +142,11 @@ def _check_torch(options: PpoOptions, why: str) -> None:
 
 
 def check_rollout_memory(
-    config: RunConfig, options: PpoOptions, casting: AgentRoles, spec: EnvSpec, opponents: Opponents
+    config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents
 ) -> None:
     """Raise InputError where a rollout's observations exceed the memory, as images easily do."""
-    codes = [row_code(spec.observation_spaces[agent]) for agent in casting.learners]
-    envs, agents, central = _envs(config, options, casting, opponents), len(codes), casting.plan.central
+    codes = [row_code(spec.observation_spaces[agent]) for agent in roles.learners]
+    envs, agents, central = _envs(config, options, roles, opponents), len(codes), roles.plan.central
     needed = rollout_bytes(
         options.n_steps,
         envs if spec.facts.turn_based else envs * agents,

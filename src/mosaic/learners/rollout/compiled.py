@@ -61,7 +61,7 @@ class CompiledRollouts:
         if places:
             self._pool = self._crop(0)
         self._optimisers = [make_optimiser(weights[k]) for k in range(learners)]
-        self._desk: InferenceBuffers = make_inference_buffers(
+        self._buffers: InferenceBuffers = make_inference_buffers(
             shape, architecture, learners + places, child_seed(seed, "actions")
         )
         self.seats = make_agent_slots(
@@ -87,7 +87,7 @@ class CompiledRollouts:
     def collect(self) -> None:
         started = perf_counter()
         vector, kernel = self.vector, self.vector.kernel
-        self._desk.clock[:] = 0
+        self._buffers.clock[:] = 0
         collect(
             kernel.step,
             kernel.facts,
@@ -101,7 +101,7 @@ class CompiledRollouts:
             self._track,
             self.seats,
             self.tally,
-            self._desk,
+            self._buffers,
             self._scratch,
             self._learners,
             self.hyper.gamma,
@@ -109,7 +109,7 @@ class CompiledRollouts:
         vector.rew[:] = self._track.reward[self._steps - 1]  # as after a step of the vector env itself
         self.env_steps += self._steps * vector.shape.envs
         spent = perf_counter() - started
-        inference, env = self._desk.clock / max(1, int(self._desk.clock.sum())) * spent
+        inference, env = self._buffers.clock / max(1, int(self._buffers.clock.sum())) * spent
         self._seconds[:2] += env, inference
 
     def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
@@ -186,7 +186,7 @@ class CompiledRollouts:
         """Return all arrays with which the next rollout starts, besides weights."""
         vector = self.vector
         places: dict[str, NDArray[Any]] = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
-        places |= {"actions": self._desk.rng, "shuffle": self._shuffle}
+        places |= {"actions": self._buffers.rng, "shuffle": self._shuffle}
         for name, arrays in (("env", vector.arrays), ("seats", self.seats), ("tally", self.tally)):
             places |= {f"{name}.{field}": array for field, array in arrays._asdict().items()}
         return {name: array for name, array in places.items() if array.size}

@@ -130,9 +130,9 @@ def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.flo
 
 
 @njit(**_FAST)
-def sort_rows(brain: NDArray[np.int64], policies: int, desk: InferenceBuffers) -> None:
+def sort_rows(brain: NDArray[np.int64], policies: int, buffers: InferenceBuffers) -> None:
     """Sort rows by policy (counting sort): `order` lists the slots, `start[k]` is the first of policy k."""
-    start = desk.start
+    start = buffers.start
     start[:] = 0
     for row in range(brain.shape[0]):
         start[brain[row] + 1] += 1
@@ -140,7 +140,7 @@ def sort_rows(brain: NDArray[np.int64], policies: int, desk: InferenceBuffers) -
         start[policy + 1] += start[policy]
     for row in range(brain.shape[0]):
         policy = brain[row]
-        desk.order[start[policy]] = row
+        buffers.order[start[policy]] = row
         start[policy] += 1
     for policy in range(policies, 0, -1):
         start[policy] = start[policy - 1]
@@ -148,22 +148,22 @@ def sort_rows(brain: NDArray[np.int64], policies: int, desk: InferenceBuffers) -
 
 
 @njit(**_FAST)
-def slip(desk: InferenceBuffers, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
+def slip(buffers: InferenceBuffers, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
     """Replace moves of frozen opponents by random ones.
 
     This gives the learner new positions without bias, since it does not learn from these rows.
     """
-    masked = desk.mask.shape[0] > 0
+    masked = buffers.mask.shape[0] > 0
     for row in range(low, high):
-        if next_uniform(desk.rng, row) < chance:
+        if next_uniform(buffers.rng, row) < chance:
             first = 0
             for part in range(sizes.shape[0]):
                 legal = 0
                 for action in range(sizes[part]):
-                    if not masked or desk.mask[row, first + action]:
+                    if not masked or buffers.mask[row, first + action]:
                         legal += 1
-                        if next_uniform(desk.rng, row) * legal < 1.0:
-                            desk.act[row, part] = np.float32(action)
+                        if next_uniform(buffers.rng, row) * legal < 1.0:
+                            buffers.act[row, part] = np.float32(action)
                 first += sizes[part]
 
 
@@ -174,7 +174,7 @@ def decide_sorted(
     batch: Batch,
     track: Track,
     time: int,
-    desk: InferenceBuffers,
+    buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     chances: NDArray[np.float32],
@@ -182,43 +182,43 @@ def decide_sorted(
     """Decide for every slot, each by its own policy."""
     slots = track.brain.shape[1]
     base = time * slots
-    masked, central = desk.mask.shape[0] > 0, desk.critic_obs.shape[1] > 0
+    masked, central = buffers.mask.shape[0] > 0, buffers.critic_obs.shape[1] > 0
     policies = pool.weights.shape[0]
-    sort_rows(track.brain[time], policies, desk)
+    sort_rows(track.brain[time], policies, buffers)
     for row in range(slots):
-        place = base + desk.order[row]
-        for column in range(desk.obs.shape[1]):
-            desk.obs[row, column] = batch.obs[place, column]
+        place = base + buffers.order[row]
+        for column in range(buffers.obs.shape[1]):
+            buffers.obs[row, column] = batch.obs[place, column]
         if masked:
-            for column in range(desk.mask.shape[1]):
-                desk.mask[row, column] = batch.mask[place, column]
+            for column in range(buffers.mask.shape[1]):
+                buffers.mask[row, column] = batch.mask[place, column]
         if central:
-            for column in range(desk.critic_obs.shape[1]):
-                desk.critic_obs[row, column] = batch.critic_obs[place, column]
+            for column in range(buffers.critic_obs.shape[1]):
+                buffers.critic_obs[row, column] = batch.critic_obs[place, column]
     for policy in range(policies):
-        low, high = desk.start[policy], desk.start[policy + 1]
+        low, high = buffers.start[policy], buffers.start[policy + 1]
         if high > low:
-            obs = desk.obs[low:high]
+            obs = buffers.obs[low:high]
             act_rows(
                 pool.weights[policy],
                 model,
                 obs,
-                desk.critic_obs[low:high] if central else obs,
-                desk.mask[low:high] if masked else desk.mask,
+                buffers.critic_obs[low:high] if central else obs,
+                buffers.mask[low:high] if masked else buffers.mask,
                 scratch,
-                desk.rng[low:high],
-                desk.act[low:high],
-                desk.logp[low:high],
-                desk.value[low:high],
+                buffers.rng[low:high],
+                buffers.act[low:high],
+                buffers.logp[low:high],
+                buffers.value[low:high],
             )
             if policy >= learners and chances[policy - learners] > _ZERO:
-                slip(desk, model.head.sizes, low, high, chances[policy - learners])
+                slip(buffers, model.head.sizes, low, high, chances[policy - learners])
     for row in range(slots):
-        slot = desk.order[row]
-        batch.logp[base + slot] = desk.logp[row]
-        track.value[time, slot] = desk.value[row]
-        for part in range(desk.act.shape[1]):
-            batch.act[base + slot, part] = desk.act[row, part]
+        slot = buffers.order[row]
+        batch.logp[base + slot] = buffers.logp[row]
+        track.value[time, slot] = buffers.value[row]
+        for part in range(buffers.act.shape[1]):
+            batch.act[base + slot, part] = buffers.act[row, part]
 
 
 @njit(**_FAST)
@@ -230,7 +230,7 @@ def judge(
     obs: NDArray[np.float32],
     critic_obs: NDArray[np.float32],
     rows: int,
-    desk: InferenceBuffers,
+    buffers: InferenceBuffers,
     scratch: Scratch,
     out: NDArray[np.float32],
 ) -> None:
@@ -239,7 +239,7 @@ def judge(
     x = obs[:rows]
     y = critic_obs[:rows] if central else x
     for policy in range(learners):
-        value_rows(pool.weights[policy], model, x, y, scratch, desk.value[:rows])
+        value_rows(pool.weights[policy], model, x, y, scratch, buffers.value[:rows])
         for row in range(rows):
             if policy == 0 or brain[row] == policy:
-                out[row] = desk.value[row]
+                out[row] = buffers.value[row]

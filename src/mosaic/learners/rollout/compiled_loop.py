@@ -36,13 +36,13 @@ def bootstrap(
     track: Track,
     time: int,
     seated: NDArray[np.int64],
-    desk: InferenceBuffers,
+    buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
 ) -> None:
     """Compute the value of the final observation of every truncated agent."""
     agents, width = seated.shape[1], env.fin.shape[1]
-    joined = desk.final_critic.shape[1] > 0
+    joined = buffers.final_critic.shape[1] > 0
     cut = np.empty(env.trunc.shape[0], np.int64)
     rows = find_cut(env.term, env.trunc, cut)
     brain, mate, shown = np.empty(rows, np.int64), np.empty(1, np.int64), np.empty((1, width), np.float32)
@@ -50,17 +50,19 @@ def bootstrap(
         row = cut[place]
         first = row // agents * agents
         brain[place] = seated[row // agents, row - first]
-        show(env.fin[row : row + 1], brain[place : place + 1], pool, desk.final[place : place + 1])
+        show(env.fin[row : row + 1], brain[place : place + 1], pool, buffers.final[place : place + 1])
         if joined:
             for k in range(agents):
                 other = first + (row - first + k) % agents
                 mate[0] = seated[row // agents, other - first]
                 show(env.fin[other : other + 1], mate, pool, shown)
                 for column in range(width):
-                    desk.final_critic[place, k * width + column] = shown[0, column]
-    judge(pool, model, learners, brain, desk.final, desk.final_critic, rows, desk, scratch, desk.final_value)
+                    buffers.final_critic[place, k * width + column] = shown[0, column]
+    judge(
+        pool, model, learners, brain, buffers.final, buffers.final_critic, rows, buffers, scratch, buffers.final_value
+    )
     for place in range(rows):
-        track.bootstrap[time, cut[place]] = desk.final_value[place]
+        track.bootstrap[time, cut[place]] = buffers.final_value[place]
 
 
 @njit(**_FAST)
@@ -108,7 +110,7 @@ def collect(
     track: Track,
     seats: AgentSlots,
     tally: EpisodeTally,
-    desk: InferenceBuffers,
+    buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     gamma: np.float32,
@@ -132,13 +134,13 @@ def collect(
                 batch.critic_obs[low:high] if central else obs,
                 batch.mask[low:high] if masked else batch.mask,
                 scratch,
-                desk.rng,
+                buffers.rng,
                 batch.act[low:high],
                 batch.logp[low:high],
                 track.value[time],
             )
         else:
-            decide_sorted(pool, model, batch, track, time, desk, scratch, learners, seats.slip)
+            decide_sorted(pool, model, batch, track, time, buffers, scratch, learners, seats.slip)
         decided = cycles()
         step(
             facts,
@@ -159,11 +161,11 @@ def collect(
             for agent in range(agents):
                 seated[env_index, agent] = seats.brain[env_index, agent]
         if book(tally, seats, track, time, env.term, env.trunc, learners, gamma):
-            bootstrap(pool, model, env, track, time, seated, desk, scratch, learners)
-        desk.clock[0] += decided - begun
-        desk.clock[1] += stepped - decided
+            bootstrap(pool, model, env, track, time, seated, buffers, scratch, learners)
+        buffers.clock[0] += decided - begun
+        buffers.clock[1] += stepped - decided
     tally.decisions[0] += steps * slots
-    look_ahead(env, seats, pool, model, track, desk, scratch, learners, agents)
+    look_ahead(env, seats, pool, model, track, buffers, scratch, learners, agents)
     flat = batch.val.reshape(steps, slots)
     for time in range(steps):
         for slot in range(slots):
@@ -177,7 +179,7 @@ def look_ahead(
     pool: Pool,
     model: Model,
     track: Track,
-    desk: InferenceBuffers,
+    buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
     agents: int,
@@ -190,7 +192,7 @@ def look_ahead(
         agent = env.who[slot]
         track.who[steps, slot] = agent
         brain[slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, brain, pool, desk.obs)
-    if desk.critic_obs.shape[1] > 0:
-        join_observations(desk.obs, agents, desk.critic_obs)
-    judge(pool, model, learners, brain, desk.obs, desk.critic_obs, slots, desk, scratch, track.value[steps])
+    show(env.obs, brain, pool, buffers.obs)
+    if buffers.critic_obs.shape[1] > 0:
+        join_observations(buffers.obs, agents, buffers.critic_obs)
+    judge(pool, model, learners, brain, buffers.obs, buffers.critic_obs, slots, buffers, scratch, track.value[steps])

@@ -105,7 +105,7 @@ class NativeTraining:
             save_file(state, folder / TRAINING)
             (folder / COUNTERS).write_text(json.dumps(counters))
 
-        agents = self._assembled.casting.learners
+        agents = self._assembled.roles.learners
         self._context.checkpoint(
             write,
             env_steps=progress.env_steps,
@@ -124,19 +124,19 @@ class NativeTraining:
 
     def evaluate(self) -> Iterator[dict[str, Any]]:
         """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
-        context, casting = self._context, self._assembled.casting
+        context, roles = self._context, self._assembled.roles
         with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
             folder = Path(name)
             self._save_policies(folder)
 
             def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
-                number = self._learner.plan.policy_of[casting.learners.index(agent)]
+                number = self._learner.plan.policy_of[roles.learners.index(agent)]
                 sampling = default_sampling(spec, stochastic=self._stochastic)
                 request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
                 return make_controller(folder, policy_file(number), request)
 
             stopped = context.inbox.stop_asked
-            yield from evaluate_learners(context.config, make, casting.played, self._camera, stopped)
+            yield from evaluate_learners(context.config, make, roles.played, self._camera, stopped)
 
     def _save_policies(self, folder: Path) -> None:
         network: str | None = getattr(self._context.options, "network", None)

@@ -84,16 +84,16 @@ class NativeWorker:
         from mosaic.learners.ppo.hardware import check_ppo, check_processes, has_twin
         from mosaic.learners.resources import meet_resources
 
-        casting = read_agent_roles(config, spec)
-        others = [*casting.played.values()]
+        roles = read_agent_roles(config, spec)
+        others = [*roles.played.values()]
         if isinstance(options, PpoOptions | DqnOptions):
-            options = meet_resources(options, config, casting, spec)
+            options = meet_resources(options, config, roles, spec)
         if isinstance(options, PpoOptions):
-            others += check_ppo(config, options, casting, spec).foreign
+            others += check_ppo(config, options, roles, spec).foreign
         if isinstance(options, DqnOptions):
-            check_dqn(config, casting, spec, options)
+            check_dqn(config, roles, spec, options)
             if options.env_processes:
-                envs, twin = config.environment.num_envs or ENVS, not casting.played and has_twin(config.environment)
+                envs, twin = config.environment.num_envs or ENVS, not roles.played and has_twin(config.environment)
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
         check_players(others, spec)
         if config.training.init is not None:
@@ -107,12 +107,12 @@ class NativeWorker:
         from mosaic.learners.ppo.hardware import settle_ppo
         from mosaic.learners.resources import meet_resources
 
-        config, casting = with_limit(config), read_agent_roles(config, spec)
+        config, roles = with_limit(config), read_agent_roles(config, spec)
         if isinstance(options, PpoOptions):
-            options = meet_resources(options, config, casting, spec)
-            return settle_ppo(config, options, casting, spec, opponents_of(options, casting, spec))
+            options = meet_resources(options, config, roles, spec)
+            return settle_ppo(config, options, roles, spec, opponents_of(options, roles, spec))
         assert isinstance(options, DqnOptions)
-        return settle_dqn(config, meet_resources(options, config, casting, spec), casting, spec)
+        return settle_dqn(config, meet_resources(options, config, roles, spec), roles, spec)
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.native.frames import NativeScene

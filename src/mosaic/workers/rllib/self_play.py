@@ -117,10 +117,10 @@ class LeagueManager:
     """
 
     def __init__(self, setup: RllibSetup) -> None:
-        options, casting = setup.options, setup.casting
-        self.league = League(options.league_size, options.league_sampling, casting.ages)
-        self._learner = casting.plan.names[0]
-        self._agents, self._share = casting.learners, options.selfplay_share
+        options, roles = setup.options, setup.roles
+        self.league = League(options.league_size, options.league_sampling, roles.ages)
+        self._learner = roles.plan.names[0]
+        self._agents, self._share = roles.learners, options.selfplay_share
         self._win_above = setup.spec.facts.win_above
         self._rate = options.snapshot_win_rate
         self._every = snapshot_interval(options, setup.config.training.total_timesteps)

@@ -89,8 +89,8 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
     assert isinstance(options, RllibOptions)
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
-    casting = read_agent_roles(config, spec)
-    for agent, reference in casting.played.items():  # otherwise env runners would be started and restarted to find out
+    roles = read_agent_roles(config, spec)
+    for agent, reference in roles.played.items():  # otherwise env runners would be started and restarted to find out
         load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
     asked = asked_for(config.resources, options, apart=apart)
@@ -99,7 +99,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
         _store_placement(context, placement)
         config, options = context.config, context.options
         assert isinstance(options, RllibOptions)
-    return RllibSetup(config, options, spec, masked, casting, placement, context.folder.path, attempt=context.attempt)
+    return RllibSetup(config, options, spec, masked, roles, placement, context.folder.path, attempt=context.attempt)
 
 
 def _store_placement(context: WorkerContext, placement: Placement) -> None:
@@ -146,7 +146,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
 
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
-    keeper = LeagueManager(setup) if setup.casting.plan.self_play else None
+    keeper = LeagueManager(setup) if setup.roles.plan.self_play else None
     config = configure(setup, keeper.mapping() if keeper else None)
     try:
         config.validate()
@@ -244,7 +244,7 @@ class RllibTraining:
         training, league = self._training, self._league
         found = fields(self._result, self._counted, training.learned, self._spent)
         self._spent = {}
-        learner = training.setup.casting.plan.names[0]
+        learner = training.setup.roles.plan.names[0]
         custom = {name: value for name, value in league.items() if name != f"rating/{learner}"}
         if len(custom) < len(league):
             found["policies"][learner]["rating"] = league[f"rating/{learner}"]
@@ -301,4 +301,4 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[dict[str, 
             return load_exported(folder, setup.policy_of[agent], request)
 
         stopped = context.inbox.stop_asked
-        yield from evaluate_learners(context.config, make, setup.casting.played, stopped=stopped)
+        yield from evaluate_learners(context.config, make, setup.roles.played, stopped=stopped)

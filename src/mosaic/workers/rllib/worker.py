@@ -69,7 +69,7 @@ class RllibWorker:
         check_installed()
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
-        casting = read_agent_roles(config, spec)
+        roles = read_agent_roles(config, spec)
         check_said_once(config.resources, options)
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
@@ -80,10 +80,10 @@ class RllibWorker:
             learners = placement.learners
             envs = envs_per_runner(config.environment.num_envs, options, placement.runners)
             check_batch(algorithm, options, runners=placement.runners, envs=envs, learners=learners)
-        check_support(algorithm, options, casting, spec, learners=learners)
-        check_players(casting.played.values(), spec)
-        for agent in casting.learners:
-            _check_spaces(algorithm, options, agent, spec, central=casting.plan.central)
+        check_support(algorithm, options, roles, spec, learners=learners)
+        check_players(roles.played.values(), spec)
+        for agent in roles.learners:
+            _check_spaces(algorithm, options, agent, spec, central=roles.plan.central)
         if algorithm == "sac":
             _check_all_legal(config)
 

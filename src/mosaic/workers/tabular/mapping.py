@@ -61,8 +61,8 @@ def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: E
             {agent: agent for agent in learners} if paradigm == "independent" else group_names(learners, spec, POLICY)
         )
 
-    casting = read_mapping(config, spec, names)
-    if casting.ages:
+    roles = read_mapping(config, spec, names)
+    if roles.ages:
         raise InputError(
             "self@-N: the worker tabular keeps no snapshots of its tables. Name another opponent, or train with "
             "--worker native."
@@ -72,11 +72,11 @@ def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: E
             f"training.params.opponent={options.opponent} and the mapping (--agent, --policies, policies_to_train) "
             "both say who plays. Leave one of them out: --agent NAME=random gives that agent a random policy."
         )
-    check_players(casting.played.values(), spec)
-    plan = casting.plan
-    tables = {agent: plan.names[k] for agent, k in zip(casting.learners, plan.policy_of, strict=True)}
+    check_players(roles.played.values(), spec)
+    plan = roles.plan
+    tables = {agent: plan.names[k] for agent, k in zip(roles.learners, plan.policy_of, strict=True)}
     trained = frozenset(name for name, learns in zip(plan.names, plan.trained, strict=True) if learns)
-    return TableMapping(tables, trained, casting.played)
+    return TableMapping(tables, trained, roles.played)
 
 
 def _two_tables(spec: EnvSpec) -> Mapping[AgentID, str]:

@@ -331,7 +331,7 @@ def exported(folder: Path, case: str) -> tuple[RllibSetup, Callable[..., PolicyC
     runner.stop()
 
     def load(policy: str = "shared", *agents: str) -> PolicyController:
-        return load_policy(folder, policy, PolicyRequest("tested", setup.spec, agents or setup.casting.learners))
+        return load_policy(folder, policy, PolicyRequest("tested", setup.spec, agents or setup.roles.learners))
 
     return setup, load
 

@@ -10,7 +10,7 @@ from tests.workers.rllib.rllib_setups import make_setup
 
 def check(tmp_path, env, algorithm="ppo", learners=1, **said):
     setup = make_setup(tmp_path, env, algorithm, **said)
-    check_support(algorithm, setup.options, setup.casting, setup.spec, learners=learners)
+    check_support(algorithm, setup.options, setup.roles, setup.spec, learners=learners)
 
 
 def test_the_table_knows_the_algorithms_that_have_options():

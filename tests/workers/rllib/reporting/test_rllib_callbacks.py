@@ -211,8 +211,8 @@ def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
         frame = reader.read()
         assert frame.pixels.ndim == 3
         shown = dict(part.split("=") for part in frame.agent.split(", "))
-        assert tuple(shown) == setup.casting.learners
-        assert float(shown[setup.casting.learners[0]]) == pytest.approx(frame.ret, abs=0.01)
+        assert tuple(shown) == setup.roles.learners
+        assert float(shown[setup.roles.learners[0]]) == pytest.approx(frame.ret, abs=0.01)
         end(made)
 
 

@@ -26,7 +26,7 @@ class RllibSetup:
     options: RllibOptions
     spec: EnvSpec
     masked: bool  # whether actions may be illegal, which only a Turn can tell
-    casting: AgentRoles
+    roles: AgentRoles
     placement: Placement
     folder: Path  # the run's
     attempt: int = 1
@@ -41,27 +41,27 @@ class RllibSetup:
 
         RLlib's much faster single-agent runner then steps the env.
         """
-        return len(self.casting.learners) == 1 and not self.casting.plan.self_play
+        return len(self.roles.learners) == 1 and not self.roles.plan.self_play
 
     @property
     def modules(self) -> Mapping[PolicyID, str]:
         """RLlib's name for each policy."""
-        names = self.casting.plan.names
+        names = self.roles.plan.names
         return {names[0]: DEFAULT_MODULE} if self.single else {name: name for name in names}
 
     @property
     def policy_of(self) -> Mapping[AgentID, PolicyID]:
-        plan = self.casting.plan
-        return {agent: plan.names[k] for agent, k in zip(self.casting.learners, plan.policy_of, strict=True)}
+        plan = self.roles.plan
+        return {agent: plan.names[k] for agent, k in zip(self.roles.learners, plan.policy_of, strict=True)}
 
     @property
     def trained(self) -> list[PolicyID]:
-        plan = self.casting.plan
+        plan = self.roles.plan
         return [name for name, learns in zip(plan.names, plan.trained, strict=True) if learns]
 
     def agents_of(self, policy: PolicyID) -> tuple[AgentID, ...]:
-        plan = self.casting.plan
-        return plan.agents_of(plan.names.index(policy), self.casting.learners)
+        plan = self.roles.plan
+        return plan.agents_of(plan.names.index(policy), self.roles.learners)
 
     @property
     def envs_per_runner(self) -> int:
@@ -79,9 +79,9 @@ class RllibSetup:
             RUN: str(self.folder),
             SESSION: self.session,
             "environment": self.config.environment.model_dump(mode="json"),
-            "learners": list(self.casting.learners),
-            "played": dict(self.casting.played),
-            "state": self.casting.plan.central,
+            "learners": list(self.roles.learners),
+            "played": dict(self.roles.played),
+            "state": self.roles.plan.central,
             "seed": self.config.seed,
             "picture_size": self.options.picture_size,
         }

@@ -37,10 +37,10 @@ def is_supported(algorithm: str, feature: Feature) -> bool:
 
 
 def check_support(
-    algorithm: str, options: RllibOptions, casting: AgentRoles, spec: EnvSpec, *, learners: int = 1
+    algorithm: str, options: RllibOptions, roles: AgentRoles, spec: EnvSpec, *, learners: int = 1
 ) -> None:
     """Raise InputError if the algorithm cannot train what the casting says; `learners` are learner processes."""
-    plan = casting.plan
+    plan = roles.plan
     if plan.self_play:
         _check(algorithm, "self_play")
         if isinstance(options, AppoOptions | ImpalaOptions) and options.num_aggregator_actors_per_learner:
@@ -57,7 +57,7 @@ def check_support(
                 f"shared_encoder: there is only one policy, '{plan.names[0]}', and none to share with. "
                 "Leave it out, or use --policies independent."
             )
-        _check_same_sight(casting, spec)
+        _check_same_sight(roles, spec)
     if learners > 1 and len(plan.names) > 1 and (plan.central or options.shared_encoder):
         raise InputError(
             f"num_learners={learners}: parts that policies share are trained by one learner. Set num_learners to 1."
@@ -102,8 +102,8 @@ def _check(algorithm: str, feature: Feature) -> None:
     )
 
 
-def _check_same_sight(casting: AgentRoles, spec: EnvSpec) -> None:
-    first, *others = casting.learners
+def _check_same_sight(roles: AgentRoles, spec: EnvSpec) -> None:
+    first, *others = roles.learners
     for other in others:
         if row_code(spec.observation_spaces[other]).width != row_code(spec.observation_spaces[first]).width:
             raise InputError(

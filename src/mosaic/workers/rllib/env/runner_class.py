@@ -19,14 +19,14 @@ def runner_class(setup: RllibSetup) -> type[Any] | None:
 
 def has_twin(setup: RllibSetup) -> bool:
     """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
-    options, casting, spec = setup.options, setup.casting, setup.spec
-    other = setup.single or setup.masked or casting.plan.self_play or casting.played or spec.facts.turn_based
+    options, roles, spec = setup.options, setup.roles, setup.spec
+    other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
     if other or options.use_lstm or options.observation_filter != "NoFilter":
         return False
     from mosaic.envs.compiled.registry import find_kernel
 
     kernel = find_kernel(setup.config.environment)
-    if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != casting.learners:
+    if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != roles.learners:
         return False
-    heads = [action_code(spec.action_spaces[agent]).head for agent in casting.learners]
+    heads = [action_code(spec.action_spaces[agent]).head for agent in roles.learners]
     return all(head.kind == "categorical" and head.parts == 1 for head in heads)

@@ -44,7 +44,7 @@ ILLEGAL = 0.9 * _NEVER  # logits at or below it belong to illegal actions
 def module_spec(setup: RllibSetup, policy: PolicyID) -> RLModuleSpec:
     """Return a module's spec without spaces: RLlib takes those of the agents that are mapped to the policy."""
     settings = model_settings(setup.options)
-    if setup.casting.plan.central:
+    if setup.roles.plan.central:
         settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has its own
     if setup.masked and setup.algorithm == "sac":
         raise no_masks(setup.spec.env_id)

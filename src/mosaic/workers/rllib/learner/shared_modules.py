@@ -21,7 +21,7 @@ def parts_in_common(setup: RllibSetup) -> tuple[str, ...]:
     """Return the names of the shared attributes. A single policy shares nothing."""
     if len(setup.modules) == 1:
         return ()
-    asked = {CRITIC: setup.casting.plan.central, ENCODER: setup.options.shared_encoder}
+    asked = {CRITIC: setup.roles.plan.central, ENCODER: setup.options.shared_encoder}
     return tuple(name for name, wanted in asked.items() if wanted)
 
 
