@@ -87,8 +87,8 @@ def test_harder_options_and_missing_wrappers_are_noted(run):
 def test_other_spaces_are_refused_with_the_difference(run, call):
     save(run, spec(SEEN, ACTED))
     text = (
-        r"^'run:nightly' was trained in gym/CartPole-v1 and cannot play gym/Acrobot-v1 as agent_0, whose spaces are "
-        r"others: its observation is Box\(-1, 1, \(6,\), float32\) here and Box\(-1, 1, \(4,\), float32\) in training; "
+        r"^'run:nightly' was trained in gym/CartPole-v1 and cannot play gym/Acrobot-v1 as agent_0, whose spaces "
+        r"differ: its observation is Box\(-1, 1, \(6,\), float32\) here and Box\(-1, 1, \(4,\), float32\) in training; "
         r"its action is Discrete\(3\) here and Discrete\(2\) in training\.$"
     )
     with pytest.raises(InputError, match=text):
