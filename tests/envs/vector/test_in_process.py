@@ -332,7 +332,7 @@ def test_what_cannot_stand_side_by_side():
     with pytest.raises(InputError) as raised:
         PythonVector([Alternating()], Firm("o", "x"))
     assert str(raised.value) == (
-        "All agents of python:mosaic.testing.toys:Alternating (x, o): there is nothing to learn."
+        "All agents of python:mosaic.testing.toys:Alternating have fixed policies (x, o): there is nothing to learn."
     )
 
 
