@@ -177,7 +177,7 @@ def test_more_states_than_64_bits_hold_need_another_table() -> None:
         "MultiBinary(63) has 9,223,372,036,854,775,808 states, and at most 9,223,372,036,854,775,807 can be numbered "
         "here. Use a sparse (hashed) table, which keeps only the visited states."
     )
-    with pytest.raises(InputError, match=r"has about 10\^19117 states, .* are met, or fewer bins\.$"):
+    with pytest.raises(InputError, match=r"has about 10\^19117 states, .* visited states, or fewer bins\.$"):
         space_code(Box(0, 255, (84, 84, 3), np.uint8), 8)
     with pytest.raises(InputError, match="has 6 states, and at most 5 can be numbered"):
         space_code(Discrete(6), most=5)
@@ -328,7 +328,7 @@ FREE = Box(np.array([-1, -np.inf, 0], np.float32), np.array([1, np.inf, LARGEST]
         (
             Box(-1, 1, (2,)),
             [8, "8@2..3"],
-            "bins: number 1 (counted from 0) ranges from -1 to 1, where the bins 2..3 hold nothing.",
+            "bins: number 1 (counted from 0) goes from -1 to 1, where the bins 2..3 hold nothing.",
         ),
         (Box(-1, 1, (2,)), 0, "bins: 0 is not a number of bins from 1 to 1,000,000."),
         (Box(-1, 1, (2,)), True, "bins: True is not a number of bins from 1 to 1,000,000."),
