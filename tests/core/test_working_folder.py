@@ -40,7 +40,7 @@ def test_modules_are_run_without_the_working_folder(hostile: Callable[..., None]
 
 def test_no_other_code_writes_such_a_command_itself() -> None:
     writers = [path for path in SOURCES.rglob("*.py") if '"-m"' in path.read_text()]
-    assert [path.name for path in writers] == ["module_command.py"]
+    assert [path.name for path in writers] == ["child_process.py"]
 
 
 def test_no_other_code_starts_spawned_processes_itself() -> None:

@@ -297,7 +297,7 @@ def test_train_waits_and_takes_settings_from_everywhere(trainer: Trainer, tmp_pa
 def test_ctrl_c_stops_and_saves(trainer: Trainer) -> None:
     program = "import mosaic, sys; mosaic.train('gym/CartPole-v1', worker='toy', params={'iteration_s': 0.01})"
     caller = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, start_new_session=True)
-    assert eventually(lambda: any(run.metrics() for run in trainer.runs()))
+    assert eventually(lambda: any(curve(run) for run in trainer.runs()))
     (run,) = trainer.runs()
     os.killpg(caller.pid, signal.SIGINT)
     _, complaint = caller.communicate(timeout=60)

@@ -38,7 +38,7 @@ def config(env, total, seed=0, **more):
 
 
 def spots(layout):
-    return {"env_id": "python:test_picture_rollouts:Spots", "options": {"layout": layout}}
+    return {"env_id": "python:tests.learners.ppo.test_picture_rollouts:Spots", "options": {"layout": layout}}
 
 
 def trained(env, options, total, seed=0, **more):
