@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mosaic.core.interrupts import ctrl_c_kept, raise_if_pressed
+from mosaic.core.interrupts import ctrl_c_deferred, ctrl_c_kept, raise_if_pressed
 
 
 def press():
@@ -50,3 +50,16 @@ def test_whoever_has_rules_of_his_own_keeps_them():
         assert heard == [1]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_deferred_one_is_raised_when_the_block_has_ended():
+    done = []
+    with pytest.raises(KeyboardInterrupt), ctrl_c_kept():
+        with ctrl_c_deferred():
+            press()
+            done.append("started")
+        done.append("never")
+    assert done == ["started"]
+    with ctrl_c_deferred():
+        pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -33,6 +33,26 @@ def ctrl_c_kept() -> Iterator[None]:
         _pressed.clear()
 
 
+@contextmanager
+def ctrl_c_deferred() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block ends, so that what the block starts is known to the code that handles it.
+
+    Does nothing outside the main thread. Processes started meanwhile do not inherit it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    pressed = threading.Event()
+    signal.signal(signal.SIGINT, lambda number, frame: pressed.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed.is_set():
+        signal.raise_signal(signal.SIGINT)
+
+
 def raise_if_pressed() -> None:
     """Raise KeyboardInterrupt after a Ctrl-C; for loops that wait in the main thread."""
     if _pressed.is_set() and threading.current_thread() is threading.main_thread():

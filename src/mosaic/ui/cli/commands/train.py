@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,11 +121,10 @@ def train(
         _show_dry(configured.resolved, json)
         return
     with open_backend(server) as runs:
-        started = _submit(runs, configured.asked, seeds)
         if detach:
-            _say_detached(started, json)
+            _say_detached(_submit(runs, configured.asked, seeds), json)
             return
-        _foreground(started, json)
+        _foreground(lambda: _submit(runs, configured.asked, seeds), json)
 
 
 def _rule(text: str) -> tuple[str, str]:
@@ -166,16 +166,20 @@ def _say_detached(started: list[BackendRun], json: bool) -> None:
     note("Follow it: mosaic watch latest    Stop it: mosaic runs stop latest")
 
 
-def _foreground(started: list[BackendRun], json: bool) -> None:
+def _foreground(submit: Callable[[], list[BackendRun]], json: bool) -> None:
+    """Submit runs and follow them to their end; Ctrl-C stops and saves all of them."""
     from mosaic.core.errors import MosaicError
-    from mosaic.core.interrupts import ctrl_c_kept
+    from mosaic.core.interrupts import ctrl_c_deferred, ctrl_c_kept
     from mosaic.ui.cli.group_results import make_groups, show_groups
     from mosaic.ui.cli.output import complain, note, print_json
     from mosaic.ui.cli.run_config import result, show_result, unsaved_work
     from mosaic.ui.cli.watching import follow, view_of
 
+    started: list[BackendRun] = []
     try:
         with ctrl_c_kept():
+            with ctrl_c_deferred():
+                started += submit()
             for run in started:
                 view = view_of(run)
                 view.note = "Ctrl-C stops and saves."
