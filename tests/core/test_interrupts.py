@@ -54,12 +54,15 @@ def test_whoever_has_rules_of_his_own_keeps_them():
 
 def test_a_deferred_one_is_raised_when_the_block_has_ended():
     done = []
-    with pytest.raises(KeyboardInterrupt), ctrl_c_kept():
-        with ctrl_c_deferred():
-            press()
-            done.append("started")
-        done.append("never")
-    assert done == ["started"]
-    with ctrl_c_deferred():
-        pass
+
+    def submit_and_follow():
+        with ctrl_c_kept():
+            with ctrl_c_deferred():
+                press()
+                done.append("submitted")
+            done.append("followed")
+
+    with pytest.raises(KeyboardInterrupt):
+        submit_and_follow()
+    assert done == ["submitted"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
