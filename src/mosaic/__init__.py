@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from mosaic.store.live_sessions import live_screen
     from mosaic.telemetry.events.lines import emit_metric
 else:
-    from mosaic.core.lazy_names import lazy_names
+    from mosaic.core.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,

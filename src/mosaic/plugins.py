@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.evaluation import evaluate_learners
 else:
-    from mosaic.core.lazy_names import lazy_names
+    from mosaic.core.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,

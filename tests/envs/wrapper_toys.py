@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Box, Space
 
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 

@@ -1,4 +1,4 @@
-"""Child processes (`multiprocessing`) that import nothing from the working directory while they start."""
+"""Child processes that import nothing from the working directory while they start, and their environment variables."""
 
 from __future__ import annotations
 
@@ -55,3 +55,16 @@ def _sigint_blocked() -> Iterator[None]:
 def module_command(module: str, *arguments: str) -> list[str]:
     """Return the command line that runs a Mosaic module in its own process."""
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+@contextmanager
+def restored(*names: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.architecture import Architecture

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Observation, Turn

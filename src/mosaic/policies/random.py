@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import draw_legal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mosaic.core.errors import unknown
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers

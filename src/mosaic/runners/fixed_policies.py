@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.catalog import make_env

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mosaic.testing.toys import Alternating, Crowd, Fading
     from mosaic.testing.worker import WorkerContractError, WorkerReport, check_worker
 else:
-    from mosaic.core.lazy_names import lazy_names
+    from mosaic.core.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,

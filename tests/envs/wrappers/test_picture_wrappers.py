@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from mosaic.core.errors import InputError
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.envs.catalog import make_env
 from mosaic.envs.wrappers import wrap
 from mosaic.envs.wrappers.grayscale import GrayscaleOptions, grayed, luma

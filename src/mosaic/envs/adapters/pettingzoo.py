@@ -14,7 +14,7 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import SEED_LIMIT
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.adapters.upstream import NO_REPAIRS, Repairs, keep_pygame, quiet

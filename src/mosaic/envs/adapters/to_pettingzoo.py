@@ -14,7 +14,7 @@ from pettingzoo import AECEnv, ParallelEnv
 from mosaic.config.sections import split_id
 from mosaic.core.errors import MosaicError, unknown
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Mask, Turn, digest_value
 from mosaic.envs.codes import draw_legal
 from mosaic.envs.contract.errors import CheckPosition, ContractError, blamed

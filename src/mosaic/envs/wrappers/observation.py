@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.transform import Transform

@@ -19,7 +19,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, PopulationBasedTraining, TrialScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
-from mosaic.core.env_vars import restored
+from mosaic.core.child_process import restored
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan

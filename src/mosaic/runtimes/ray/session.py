@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from mosaic.core.env_vars import restored
+from mosaic.core.child_process import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.machine import boot_id, is_current
 from mosaic.core.memory import free_memory

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
-from mosaic.core.lazy_dict import Lookup
+from mosaic.core.lazy import Lookup
 from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import Options, parse_options, split_reference
 from mosaic.core.seeding import child_seed

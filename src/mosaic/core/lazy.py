@@ -1,10 +1,10 @@
-"""Lazily imported module attributes, so that importing a package with many public names stays cheap."""
+"""Lazily imported names of modules, and mappings whose values are computed on first use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from mosaic.core.errors import nearest
 
@@ -31,3 +31,17 @@ def lazy_names(
         return sorted({*vars(import_module(module)), *home_of})
 
     return load, names
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Lookup(dict[K, V]):
+    def __init__(self, ask: Callable[[K], V], keys: Iterable[K] = ()) -> None:
+        super().__init__((key, ask(key)) for key in keys)
+        self._ask = ask
+
+    def __missing__(self, key: K) -> V:
+        value = self[key] = self._ask(key)
+        return value
