@@ -82,7 +82,7 @@ def test_it_takes_what_other_wrappers_make() -> None:
             "discretise:bins=2",
             (
                 "Box(0, 1, (6, 7, 2), int8) has about 10^25 states, and at most 9,223,372,036,854,775,807 can be "
-                "numbered here. Use a sparse (hashed) table, which keeps only the states that are met, or fewer bins. "
+                "numbered here. Use a sparse (hashed) table, which keeps only the visited states, or fewer bins. "
                 "In classic/connect_four_v3, 'player_0' sees Box(0, 1, (6, 7, 2), int8)."
             ),
         ),

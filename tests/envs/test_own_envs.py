@@ -154,7 +154,7 @@ def test_options_go_to_the_factory(module):
         (
             "text",
             {},
-            r"text made a str. It must make a gymnasium.Env, a pettingzoo AECEnv or ParallelEnv, or an Env of",
+            r"text returned a str. It must return a gymnasium.Env, a pettingzoo AECEnv or ParallelEnv, or a Mosaic Env",
         ),
         (
             "text",
@@ -162,8 +162,8 @@ def test_options_go_to_the_factory(module):
             r"text does not take these options \{'size': 3\}: got an unexpected keyword argument 'size'",
         ),
         ("nothing", {}, r"nothing does not take these options \{\}: missing a required argument: 'size'"),
-        ("nothing", {"size": 1}, "nothing made a NoneType"),
-        ("half", {}, "half made a Half"),
+        ("nothing", {"size": 1}, "nothing returned a NoneType"),
+        ("half", {}, "half returned a Half"),
     ],
 )
 def test_wrong_factories(module, factory, options, message):
@@ -175,7 +175,7 @@ def test_a_factory_that_raises_is_shown_with_its_place(module):
     code = "class Fails:\n    def __init__(self):\n        raise RuntimeError('the port is taken')\n"
     with pytest.raises(
         InputError,
-        match=r"my_envs_\d+:Fails raised RuntimeError: the port is taken \(.*my_envs_\d+\.py:3\)\. It is your own code",
+        match=r"my_envs_\d+:Fails raised RuntimeError: the port is taken \(.*my_envs_\d+\.py:3\)\. It comes from your own code",
     ):
         make_env(f"{module(code)}:Fails")
     refusing = "from mosaic.core.errors import InputError\ndef make():\n    raise InputError('Bring a key.')\n"

@@ -138,7 +138,7 @@ def test_the_order_of_policies_may_change_between_sittings(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"games": 4}, r"holds another tournament: its games is 3, this one's is 4\. Name another file"),
+        ({"games": 4}, r"holds another tournament: its games is 3, this one's is 4\. Choose another file"),
         ({"seed": 6}, r"its seed is 5, this one's is 6"),
         ({"max_steps": 7}, r"its max_steps is 10000, this one's is 7"),
         ({"policies": ["random", LAST]}, rf'its policies is \["{FIRST}", "random"\], this one\'s is \["{LAST}"'),

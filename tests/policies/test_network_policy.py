@@ -177,7 +177,7 @@ def test_no_opinion_where_there_is_none():
 
 
 def test_networks_of_other_spaces_are_refused():
-    with pytest.raises(InputError, match=r"reads 3 numbers .* but a shows 4 numbers and takes .* trained in"):
+    with pytest.raises(InputError, match=r"reads 3 numbers .* but a observes 4 numbers and takes .* trained in"):
         network(spaces.Discrete(2), width=3)
     action = action_code(spaces.Discrete(2))
     architecture = Architecture(4, action.head)

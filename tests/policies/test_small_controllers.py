@@ -108,7 +108,7 @@ def test_a_factory_makes_one_controller_per_agent(own_code):
         ("four", "takes 4 arguments. A policy is a function f(observation, mask) -> action"),
         ("number", "is a int, not a function"),
         ("first_leagl", "Did you mean 'first_legal'"),
-        ("Halfway", "made a Halfway without begin, close()"),
+        ("Halfway", "returned a Halfway without begin, close()"),
     ],
 )
 def test_wrong_code_is_explained(own_code, name, text):

@@ -303,7 +303,7 @@ def test_an_engine_that_fails_is_named_and_ended(fake: FakeEngine, go: str, kind
 
 
 @pytest.mark.parametrize(
-    ("introduction", "text"), [("pass", "did not respond to 'uci' within 0.1 s"), ("sys.exit(0)", "ended by itself")]
+    ("introduction", "text"), [("pass", "did not respond to 'uci' within 0.1 s"), ("sys.exit(0)", "exited (status 0)")]
 )
 def test_an_engine_that_does_not_introduce_itself_is_ended(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, introduction: str, text: str

@@ -159,7 +159,7 @@ def test_envs_are_given_as_objects_classes_factories_and_ids():
         mosaic.make_env(Corridor, prize=3)
     with pytest.raises(InputError, match="is one already"):
         mosaic.make_env(Corridor(), pay=3)
-    with pytest.raises(InputError, match=r"made a int\. It must return a gymnasium\.Env"):
+    with pytest.raises(InputError, match=r"returned a int\. It must return a gymnasium\.Env"):
         mosaic.make_env(lambda: 7)
 
 

@@ -40,7 +40,7 @@ def episode() -> dict[str, Any]:
 
 @pytest.mark.parametrize("dtype", ["S4000000000", "U1000000000", "V4000000000", "f8,f8", "O", "M8[s]", ["f8"], None, 7])
 def test_recorded_actions_do_not_choose_their_size(dtype: Any) -> None:
-    with pytest.raises(FormatError, match="an action is "):
+    with pytest.raises(FormatError, match="an action has the type "):
         decode({"dtype": dtype, "array": [1]})
 
 

@@ -110,7 +110,7 @@ def test_the_image_has_a_square_for_each_cell():
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(InputError, match=r"gym/Taxi-v3 is no grid .* Grids: gym/CliffWalking, .*mosaic/gridworld"):
+    with pytest.raises(InputError, match=r"gym/Taxi-v3 is not a grid .* Grids: gym/CliffWalking, .*mosaic/gridworld"):
         grid_layout(env("gym/Taxi-v3"))
     with pytest.raises(InputError, match="generates a new map every time"):
         grid_layout(env("gym/FrozenLake-v1", map_name=None))

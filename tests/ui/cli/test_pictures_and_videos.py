@@ -123,7 +123,7 @@ def test_a_snapshot_of_a_run(mosaic, tmp_path):
     run.stop()
     ended = mosaic("watch", run.id, "--picture", "now.png")
     assert ended.code == 2
-    assert f"The run {run.id} is stopped: it shows no pictures any more." in " ".join(ended.err.split())
+    assert f"The run {run.id} is stopped: it shows no more pictures." in " ".join(ended.err.split())
 
 
 def test_a_snapshot_is_new_if_it_can_be():

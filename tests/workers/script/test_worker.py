@@ -87,7 +87,7 @@ def test_a_program_none_of_whose_lines_was_accepted_has_failed(tmp_path):
     lines = [f'@METRIC {{"timesteps_total": {steps}, "timestamp": "at noon"}}' for steps in (100, 200)]
     host = run(script(tmp_path, python("import sys\nfor line in sys.argv[1:]: print(line)", *lines)), code=1)
     assert "none of its @METRIC lines was accepted, so the run has no metrics" in host.log()
-    assert "timestamp is 'at noon'; it can be seconds since 1970 or ISO 8601" in host.log()
+    assert "timestamp is 'at noon'; it should be seconds since 1970 or ISO 8601" in host.log()
     assert f"mosaic runs log {host.folder.run_id}" in host.log()
 
 

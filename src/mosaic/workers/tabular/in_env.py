@@ -19,7 +19,7 @@ from mosaic.core.turn import Mask
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.training.multi_agent import Codes, boxes, check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.training.agent_codes import Codes, boxes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.training.table_kind import Storage, choose_storage
 from mosaic.policies.controller import Sampling
 from mosaic.policies.tabular import TabularPolicyController
@@ -160,8 +160,8 @@ def in_env_controller(
     A state that training never met has the row of every new one: any legal action, drawn with the controller's own
     seed.
     """
+    from mosaic.learners.tabular.hashed.keys import keys_of
     from mosaic.learners.tabular.hashed.learner import HashedLearner
-    from mosaic.learners.tabular.hashed.table import keys_of
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.learners.tabular.training.multi_agent import is_hashed, table_file
 
@@ -205,7 +205,7 @@ def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
 
 
 def _announce(algorithm: str, spec: EnvSpec, mapping: TableMapping, storage: str, why: str, states: SpaceCode) -> None:
-    from mosaic.learners.tabular.hashed.table import describe_keys
+    from mosaic.learners.tabular.hashed.keys import describe_keys
 
     print(f"{algorithm} in {spec.env_id} itself, step by step: {why}")
     if len(spec.possible_agents) > 1:

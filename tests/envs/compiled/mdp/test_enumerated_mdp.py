@@ -86,7 +86,7 @@ def test_frozen_lake_again():
         ),
         (([0], chain(3), 2), {"legal": lambda s: [s < 2, s < 2]}, "no action is legal in state 2, yet no episode ends"),
         (([0], lambda s, a: [(0.4, 0, 0.0, True)], 1), {}, "must sum to 1"),
-        (([0], lambda s, a: [(1.0, 0, float("nan"), True)], 1), {}, "pays nan"),
+        (([0], lambda s, a: [(1.0, 0, float("nan"), True)], 1), {}, "has the reward nan"),
     ],
 )
 def test_models_that_are_refused(arguments, options, text):

@@ -69,7 +69,7 @@ def test_no_move_is_longer_than_a_step_and_none_enters_a_wall(rows, slip):
         ({"text_map": "..G"}, "The map has no start"),
         ({"text_map": "S.G", "slip": 1.5}, r"slip is a probability: it should be between 0 and 1 \(got 1.5\)"),
         ({"text_map": "S.G", "slip": float("nan")}, "slip is a probability"),
-        ({"text_map": "S.G", "step_reward": float("nan")}, "pays nan. Rewards must be finite"),
+        ({"text_map": "S.G", "step_reward": float("nan")}, "has the reward nan. Rewards must be finite"),
     ],
 )
 def test_maps_that_are_refused(arguments, text):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.codes import space_code
+from mosaic.learners.tabular.hashed.keys import collision_odds, describe_keys, is_exact, keys_of
 from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
-from mosaic.learners.tabular.hashed.table import collision_odds, describe_keys, is_exact, keys_of
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 
@@ -123,6 +123,6 @@ def test_the_log_is_told_what_the_keys_are():
     assert describe_keys(space_code(Discrete(5))) == "5 states, each with a key of its own"
     long = describe_keys(space_code(MultiBinary(100), most=None))
     assert "about 10^30 states, more than 64 bits can number, so each is known by a hash" in long
-    assert "odds of 1 in 36,893," in long
+    assert "share one is 1 in 36,893," in long
     assert collision_odds(2) == 2.0**-64
     assert collision_odds(10**12) == 1.0

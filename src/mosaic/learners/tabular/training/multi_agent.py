@@ -15,79 +15,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from gymnasium.spaces import Box, Dict, Space, Tuple
-
-from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask, space_code
+from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.vector.others import Others
+from mosaic.learners.tabular.hashed.keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
-from mosaic.learners.tabular.hashed.table import KeyOf, keys_of
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions, epsilon_after
 from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
+from mosaic.learners.tabular.training.agent_codes import (
+    Codes,
+    check_sharing,
+    codes_of,
+)
 from mosaic.learners.tabular.training.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.learners.tabular.training.twin import Statistics
-
-LOOK_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")  # they follow one agent's steps, one after the other
-MOST_EXACT = 256  # largest number of integer values that get one bin each by default
-
-
-class Codes(NamedTuple):
-    states: SpaceCode
-    actions: SpaceCode
-
-
-def codes_of(spec: EnvSpec, agent: AgentID, bins: BinsGiven | None) -> Codes:
-    """Return the codes of observations and actions; boxes of few integers need no bins: each number is one."""
-    space = spec.observation_spaces[agent]
-    states = space_code(space, _exact_bins(space) if bins is None else bins, most=None)
-    return Codes(states, space_code(spec.action_spaces[agent]))
-
-
-def needs_bins(code: SpaceCode) -> bool:
-    return bool(boxes(code.space))
-
-
-def boxes(space: Space[Any]) -> list[Box]:
-    """Return all boxes that the space holds."""
-    if isinstance(space, Box):
-        return [space]
-    parts = space.spaces.values() if isinstance(space, Dict) else space.spaces if isinstance(space, Tuple) else ()
-    return [box for part in parts for box in boxes(part)]
-
-
-def _exact_bins(space: Space[Any]) -> int | None:
-    """Return as many bins as integers, or None where a Box holds other numbers."""
-    found = boxes(space)
-    if not found or not all(box.dtype is not None and box.dtype.kind in "iub" for box in found):
-        return None
-    span = max(int(box.high.max()) - int(box.low.min()) for box in found)
-    return span + 1 if span < MOST_EXACT else None
-
-
-def check_sharing(tables: Mapping[AgentID, str], codes: Mapping[AgentID, Codes], algorithm: str) -> None:
-    """Check that agents that share a table have the same spaces and use one-step algorithms."""
-    owners: dict[str, AgentID] = {}
-    for agent, table in tables.items():
-        other = owners.setdefault(table, agent)
-        if other == agent:
-            continue
-        if algorithm in LOOK_BACK:
-            raise InputError(
-                f"{algorithm} follows the steps of one agent, and '{other}' and '{agent}' share a table. "
-                "Give each its own: --policies independent. Or use another algorithm, such as q_learning."
-            )
-        if any(mine.space != theirs.space for mine, theirs in zip(codes[agent], codes[other], strict=True)):
-            raise InputError(
-                f"'{other}' and '{agent}' have different spaces and cannot share a table. "
-                "Give each its own: --policies independent"
-            )
-
 
 COUNTS = "seats.json"
 _MOST_EPISODES_WITHOUT_US = 1000  # in a row: the learning agents never get a turn
