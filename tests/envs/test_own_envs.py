@@ -175,7 +175,7 @@ def test_a_factory_that_raises_is_shown_with_its_place(module):
     code = "class Fails:\n    def __init__(self):\n        raise RuntimeError('the port is taken')\n"
     with pytest.raises(
         InputError,
-        match=r"my_envs_\d+:Fails raised RuntimeError: the port is taken \(.*my_envs_\d+\.py:3\)\. It comes from your own code",
+        match=r"Fails raised RuntimeError: the port is taken \(.*my_envs_\d+\.py:3\)\. It comes from your own code",
     ):
         make_env(f"{module(code)}:Fails")
     refusing = "from mosaic.core.errors import InputError\ndef make():\n    raise InputError('Bring a key.')\n"
