@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from random import Random
 from statistics import fmean
 
@@ -46,6 +47,11 @@ def test_nothing_is_said_without_finite_values(values: list[float]) -> None:
 
 def test_one_value_has_a_mean_but_no_interval() -> None:
     assert estimate_mean([7.0]) == (7.0, None, None)
+
+
+def test_the_largest_numbers_have_a_mean() -> None:
+    largest = sys.float_info.max
+    assert estimate_mean([largest] * 3) == (largest, largest, largest)
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
