@@ -53,12 +53,17 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """Return the command line that runs a Mosaic module in its own process."""
+    """Return the command line that runs a Mosaic module in its own process.
+
+    With `-m`, Python puts the working directory in front of `sys.path`. Without `-P`, a file there named `mosaic.py` or
+    `random.py` would replace the module of that name.
+    """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 @contextmanager
 def restored(*names: str) -> Iterator[None]:
+    """Restore environment variables when the block ends, removing those that were not set before."""
     before = {name: os.environ.get(name) for name in names}
     try:
         yield

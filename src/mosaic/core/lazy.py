@@ -38,6 +38,8 @@ V = TypeVar("V")
 
 
 class Lookup(dict[K, V]):
+    """Dictionary that computes a missing value from its key, once."""
+
     def __init__(self, ask: Callable[[K], V], keys: Iterable[K] = ()) -> None:
         super().__init__((key, ask(key)) for key in keys)
         self._ask = ask

@@ -1,4 +1,4 @@
-"""Cores and GPUs of this machine."""
+"""Cores, GPUs and current boot of this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this boot; empty where there is none."""
+    """Return the kernel's id of this boot; empty where there is none.
+
+    Process ids and start times begin again with each boot. Without the boot's id, the record of a process from before
+    it, or from another machine that shares the folder, may fit an unrelated process.
+    """
     try:
         return _BOOT_ID.read_text().strip()
     except (FileNotFoundError, PermissionError):

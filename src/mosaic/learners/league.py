@@ -239,8 +239,10 @@ def performance_rating(
 
 
 def to_array(generator: np.random.Generator) -> NDArray[np.uint8]:
+    """Return the state of a random generator as an array, for checkpoints."""
     return np.frombuffer(json.dumps(generator.bit_generator.state).encode(), np.uint8)
 
 
 def load_generator(generator: np.random.Generator, kept: NDArray[np.uint8]) -> None:
+    """Restore a state that `to_array` returned."""
     generator.bit_generator.state = json.loads(kept.tobytes())

@@ -47,7 +47,7 @@ LONG_BYTES = 2 << 20  # of events; fewer are read quickly enough while a page op
 
 
 def prepare_curves(folder: RunFolder) -> bool:
-    """Prepare the curves of a long run and return whether there was anything to prepare."""
+    """Prepare the curves of a long run for its first viewer; return whether there was anything to prepare."""
     try:
         long = folder.metrics.stat().st_size >= LONG_BYTES
     except FileNotFoundError:

@@ -35,7 +35,7 @@ else:
 
 
 class TimedProtocol(_Protocol):
-    """Protocol that limits the time for a request's headers to arrive completely."""
+    """Protocol that limits the time for a request's headers to arrive completely; uvicorn itself waits for ever."""
 
     within_s = REQUEST_WITHIN_S
     _deadline: asyncio.TimerHandle | None = None

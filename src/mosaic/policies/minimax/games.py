@@ -15,6 +15,8 @@ from mosaic.envs.family import split_version
 
 
 class Verdict(NamedTuple):
+    """Result of the search of one position."""
+
     value: int  # for the mover: 1 won, 0 drawn or undecided, -1 lost
     moves: tuple[int, ...]  # all equally good ones, in ascending order
 

@@ -97,7 +97,12 @@ class Deadline:
 
 
 class LineProcess:
-    """Process that talks in lines; call `end` when done (losing the last reference also ends it)."""
+    """Process that talks in lines; call `end` when done (losing the last reference also ends it).
+
+    Every wait for it has a limit. It ends with this process even if that is killed: its standard input is closed then,
+    on which engines quit (Stockfish even in the middle of a search). The kernel's parent-death signal would be sent as
+    soon as the *thread* that started the process ends.
+    """
 
     def __init__(self, program: Path) -> None:
         self.program = program

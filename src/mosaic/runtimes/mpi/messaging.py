@@ -80,6 +80,12 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     rest: Callable[[float], None] = time.sleep,  # arrival of a message is not signalled
 ) -> None:
+    """Wait without keeping a core busy.
+
+    MPICH has nothing to sleep on: a rank that waits inside MPI polls at full speed, for as long as a run is paused.
+    This checks, then rests a tenth of the time waited so far, so that a long wait costs next to nothing and its end is
+    noticed at most that much later.
+    """
     began = clock()
     while not ready():
         rest(min(LONGEST_REST_S, REST_SHARE * (clock() - began)))

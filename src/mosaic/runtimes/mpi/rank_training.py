@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def check_same_programs(comm: MPI.Intracomm) -> None:
-    """Check that all ranks run the same versions, before anything but plain data is exchanged."""
+    """Check that all ranks run the same versions, before anything but plain data is exchanged.
+
+    Ranks may run on machines with different installations, which read the same order differently.
+    """
     facts = {f"the version of {name}": version(name) for name in ("mosaic-rl", "numpy", "numba")}
     facts["the version of python"] = ".".join(platform.python_version_tuple()[:2])
     facts["the source of the compiled loops"] = fingerprint(SOURCES)

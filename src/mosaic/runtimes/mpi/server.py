@@ -42,7 +42,12 @@ class News(NamedTuple):
 
 
 def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None:
-    """Merge an update into a flat table, in place."""
+    """Merge an update into a flat table, in place.
+
+    A value stands exactly where the original counts no visits besides those that it was built on. Elsewhere it becomes
+    the mean of both values weighted by their visits. For copies of one base, applied one after the other, that is the
+    merge of `mosaic.runtimes.merging`.
+    """
     at = learned.indices
     if at.size and not 0 <= at[0] <= at[-1] < values.size:
         raise MosaicError(f"A rank reports entry {at[-1]:,} of a table with {values.size:,}: the tables differ.")

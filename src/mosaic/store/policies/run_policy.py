@@ -40,6 +40,8 @@ from mosaic.store.store import Store
 
 
 class PolicyGroup:
+    """Controller of several policies of one run, each of which acts for its own agents."""
+
     def __init__(
         self,
         policy_of: Callable[[AgentID], str],

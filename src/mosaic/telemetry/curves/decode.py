@@ -47,6 +47,11 @@ class Field(NamedTuple):
 
 
 class Shape(NamedTuple):
+    """Layout of a run's events, so that their numbers are read without building a dict of each event.
+
+    It is learnt from events that were decoded generically; an event that does not fit is refused, never misread.
+    """
+
     decoder: msgspec.json.Decoder[Any]
     """Builds objects that `Field.value` reads; they hold no reference cycles, so garbage collection skips them."""
     kind: Callable[[Any], str]

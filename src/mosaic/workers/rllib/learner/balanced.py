@@ -31,6 +31,8 @@ _SMOOTHING, _EPSILON = 0.99, 1e-5  # of RMSprop, as in the paper's code and in S
 
 
 class A2CTorchLearner(PPOTorchLearner):
+    """A2C, which RLlib has dropped: its PPO without ratio and clipping, with RMSprop."""
+
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
     ) -> Any:
@@ -136,6 +138,8 @@ class BalancedMinibatches:
 
 
 class Balanced(TorchLearner):
+    """Mixin that cuts batches with `BalancedMinibatches`."""
+
     def _create_iterator_if_necessary(self, **asked: Any) -> Any:
         chosen = super()._create_iterator_if_necessary(**asked)
         if not isinstance(chosen, MiniBatchCyclicIterator):
