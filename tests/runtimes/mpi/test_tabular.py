@@ -128,10 +128,12 @@ def worth_of_greedy(mdp, values):
 @pytest.mark.chosen
 def test_a_server_learns_as_well_as_one_learner():
     lake = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))
+    # So small a rate that chance no longer decides between near equal actions: 100 of 100 single learners and
+    # 20 of 20 servers end at the optimum (with 0.05 it is 86 of 100).
     options = TabularOptions(
-        epsilon=1.0, epsilon_schedule="constant", learning_rate=0.05, discount_factor=0.99, dtype="float64"
+        epsilon=1.0, epsilon_schedule="constant", learning_rate=0.01, discount_factor=0.99, dtype="float64"
     )
-    steps = 2_000_000
+    steps = 4_000_000
 
     def serially(seed):
         training = TwinTraining(lake, "q_learning", options, seed)
