@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mosaic.workers import loop
 from mosaic.workers.loop import Progress, default_pace, train
 
 
@@ -39,16 +41,24 @@ class Counting:
 class Context:
     """The part of WorkerContext that the loop uses."""
 
-    def __init__(self, total: int, evaluate_every: int | None = None, stop_after: int | None = None) -> None:
+    def __init__(
+        self, total: int, evaluate_every: int | None = None, stop_after: int | None = None, clock_due: bool = False
+    ) -> None:
         self.calls: list[str] = []
-        self._total, self._stop_after = total, stop_after
+        self.events: list[dict[str, Any]] = []
+        self._total, self._stop_after, self._clock_due = total, stop_after, clock_due
+        self.stopped_in_pause = False
         self.config = SimpleNamespace(
             evaluation=SimpleNamespace(every_steps=evaluate_every),
             checkpoint=SimpleNamespace(at_end=True),
             training=SimpleNamespace(total_timesteps=total),
         )
-        self.inbox = SimpleNamespace(wait_while_paused=lambda save: None, stop_asked=self._stop_asked)
+        self.inbox = SimpleNamespace(wait_while_paused=self._paused, stop_asked=self._stop_asked)
         self.training_began_at = self.training_ended_at = None
+
+    def _paused(self, save: object) -> None:
+        if self.stopped_in_pause:
+            self._stop_after = 0
 
     def _stop_asked(self) -> str | None:
         iterations = sum(call.startswith("iterate") for call in self.calls)
@@ -62,9 +72,10 @@ class Context:
         return nullcontext()
 
     def report_due(self) -> bool:
-        return False
+        return self._clock_due
 
     def report(self, *, kind: str, env_steps: int, env_steps_per_s: float = 0.0, **also: Any) -> None:
+        self.events.append({"speed": env_steps_per_s, **also})
         self.calls.append(f"{kind if kind == 'evaluation' else 'report'} {env_steps}")
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None) -> bool:
@@ -99,6 +110,29 @@ def test_a_stop_reports_and_saves_but_does_not_evaluate() -> None:
     context = Context(total=10_000, stop_after=2)
     train(context, Counting(context.calls), report_every_steps=1000)
     assert context.calls == ["iterate 100", "iterate 200", "report 200", "save 200"]
+
+
+def test_a_stop_during_a_pause_trains_no_further() -> None:
+    context = Context(total=10_000)
+    context.stopped_in_pause = True
+    train(context, Counting(context.calls))
+    assert context.calls == ["save 0"]
+
+
+def test_a_report_that_is_due_by_the_clock_says_so() -> None:
+    context = Context(total=200, clock_due=True)
+    train(context, Counting(context.calls), report_every_steps=1000)
+    by_clock, at_the_end, _ = context.events
+    assert by_clock["trigger"] == "clock"
+    assert "trigger" not in at_the_end
+
+
+def test_the_speed_is_that_since_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(loop, "working_time", lambda: float(next(seconds)))  # each iteration takes one second
+    context = Context(total=400)
+    train(context, Counting(context.calls), report_every_steps=200)
+    assert [event["speed"] for event in context.events[:2]] == [100.0, 100.0]
 
 
 def test_a_failing_evaluation_loses_nothing() -> None:
