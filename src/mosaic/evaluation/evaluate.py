@@ -11,10 +11,10 @@ from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment, is_described, stored_environment
@@ -43,7 +43,7 @@ class ReturnSummary:
     draws: int | None
     losses: int | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "policy": self.policy,
             "agents": list(self.agents),
@@ -107,7 +107,7 @@ class Evaluation:
     """Result of `evaluate`: every episode, and returns with confidence intervals per agent and policy."""
 
     env: EnvID
-    options: Mapping[str, Any]
+    options: Mapping[str, Json]
     seed: int
     max_steps: int
     num_workers: int
@@ -147,7 +147,7 @@ class Evaluation:
         """Number of episodes stopped at max_steps."""
         return sum(result.cut for result in self.episode_results)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         length = self.length
         return {
             "env": self.env,
@@ -174,7 +174,7 @@ class Evaluation:
 
 def evaluate(
     env: Environment,
-    mapping: AgentMapping | Mapping[str, Any] | Sequence[str],
+    mapping: AgentMapping | Mapping[str, object] | Sequence[str],
     *,
     episodes: int = 100,
     seed: int = 0,
@@ -237,7 +237,7 @@ def evaluate(
 
 
 def _with_saved_learners(
-    mapping: AgentMapping | Mapping[str, Any] | Sequence[str], folder: Path
+    mapping: AgentMapping | Mapping[str, object] | Sequence[str], folder: Path
 ) -> tuple[AgentMapping, dict[PolicyID, str]]:
     """Save learners in `folder`; return a mapping of references and the display names of the saved learners."""
     if not isinstance(mapping, Mapping):
@@ -246,9 +246,9 @@ def _with_saved_learners(
     for number, (pattern, policy) in enumerate(mapping.items()):
         if isinstance(policy, str | PathLike):
             references[pattern] = str(policy)
-        elif callable(getattr(policy, "save", None)):
+        elif callable(save := getattr(policy, "save", None)):
             path = folder / f"{number}.safetensors"
-            policy.save(path)
+            save(path)
             references[pattern], names[str(path)] = str(path), type(policy).__name__
         else:
             raise InputError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mosaic.core.episode import Episode, Outcome, outcomes
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID, JsonObject, PolicyID
 from mosaic.core.turn import digest_value
 from mosaic.envs.env import EnvFacts
 
@@ -50,7 +50,7 @@ class EpisodeResult:
         winners = [agent for agent, outcome in (self.outcomes or {}).items() if outcome == "win"]
         return winners[0] if winners else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "seed": self.seed,
             "length": self.length,

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from mosaic.core.episode import Outcome
-from mosaic.core.ids import PolicyID
+from mosaic.core.ids import JsonObject, PolicyID
 from mosaic.evaluation.results import GameDigest
 from mosaic.evaluation.run_games import distinct_seeds
 
@@ -32,7 +32,7 @@ class MatchResult:
     cut: bool
     game: GameDigest
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             **self.match._asdict(),
             "seed": self.seed,

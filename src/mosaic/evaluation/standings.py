@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from mosaic.core.ids import EnvID, PolicyID
+from mosaic.core.ids import EnvID, Json, JsonObject, PolicyID
 from mosaic.evaluation.schedule import SCORES, MatchResult
 from mosaic.evaluation.statistics import Estimate, estimate_score
 
@@ -88,7 +88,7 @@ class MatchTally:
     def score(self) -> Estimate:
         return estimate_score(self.wins, self.draws, self.losses, self.distinct_games)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "games": self.games,
             "score_mean": self.score.mean,
@@ -105,7 +105,7 @@ class Tournament:
     """Result of `tournament`: every game, and a rating with a score per policy."""
 
     env: EnvID
-    options: Mapping[str, Any]
+    options: Mapping[str, Json]
     seed: int
     games: int  # per ordered pair
     policies: tuple[PolicyID, ...]
@@ -141,7 +141,7 @@ class Tournament:
             found.setdefault((result.match.first, result.match.second), []).append(result)
         return list(found.items())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         pairs = [
             {"first": first, "second": second, **self.pair(first, second).to_json()}
             for (first, second), _ in self._pairs()
@@ -152,7 +152,7 @@ class Tournament:
             "seed": self.seed,
             "games": self.games,
             "games_total": len(self.results),
-            "distinct_games": sum(pair["distinct_games"] for pair in pairs),
+            "distinct_games": sum(_distinct(results) for _, results in self._pairs()),
             "cut": sum(result.cut for result in self.results),
             "reproducible": self.reproducible,
             "notes": list(self.notes),

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from itertools import permutations
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError, InputError
-from mosaic.core.ids import EnvID, PolicyID
+from mosaic.core.ids import EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.results import EpisodeResult
@@ -43,7 +43,7 @@ class MatchStore:
 
 
 @contextmanager
-def opened(path: Path, conditions: Mapping[str, Any], seeds: Mapping[ScheduledMatch, int]) -> Iterator[MatchStore]:
+def opened(path: Path, conditions: Mapping[str, Json], seeds: Mapping[ScheduledMatch, int]) -> Iterator[MatchStore]:
     """Open or create the store of the tournament with exactly these conditions and games."""
     with _file(path) as file:
         try:
@@ -75,11 +75,11 @@ def _file(path: Path) -> IO[bytes]:
         raise InputError(f"The tournament's store '{path}' cannot be opened: {error.strerror}.") from error
 
 
-def _line(data: Mapping[str, Any]) -> bytes:
+def _line(data: Mapping[str, Json]) -> bytes:
     return json.dumps(data).encode() + b"\n"
 
 
-def _check_header(path: Path, line: bytes, ours: Mapping[str, Any]) -> None:
+def _check_header(path: Path, line: bytes, ours: Mapping[str, Json]) -> None:
     theirs = _parsed(line)
     if not isinstance(theirs, dict) or theirs.get("format") != FORMAT:
         raise FormatError(f"'{path}' is not the store of a tournament; it was left unchanged. Choose another file.")
@@ -114,12 +114,13 @@ def _read(
     return finished, whole
 
 
-def _parsed(line: bytes) -> Any:
+def _parsed(line: bytes) -> Json:
     """Parse a line; return None where it is not JSON."""
     try:
-        return json.loads(line)
+        parsed: Json = json.loads(line)
     except (ValueError, RecursionError):
         return None
+    return parsed
 
 
 def tournament(
@@ -157,7 +158,7 @@ def tournament(
         mappings = {pair: _agent_mapping(spec, *pair) for pair in permutations(policies, 2)}
         plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, time_limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
-        conditions = {
+        conditions: JsonObject = {
             "environment": environment,
             "policies": sorted(policies),
             "games": games,

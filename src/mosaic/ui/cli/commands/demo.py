@@ -154,9 +154,9 @@ def _measure(run: Run) -> None:
         for other, seat in meetings:
             agents = ["player_1", "player_2"]
             mapping = {agents[seat]: f"run:{run.id}", agents[1 - seat]: other}
-            result = evaluate(ENV, mapping, episodes=GAMES, seed=7, on_episode=tick).to_json()
-            row = result["agents"][agents[seat]]
+            result = evaluate(ENV, mapping, episodes=GAMES, seed=7, on_episode=tick)
+            row = result.agents[agents[seat]]
             place = ("first", "second")[seat]
-            rows.append([other, place, row["wins"], row["draws"], row["losses"], result["distinct_games"]])
+            rows.append([other, place, row.wins, row.draws, row.losses, result.distinct_games])
     columns = ["against", "moving", "won", "drawn", "lost", "distinct games"]
     print_table(f"{GAMES * len(meetings):,} games of what it learned", columns, rows, columns[2:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ from mosaic.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mosaic.evaluation.evaluate import Evaluation
+    from mosaic.evaluation.evaluate import Evaluation, ReturnSummary
 
 
 def evaluate(
@@ -91,23 +91,22 @@ def evaluate(
 def show(result: Evaluation) -> None:
     from mosaic.ui.cli.output import note, print_table
 
-    document = result.to_json()
-    agents: dict[str, Any] = document["agents"]
-    competitive = any(row["wins"] is not None for row in agents.values())
+    agents = result.agents
+    competitive = any(row.wins is not None for row in agents.values())
     columns = ["agent", "policy", "return (95 %)", *(["won", "drawn", "lost"] if competitive else [])]
-    title = f"{document['env']}: {document['episodes']} episodes, seed {document['seed']}"
+    title = f"{result.env}: {len(result.episode_results)} episodes, seed {result.seed}"
     print_table(title, columns, [_cells(name, row, competitive) for name, row in agents.items()], columns[2:])
     note(
-        f"{document['env_steps']:,} env steps, {document['env_steps_per_s']:,.0f} per second; "
-        f"length {document['length_mean']:.1f}; {document['distinct_games']} distinct games; "
-        + ("reproducible" if document["reproducible"] else "not reproducible: an env or a policy cannot repeat itself")
+        f"{result.env_steps:,} env steps, {result.env_steps_per_s:,.0f} per second; "
+        f"length {result.length.mean:.1f}; {result.distinct_games} distinct games; "
+        + ("reproducible" if result.reproducible else "not reproducible: an env or a policy cannot repeat itself")
     )
-    if document["cut"]:
-        note(f"{document['cut']} episodes were cut at their step limit (--max-steps).")
+    if result.cut:
+        note(f"{result.cut} episodes were cut at their step limit (--max-steps).")
 
 
-def _cells(name: str, row: dict[str, Any], competitive: bool) -> list[Any]:
+def _cells(name: str, row: ReturnSummary, competitive: bool) -> list[object]:
     from mosaic.ui.cli.output import interval
 
-    cells = [name, row["policy"], interval(row["return_mean"], row["return_ci95"])]
-    return cells + ([row["wins"], row["draws"], row["losses"]] if competitive else [])
+    cells: list[object] = [name, row.policy, interval(row.returns.mean, row.returns.ci95)]
+    return cells + ([row.wins, row.draws, row.losses] if competitive else [])

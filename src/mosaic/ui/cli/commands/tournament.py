@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,23 +73,16 @@ def _unfinished(config: EnvironmentConfig, policies: list[str], games: int, seed
 def show(result: Tournament) -> None:
     from mosaic.ui.cli.output import interval, print_table
 
-    document = result.to_json()
-    rows = [
-        [place, row["policy"], f"{row['rating']:.1f}", interval(row["score_mean"], row["score_ci95"])]
-        for place, row in enumerate(document["policies"], start=1)
-    ]
-    title = f"{document['env']}: {document['games']} games per ordered pair, seed {document['seed']}"
+    rows = []
+    for place, (policy, rating) in enumerate(result.ratings().items(), start=1):
+        score = result.policy(policy).score
+        rows.append([place, policy, f"{rating.value:.1f}", interval(score.mean, score.ci95)])
+    title = f"{result.env}: {result.games} games per ordered pair, seed {result.seed}"
     print_table(title, ["", "policy", "rating", "score (95 %)"], rows, ["", "rating", "score (95 %)"])
-    pairs = [
-        [
-            pair["first"],
-            pair["second"],
-            pair["wins"],
-            pair["draws"],
-            pair["losses"],
-            interval(pair["score_mean"], pair["score_ci95"]),
-        ]
-        for pair in document["pairs"]
-    ]
+    pairs = []
+    for first, second in permutations(result.policies, 2):
+        tally = result.pair(first, second)
+        shown = interval(tally.score.mean, tally.score.ci95)
+        pairs.append([first, second, tally.wins, tally.draws, tally.losses, shown])
     columns = ["first seat", "second seat", "won", "drawn", "lost", "score of the first (95 %)"]
     print_table("Pairs", columns, pairs, columns[2:])
