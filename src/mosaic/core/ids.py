@@ -9,5 +9,5 @@ AgentID: TypeAlias = str  # an actor in the env: player_0, archer_1
 PolicyID: TypeAlias = str  # a policy reference such as "random" or "minimax:depth=4"
 EnvID: TypeAlias = str  # family/name, or python:module:factory
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"  # what json.dumps takes
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"  # what json.dumps takes
 JsonObject: TypeAlias = dict[str, Json]  # a document; one that is only read is a Mapping[str, Json]
