@@ -14,9 +14,9 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.env import Env
+from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, VectorShape, vector_arrays
-from mosaic.envs.vector.others import Others
 from mosaic.envs.vector.slots import GymSlot, TurnSlot
 
 

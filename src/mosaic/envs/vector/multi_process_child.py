@@ -24,9 +24,9 @@ import numpy as np
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.envs.env import Env
+from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.in_process import PythonVector, part_of, vector_shape
 from mosaic.envs.vector.layout import VectorShape
-from mosaic.envs.vector.others import Others
 from mosaic.envs.vector.shared_memory import map_arrays
 
 STEP = b""

@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
-from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.env import Env
+from mosaic.envs.learner_view import LearnerView, Others
 from mosaic.envs.vector.encoding import Row, action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
-from mosaic.envs.vector.others import Others
-
-_MOST_EPISODES_WITHOUT_US = 1000  # this many in a row mean that the learner's agents never get a turn
 
 
 class _Place(NamedTuple):
@@ -45,16 +42,15 @@ class TurnSlot:
     """
 
     def __init__(self, env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> None:
-        self._env, self._others, self._index = env, others, index
         self._arrays = arrays
-        self._played = frozenset(others.plays(index)) if others else frozenset()
         self._show = self._show_one if shape.turn_based else self._show_all
         self._places = {agent: _place(env, shape, arrays, row) for row, agent in enumerate(shape.agents)}
-        self._ours = {agent: place for agent, place in self._places.items() if agent not in self._played}
+        played = others.plays(index) if others else ()
+        self._ours = {agent: place for agent, place in self._places.items() if agent not in played}
+        self._view = LearnerView(env, self._ours, others, index)
         self._movers = [(agent, place.slot, place.action) for agent, place in self._ours.items()]
         self._masked = shape.masked
         self._nothing = [0.0] * len(shape.agents)
-        self._turn: Turn
         self._seeds: Iterator[int] = iter(())
 
     def begin(self, seeds: Iterator[int]) -> None:
@@ -67,44 +63,28 @@ class TurnSlot:
                 arrays.mask[place.slot, : place.choices] = 1
         for agent in self._places.keys() - self._ours.keys():
             arrays.active[self._places[agent].slot] = 0
-        self._show(self._until_ours(self._first()))
+        self._show(self._first())
 
     def step(self, act: NDArray[np.float32]) -> None:
-        observations = self._turn.observations
+        view = self._view
+        observations = view.turn.observations
         actions = {agent: action(act[slot]) for agent, slot, action in self._movers if agent in observations}
-        if self._others and len(actions) < len(observations):
-            actions.update(self._others.act(self._index, self._turn))
         paid = self._nothing.copy()
-        turn = self._env.step(actions)
-        self._book(turn, paid)
-        self._show(self._until_ours(turn, paid))
+        self._book(view.step(actions), paid)
+        for turn in view.others_steps():
+            self._book(turn, paid)
+        self._show(view.turn if view.turn.observations else self._first())
         self._arrays.rew[:] = paid
 
-    def _until_ours(self, turn: Turn, paid: list[float] | None = None) -> Turn:
-        """Return the next Turn in which one of the learner's agents must act; sum `paid` until the episode ends."""
-        begun = 0
-        while self._played.issuperset(turn.observations):  # also true if no agent acts: the episode is over
-            if turn.observations:
-                assert self._others is not None
-                turn = self._env.step(self._others.act(self._index, turn))
-                if paid is not None:
-                    self._book(turn, paid)
-                continue
-            paid = None
-            begun += 1
-            if begun > _MOST_EPISODES_WITHOUT_US:
-                raise MosaicError(
-                    f"{begun - 1} episodes of {self._env.spec.env_id} passed without a turn of "
-                    f"{', '.join(self._ours)}: there is nothing to learn."
-                )
-            turn = self._first()
-        return turn
-
     def _first(self) -> Turn:
-        seed = next(self._seeds)
-        if self._others:
-            self._others.begin(self._index, child_seed(seed, "others"))
-        return self._env.reset(seed)
+        """Begin the next episode in which one of the learner's agents must act; return the Turn where it does."""
+        view = self._view
+        while True:
+            view.begin(next(self._seeds))
+            for _ in view.others_steps():
+                pass  # rewards before their first observation are not theirs
+            if view.turn.observations:
+                return view.turn
 
     def _book(self, turn: Turn, paid: list[float]) -> None:
         places = self._places
@@ -120,7 +100,6 @@ class TurnSlot:
                     place.write(seen, place.final)
 
     def _show_all(self, turn: Turn) -> None:
-        self._turn = turn
         active, observations, masks = self._arrays.active, turn.observations, turn.action_masks
         for agent, place in self._ours.items():
             if agent in observations:
@@ -133,7 +112,6 @@ class TurnSlot:
                 place.seen.fill(0)  # a centralised critic reads the rows of the dead
 
     def _show_one(self, turn: Turn) -> None:
-        self._turn = turn
         (agent,) = turn.observations
         place = self._places[agent]
         self._arrays.active[0] = 1
@@ -151,7 +129,7 @@ class TurnSlot:
             rows[place.slot, place.choices :] = 0
         elif agent in masks:
             raise MosaicError(
-                f"{self._env.spec.env_id} restricts what '{agent}' may do, but gave no mask in its first "
+                f"{self._view.env.spec.env_id} restricts what '{agent}' may do, but gave no mask in its first "
                 "Turn. Create the vector env with masked=True."
             )
 

@@ -137,7 +137,7 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
     from gymnasium.spaces import Box, Discrete
 
     from mosaic.workers.rllib.config.support import no_central_pictures
-    from mosaic.workers.rllib.env.spaces import agent_code
+    from mosaic.workers.rllib.env.encoding import agent_code
 
     space = spec.action_spaces[agent]
     if algorithm == "dqn" and not isinstance(space, Discrete):

@@ -28,7 +28,7 @@ from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyContro
 from mosaic.workers.rllib.checkpoint.names import FACTS
 from mosaic.workers.rllib.config.build import configure
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.env.spaces import agent_code
+from mosaic.workers.rllib.env.encoding import agent_code
 from tests.workers.rllib.rllib_setups import make_setup
 
 BOARD, SPREAD, LAKE = "classic/tictactoe_v3", "mpe/simple_spread_v3", "gym/FrozenLake-v1"
@@ -132,8 +132,8 @@ def players_of(folder: Path, setup: RllibSetup, sampling: Sampling | None = None
 def compared(setup: RllibSetup, runner: Any, players: Mapping[str, PolicyController]) -> tuple[int, int]:
     """How many decisions of RLlib's episodes our players were asked for, and in how many they agreed."""
     env = runner.env.unwrapped.envs[0].unwrapped
-    own = hasattr(env, "seats")
-    inner = env.seats.env if own else env
+    own = hasattr(env, "view")
+    inner = env.view.env if own else env
     count = agreed = 0
     turn = Turn({}, {}, {}, {}, {}, {}, {})
     reset, step = inner.reset, inner.step
@@ -314,7 +314,7 @@ from pathlib import Path
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyRequest
 from mosaic.workers.rllib.checkpoint.controllers import load_policy
-from mosaic.workers.rllib.env.spaces import agent_code
+from mosaic.workers.rllib.env.encoding import agent_code
 env = make_env("{BOARD}")
 player = load_policy(Path({str(tmp_path)!r}), "shared", PolicyRequest("tested", env.spec, ("player_1",)))
 player.begin(("player_1",), 0)

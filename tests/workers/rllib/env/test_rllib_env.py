@@ -13,13 +13,13 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.catalog import make_env
+from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.env import LearnerEnv, LearnersEnv, make_rllib_env
-from mosaic.workers.rllib.env.spaces import agent_code
 
 FADING, ALTERNATING = "python:mosaic.testing.toys:Fading", "python:mosaic.testing.toys:Alternating"
 
 
-def seats_of(env_id: str, learners: list[str], **also: Any) -> Any:
+def rllib_env(env_id: str, learners: list[str], **also: Any) -> Any:
     return make_rllib_env({"environment": {"env_id": env_id}, "learners": learners, "seed": 1, **also})
 
 
@@ -45,7 +45,7 @@ def first_legal(agent: str, seen: Any) -> int:
 
 
 def test_who_is_truncated_with_others_who_terminate_stays_truncated():
-    episode = episode_of(seats_of(FADING, ["a", "b", "c"]), first_legal)
+    episode = episode_of(rllib_env(FADING, ["a", "b", "c"]), first_legal)
     parts = episode.agent_episodes
     assert {agent: (part.is_terminated, bool(part.get_return())) for agent, part in parts.items() if agent != "b"} == {
         "a": (True, True),
@@ -59,7 +59,7 @@ def test_who_is_truncated_with_others_who_terminate_stays_truncated():
 
 def test_an_episode_that_is_only_truncated_is_not_terminated():
     """RLlib would call all agents terminated, if each were said to be truncated, and bootstrap nothing."""
-    episode = episode_of(seats_of("mpe/simple_spread_v3", ["agent_0", "agent_1", "agent_2"]), first_legal)
+    episode = episode_of(rllib_env("mpe/simple_spread_v3", ["agent_0", "agent_1", "agent_2"]), first_legal)
     assert len(episode) == 25
     for part in episode.agent_episodes.values():
         assert part.is_truncated
@@ -67,14 +67,14 @@ def test_an_episode_that_is_only_truncated_is_not_terminated():
 
 
 def test_who_waits_is_paid_and_ended_in_turn_based_games():
-    episode = episode_of(seats_of(ALTERNATING, ["x", "o"]), first_legal)
+    episode = episode_of(rllib_env(ALTERNATING, ["x", "o"]), first_legal)
     assert {agent: len(part) for agent, part in episode.agent_episodes.items()} == {"x": 2, "o": 2}
     assert episode.agent_episodes["x"].get_return() == -3.0
     assert all(part.is_terminated for part in episode.agent_episodes.values())
 
 
 def test_an_episode_ends_with_the_last_learner_although_others_go_on():
-    env = seats_of(FADING, ["a"], played={"b": "random", "c": "random"})
+    env = rllib_env(FADING, ["a"], played={"b": "random", "c": "random"})
     assert isinstance(env, LearnerEnv)
     env.reset(seed=0)
     assert env.step(0)[1:4] == (1.0, False, False)
@@ -83,7 +83,7 @@ def test_an_episode_ends_with_the_last_learner_although_others_go_on():
 
 
 def test_one_learner_sees_its_own_turns_and_all_that_it_is_paid_between_them():
-    env = seats_of(ALTERNATING, ["o"], played={"x": "random"})
+    env = rllib_env(ALTERNATING, ["o"], played={"x": "random"})
     env.reset(seed=0)
     _, reward, terminated, truncated, _ = env.step(0)
     assert (reward, terminated, truncated) == (3.0, False, False)
@@ -92,10 +92,10 @@ def test_one_learner_sees_its_own_turns_and_all_that_it_is_paid_between_them():
 
 
 def test_a_gymnasium_env_is_handed_out_as_it_is():
-    env = seats_of("gym/CartPole-v1", ["agent_0"])
+    env = rllib_env("gym/CartPole-v1", ["agent_0"])
     assert not isinstance(env, LearnerEnv)
     assert env.spec.id == "CartPole-v1"
-    assert isinstance(seats_of("gym/FrozenLake-v1", ["agent_0"]), LearnerEnv)
+    assert isinstance(rllib_env("gym/FrozenLake-v1", ["agent_0"]), LearnerEnv)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_gymnasium_env_is_handed_out_as_it_is():
     ],
 )
 def test_observations_are_members_of_their_spaces_in_a_fixed_order(env_id: str, learners: list[str]):
-    env = seats_of(env_id, learners)
+    env = rllib_env(env_id, learners)
     try:
         assert env.possible_agents == learners
         seen, _ = env.reset(seed=2)
@@ -125,7 +125,7 @@ def test_observations_are_members_of_their_spaces_in_a_fixed_order(env_id: str, 
 
 
 def test_pictures_are_scaled_and_normalised():
-    env = seats_of("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], picture_size=42)
+    env = rllib_env("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], picture_size=42)
     try:
         seen, _ = env.reset(seed=0)
         assert env.observation_spaces["paddle_0"] == spaces.Box(0, 1, (42, 42, 3), np.float32)
@@ -136,7 +136,7 @@ def test_pictures_are_scaled_and_normalised():
 
 
 def test_an_illegal_action_is_refused_by_name():
-    env = seats_of("classic/tictactoe_v3", ["player_1", "player_2"])
+    env = rllib_env("classic/tictactoe_v3", ["player_1", "player_2"])
     env.reset(seed=0)
     env.step({"player_1": 4})
     with pytest.raises(
@@ -147,7 +147,7 @@ def test_an_illegal_action_is_refused_by_name():
 
 def test_a_central_state_holds_what_all_see_and_who_looks():
     learners = ["agent_0", "agent_1", "agent_2"]
-    env = seats_of("mpe/simple_spread_v3", learners, state=True)
+    env = rllib_env("mpe/simple_spread_v3", learners, state=True)
     seen, _ = env.reset(seed=0)
     together = np.concatenate([seen[agent]["observation"] for agent in learners])
     for number, agent in enumerate(learners):
@@ -155,7 +155,7 @@ def test_a_central_state_holds_what_all_see_and_who_looks():
 
 
 def test_dead_agents_are_zeros_in_the_central_state():
-    env = seats_of(FADING, ["a", "b", "c"], state=True)
+    env = rllib_env(FADING, ["a", "b", "c"], state=True)
     env.reset(seed=0)
     env.step({"a": 0, "b": 0})
     assert env.step({"a": 0, "b": 0, "c": 0})[0]["b"]["state"][:100].sum() == 1  # a's last look
@@ -207,16 +207,16 @@ def test_pictures_with_numbers_are_refused():
 
 def test_pictures_have_no_central_state():
     with pytest.raises(InputError, match=r"pictures are too wide for that\. Use --policies parameter_sharing or"):
-        seats_of("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], state=True)
+        rllib_env("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], state=True)
 
 
 def test_every_turn_passes_through_unchanged():
     """Against our own env, stepped by hand."""
     learners = ["adversary_0", "adversary_1", "adversary_2", "agent_0"]
-    shown, own = seats_of("mpe/simple_tag_v3", learners), make_env("mpe/simple_tag_v3")
+    shown, own = rllib_env("mpe/simple_tag_v3", learners), make_env("mpe/simple_tag_v3")
     seeds: list[int] = []
-    reset = shown.seats.env.reset
-    shown.seats.env.reset = lambda seed: seeds.append(seed) or reset(seed)
+    reset = shown.view.env.reset
+    shown.view.env.reset = lambda seed: seeds.append(seed) or reset(seed)
     seen, _ = shown.reset(seed=3)
     turn = own.reset(seeds[-1])
     for step in range(25):

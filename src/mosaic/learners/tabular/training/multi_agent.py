@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import Env, EnvSpec
-from mosaic.envs.vector.others import Others
+from mosaic.envs.learner_view import LearnerView, Others
 from mosaic.learners.tabular.hashed.keys import KeyOf, keys_of
 from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner
@@ -37,8 +36,6 @@ from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.learners.tabular.training.twin import Statistics
 
 COUNTS = "seats.json"
-_MOST_EPISODES_WITHOUT_US = 1000  # in a row: the learning agents never get a turn
-_MOST_STEPS_WITHOUT_US = 1_000_000  # in a row: the same in an episode that never ends
 
 
 class TabularAgent(NamedTuple):
@@ -86,7 +83,7 @@ class MultiAgentTraining:
         most_env_steps: int | None = None,
     ) -> None:
         self.env, self._storage, self._options, self._seed = env, storage, options, seed
-        self._memory_limit, self._opponents = memory_limit, opponents
+        self._memory_limit, self._view = memory_limit, LearnerView(env, tables, opponents)
         self._most_env_steps = math.inf if most_env_steps is None else most_env_steps
         self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
         self.learners: dict[str, TabularLearner] = {}
@@ -110,37 +107,24 @@ class MultiAgentTraining:
 
         The running episode is kept, and the next call continues it.
         """
-        goal, idle = self.agent_steps + steps, 0
+        goal = self.agent_steps + steps
         while self._goes_on(goal) and not (episodes and self.episodes >= episodes):
             if self._episode is None:
                 self._episode = self._begin()
-            decided = self.agent_steps
             self._play(self._episode, goal)
-            if self._episode.turn.observations:
-                continue
-            self._finish(self._episode)
-            idle = idle + 1 if self.agent_steps == decided else 0
-            if idle == _MOST_EPISODES_WITHOUT_US:
-                raise self._nothing_to_learn(f"{idle} episodes")
+            if self._episode.turn.over:
+                self._finish(self._episode)
 
     def _goes_on(self, goal: int) -> bool:
         return self.agent_steps < goal and self.env_steps < self._most_env_steps
 
-    def _nothing_to_learn(self, what: str) -> MosaicError:
-        return MosaicError(
-            f"{what} of {self.env.spec.env_id} passed without a turn of {', '.join(self._seats)}: "
-            "there is nothing to learn."
-        )
-
     def _begin(self) -> RunningEpisode:
         seed = child_seed(self._seed, "tabular", "train", self.episodes)
-        if self._opponents is not None:
-            self._opponents.begin(0, child_seed(seed, "others"))
         epsilons = {table: learner.epsilon for table, learner in self.learners.items()}
-        return RunningEpisode(self.env.reset(seed), dict.fromkeys(self.env.possible_agents, 0.0), epsilons)
+        return RunningEpisode(self._view.begin(seed), dict.fromkeys(self.env.possible_agents, 0.0), epsilons)
 
     def _play(self, episode: RunningEpisode, goal: int) -> None:
-        first, idle = next(iter(self._seats)), 0
+        first = next(iter(self._seats))
         while episode.turn.observations and self._goes_on(goal):
             columns = {a: self._decide(a, episode) for a in episode.turn.observations if a in self._seats}
             self._step(episode, columns)
@@ -151,16 +135,11 @@ class MultiAgentTraining:
             for agent in episode.turn.final_observations:
                 if agent in episode.waiting:
                     self._end(agent, episode.turn, episode.waiting.pop(agent), episode.earned[agent])
-            idle = 0 if columns else idle + 1
-            if idle == _MOST_STEPS_WITHOUT_US:
-                raise self._nothing_to_learn(f"{idle:,} steps of one episode")
 
     def _step(self, episode: RunningEpisode, columns: dict[AgentID, int]) -> None:
         """Act with these columns for the agents of the tables, and let the opponents act for the others."""
         actions: dict[AgentID, Action] = {a: self._seats[a].codes.actions.decode(c) for a, c in columns.items()}
-        if self._opponents is not None and len(actions) < len(episode.turn.observations):
-            actions.update(self._opponents.act(0, episode.turn))
-        episode.turn = self.env.step(actions)
+        episode.turn = self._view.step(actions)
         episode.length += 1
         if episode.length <= MOST_RECORDED:
             episode.columns.append(columns)
@@ -207,8 +186,8 @@ class MultiAgentTraining:
         return learner.row(key) if isinstance(learner, HashedLearner) else key
 
     def close(self) -> None:
-        if self._opponents is not None:
-            self._opponents.close()
+        if self._view.others is not None:
+            self._view.others.close()
         self.env.close()
 
     def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:

@@ -15,8 +15,8 @@ from mosaic.envs.vector.encoding import action_code
 from mosaic.workers.rllib.checkpoint.dense import DenseNetwork, dense_network
 from mosaic.workers.rllib.checkpoint.names import DEVIATIONS, FACTS, FORMAT, MODULE, SCALE, SHIFT
 from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.filters import filter_moments
-from mosaic.workers.rllib.env.spaces import agent_code
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm

@@ -26,8 +26,7 @@ from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.network import Scaler
 from mosaic.workers.rllib.checkpoint.controllers import deviation_limits, finished, read_scalers, scaler_of
 from mosaic.workers.rllib.checkpoint.names import MODULE
-from mosaic.workers.rllib.env.learner_view import OBSERVATION
-from mosaic.workers.rllib.env.spaces import AgentCode, agent_code
+from mosaic.workers.rllib.env.encoding import OBSERVATION, AgentCode, agent_code
 from mosaic.workers.rllib.learner.modules import ILLEGAL, module_class
 
 

@@ -16,8 +16,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.workers.rllib.env.learner_view import LearnerStep, LearnerView
-from mosaic.workers.rllib.env.spaces import PICTURE_SIZE, is_taken_as_is
+from mosaic.workers.rllib.env.encoding import PICTURE_SIZE, EncodedView, LearnerStep, is_taken_as_is
 
 EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
@@ -29,39 +28,39 @@ class LearnersEnv(MultiAgentEnv):
     nothing is bootstrapped. So agents truncated by the end of the episode are reported by `__all__` alone.
     """
 
-    def __init__(self, seats: LearnerView) -> None:
+    def __init__(self, view: EncodedView) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.seats = seats
-        self.possible_agents = list(seats.learners)
-        self.agents = list(seats.learners)
-        self.observation_spaces = {agent: seats.observation_spaces[agent] for agent in seats.learners}
-        self.action_spaces = {agent: seats.action_spaces[agent] for agent in seats.learners}
-        self.observation_space = spaces.Dict(seats.observation_spaces)
-        self.action_space = spaces.Dict(seats.action_spaces)
+        self.view = view
+        self.possible_agents = list(view.learners)
+        self.agents = list(view.learners)
+        self.observation_spaces = {agent: view.observation_spaces[agent] for agent in view.learners}
+        self.action_spaces = {agent: view.action_spaces[agent] for agent in view.learners}
+        self.observation_space = spaces.Dict(view.observation_spaces)
+        self.action_space = spaces.Dict(view.action_spaces)
         self.render_mode = "rgb_array"
 
     @property
     def played_returns(self) -> Mapping[AgentID, float]:
         """Returns of the agents that do not learn, in this episode."""
-        return self.seats.played_returns
+        return self.view.played_returns
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        return self.seats.begin(seed).seen, {}
+        return self.view.begin(seed).seen, {}
 
     def step(  # type: ignore[override]  # RLlib's own differs from Gymnasium's
         self, action_dict: dict[Any, Any]
     ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-        outcome = self.seats.step(action_dict)
+        outcome = self.view.step(action_dict)
         terminated, truncated = ends(outcome)
         return outcome.seen, outcome.rewards, terminated, truncated, {}
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
-        return self.seats.env.render()
+        return self.view.env.render()
 
     def close(self) -> None:
-        self.seats.close()
+        self.view.close()
 
 
 def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -79,32 +78,32 @@ def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
 class LearnerEnv(gymnasium.Env[Any, Any]):
     """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
-    def __init__(self, seats: LearnerView) -> None:
+    def __init__(self, view: EncodedView) -> None:
         self.metadata = {"render_modes": ["rgb_array"]}
-        (self._agent,) = seats.learners
-        self.seats = seats
-        self.observation_space = seats.observation_spaces[self._agent]
-        self.action_space = seats.action_spaces[self._agent]
+        (self._agent,) = view.learners
+        self.view = view
+        self.observation_space = view.observation_spaces[self._agent]
+        self.action_space = view.action_spaces[self._agent]
         self.render_mode = "rgb_array"
 
     @property
     def played_returns(self) -> Mapping[AgentID, float]:
         """Returns of the agents that do not learn, in this episode."""
-        return self.seats.played_returns
+        return self.view.played_returns
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self.seats.begin(seed).seen[self._agent], {}
+        return self.view.begin(seed).seen[self._agent], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        seen, rewards, terminated, truncated, _ = self.seats.step({self._agent: action})
+        seen, rewards, terminated, truncated, _ = self.view.step({self._agent: action})
         agent = self._agent
         return seen[agent], rewards[agent], terminated[agent], truncated[agent], {}
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
-        return self.seats.env.render()
+        return self.view.env.render()
 
     def close(self) -> None:
-        self.seats.close()
+        self.view.close()
 
 
 def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
@@ -120,7 +119,7 @@ def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[A
     env = make_env(environment)
     if type(env) is GymnasiumEnv and env.plain and not state and _as_is(env):
         return _unguarded(env.env)
-    seats = LearnerView(
+    view = EncodedView(
         env,
         tuple(learners),
         config.get("played", {}),
@@ -129,7 +128,7 @@ def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[A
         runner=int(getattr(config, "worker_index", 0) or 0),
         picture_size=config.get("picture_size") or PICTURE_SIZE,
     )
-    return LearnerEnv(seats) if len(learners) == 1 else LearnersEnv(seats)
+    return LearnerEnv(view) if len(learners) == 1 else LearnersEnv(view)
 
 
 def _unguarded(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

@@ -12,7 +12,7 @@ from ray.rllib.connectors.env_to_module.mean_std_filter import MeanStdFilter
 from ray.rllib.utils.filter import MeanStdFilter as RunningFilter
 
 from mosaic.core.ids import AgentID
-from mosaic.workers.rllib.env.learner_view import OBSERVATION
+from mosaic.workers.rllib.env.encoding import OBSERVATION
 
 _SMALL = 1e-8  # added to the deviation by RLlib
 

@@ -14,7 +14,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE, LearnerView
+from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE, EncodedView
 
 
 class TwinView(MultiAgentEnv):
@@ -69,12 +69,12 @@ def make_views(config: Mapping[str, Any], vector: CompiledVector) -> list[TwinVi
     """Return a view of each env, with the spaces that the env itself would have."""
     state = bool(config.get("state", False))
     env = make_env(EnvironmentConfig.model_validate(config["environment"]))
-    seats = LearnerView(env, vector.shape.agents, {}, state=state)
+    view = EncodedView(env, vector.shape.agents, {}, state=state)
     try:
-        spaces = seats.observation_spaces, seats.action_spaces
+        spaces = view.observation_spaces, view.action_spaces
         return [TwinView(vector, index, spaces, state) for index in range(vector.shape.envs)]
     finally:
-        seats.close()
+        view.close()
 
 
 class _Part:

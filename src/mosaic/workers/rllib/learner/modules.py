@@ -27,7 +27,7 @@ from mosaic.envs.spaces import MASK
 from mosaic.workers.rllib.config.options import model_settings
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.config.support import no_masks
-from mosaic.workers.rllib.env.learner_view import OBSERVATION, STATE
+from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE
 
 if TYPE_CHECKING:  # bases of the classes below
     _AnyModule = TorchRLModule
