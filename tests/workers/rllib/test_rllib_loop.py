@@ -132,6 +132,31 @@ def test_no_folder_is_left_in_ray_results(tmp_path, monkeypatch):
         assert not results.exists()
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "env", "params", "per_iteration"),
+    [
+        ("sac", "gym/Pendulum-v1", {"num_envs_per_env_runner": 1}, {0, 1}),
+        ("ppo", "gym/Pendulum-v1", {"train_batch_size_per_learner": 150, "num_envs_per_env_runner": 1}, {0, 1}),
+        ("ppo", "gym/Pendulum-v1", {"train_batch_size_per_learner": 200, "num_envs_per_env_runner": 4}, {0, 4}),
+    ],
+)
+def test_every_episode_counts_however_many_end_in_an_iteration(tmp_path, algorithm, env, params, per_iteration):
+    life = Life(tmp_path, env, algorithm, steps=800, params=params)
+    with life.attempt() as (context, training):
+        train, theirs = training.algo.train, []
+
+        def counted() -> Any:
+            result = train()
+            theirs.append(int(result["env_runners"].get("num_episodes", 0)))
+            return result
+
+        training.algo.train = counted
+        iterate(context, training)
+        assert training.progress.episodes == sum(theirs) == training.progress.env_steps // 200
+    assert set(theirs) == per_iteration
+    assert life.events("iteration")[-1]["episodes_total"] == sum(theirs)
+
+
 def test_stop_reward_ends_a_run_and_the_event_says_it(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=10**6, training={"stop_reward": 1.0})
     with life.attempt() as (context, training):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 from typing import Any, NamedTuple, TypedDict
 
 from mosaic.core.episode import outcomes
@@ -41,14 +42,23 @@ NOTHING_SAMPLED = Sampled(0, 0, [])
 
 
 def records_of(result: Mapping[str, Any]) -> list[EpisodeRecord]:
-    """Return the records of this iteration's ended episodes; RLlib reports none as NaN or leaves them out."""
-    found = result.get("env_runners", {}).get(EPISODES)
-    return list(found) if isinstance(found, list) else []
+    """Return the records of the episodes that ended in this iteration."""
+    return _items(result, EPISODES)
 
 
 def alerts_of(result: Mapping[str, Any]) -> list[str]:
-    found = result.get("env_runners", {}).get(ALERTS)
-    return list(found) if isinstance(found, list) else []
+    return _items(result, ALERTS)
+
+
+def _items(result: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the items that env runners logged under a name.
+
+    RLlib returns a list only of several items: a single one comes bare, none as NaN or not at all.
+    """
+    found = result.get("env_runners", {}).get(name)
+    if found is None or (isinstance(found, float) and isnan(found)):
+        return []
+    return found if isinstance(found, list) else [found]
 
 
 def returns_by_agent(records: Iterable[EpisodeRecord]) -> dict[AgentID, list[float]]:
