@@ -17,7 +17,7 @@ import pytest
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server import serve as serving
 from mosaic.server.auth.token import ensure_token
-from mosaic.ui import display, window
+from mosaic.ui import window
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -31,18 +31,18 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_browser_in_the_terminal_does_not_count(no_display: None, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(display.webbrowser, "open", lambda address: opened.append(address) or True)
-    assert not display.open_browser("http://127.0.0.1:1/")
+    monkeypatch.setattr(window.webbrowser, "open", lambda address: opened.append(address) or True)
+    assert not window.open_browser("http://127.0.0.1:1/")
     monkeypatch.setenv("DISPLAY", ":0")
-    assert display.open_browser("http://127.0.0.1:1/")
+    assert window.open_browser("http://127.0.0.1:1/")
     assert len(opened) == 1
 
 
 def test_a_token_is_not_among_the_browsers_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(display, "has_display", lambda: True)
-    monkeypatch.setattr(display.webbrowser, "open", lambda address: opened.append(address) or True)
-    assert display.open_browser("http://127.0.0.1:1/?a=1&token=secret")
+    monkeypatch.setattr(window, "has_display", lambda: True)
+    monkeypatch.setattr(window.webbrowser, "open", lambda address: opened.append(address) or True)
+    assert window.open_browser("http://127.0.0.1:1/?a=1&token=secret")
     (address,) = opened
     assert address.startswith("file://")
     assert "secret" not in address

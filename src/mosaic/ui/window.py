@@ -1,22 +1,54 @@
-"""Window for the pages, in its own process, as window toolkits need the main thread."""
+"""The user's display: whether there is one, pages in a browser, and a window for them.
+
+The window has its own process, as window toolkits need the main thread.
+"""
 
 from __future__ import annotations
 
+import html
+import os
 import subprocess
 import sys
+import tempfile
 import threading
+import webbrowser
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server.serve import Listening
-from mosaic.ui.display import has_display
 
 INSTEAD = "Open the page in a browser instead: mosaic serve"
 PROGRAM = module_command("mosaic.ui.window")
 _PATIENCE_S = 5.0
+
+
+def has_display() -> bool:
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def open_browser(address: str) -> bool:
+    """Open a page and return whether that worked; a browser in the terminal does not count, as it cannot show a board.
+
+    The address may hold a token, and the process list shows a browser's arguments to every user: so the browser is
+    given a file that only this user can read, and that redirects to the address.
+    """
+    return has_display() and webbrowser.open(_redirect_page(address).as_uri())
+
+
+def _redirect_page(address: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable only by its owner
+    path = folder / "open.html"
+    target = html.escape(address, quote=True)
+    path.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Mosaic</a>\n'
+    )
+    return path
 
 
 def require_window() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.ui.cli.chart import chart
+from mosaic.ui.cli.output import chart
 
 numbers = st.floats(-1e6, 1e6)
 

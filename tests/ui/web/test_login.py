@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,7 @@ from starlette.types import Receive, Scope, Send
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.settings import ServerSettings
-from mosaic.ui.web.login import LoginMiddleware
-from mosaic.ui.web.routing import PageRoute
+from mosaic.ui.web.page_requests import LoginMiddleware, PageRoute
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 WRONG = "0" * 43
@@ -85,3 +86,10 @@ def test_the_cookie_opens_page_and_data_at_one_address(client: TestClient, tmp_p
     assert client.get("/runs/some-run", headers=PAGE).text == "the page"
     assert client.get("/runs").json() == []
     assert client.get("/health", headers=PAGE).json()["status"] == "ok"
+
+
+def test_nicegui_is_not_imported_before_its_folder_is_chosen() -> None:
+    """It reads the folder when it is imported, and would else write `.nicegui` where the server was started."""
+    script = "import sys; import mosaic.ui.web.app; print('nicegui' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "False"

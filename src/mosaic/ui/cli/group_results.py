@@ -172,8 +172,7 @@ def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]
 
 
 def _draw(group: dict[str, Any], label: str, width: int) -> None:
-    from mosaic.ui.cli.chart import chart
-    from mosaic.ui.cli.output import out
+    from mosaic.ui.cli.output import chart, out
 
     curve = group["curve"]
     if any(value is not None for value in curve["mean"]):

@@ -1,18 +1,72 @@
-"""Entry point of the `mosaic` command: exit codes, errors, Ctrl-C."""
+"""The `mosaic` command: the Typer app with all commands, exit codes, errors, Ctrl-C.
+
+Each command imports its work when it is called, so that --help stays quick.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
 from mosaic.core.compile_time import timer
 from mosaic.core.errors import MosaicError
 from mosaic.core.exits import exits_refused
-from mosaic.ui.cli.app import app
+from mosaic.ui.cli.commands.catalog import check, doctor, envs, policies, schema, workers
+from mosaic.ui.cli.commands.demo import demo
+from mosaic.ui.cli.commands.evaluate import evaluate, tournament
+from mosaic.ui.cli.commands.play import play, replay
+from mosaic.ui.cli.commands.probe import probe
+from mosaic.ui.cli.commands.runs import app as runs_app
+from mosaic.ui.cli.commands.serve import serve
+from mosaic.ui.cli.commands.train import train
+from mosaic.ui.cli.commands.tune import tune
+from mosaic.ui.cli.commands.watch import watch
+from mosaic.ui.cli.options import SettingsCommand
+
+app = typer.Typer(
+    name="mosaic",
+    help="A workbench for reinforcement learning: any policy can take any agent's place in any environment.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from mosaic.core.version import VERSION
+
+        print(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the full traceback of an error; allowed at any position.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(demo, envs, workers, policies, doctor, check, probe, schema),
+    *(train, tune, watch, evaluate, tournament, play, replay, serve),
+)
+for command in COMMANDS:
+    app.command(name=command.__name__, cls=SettingsCommand)(command)
+app.add_typer(runs_app, name="runs")
+
 
 # Typer bundles its own copy of click: the class is taken from what Typer exposes.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -18,8 +18,7 @@ from rich.text import Text
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.backend import BackendRun, BackendSession
-from mosaic.ui.cli.chart import chart
-from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, err, note, out
+from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, chart, err, note, out
 from mosaic.ui.cli.pictures import PicturePane
 from mosaic.ui.cli.recording import check_file, save, take
 

@@ -19,8 +19,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import ServerContext
 from mosaic.store.atomic import private_folder
-from mosaic.ui.web.login import LoginMiddleware
-from mosaic.ui.web.routing import PageRoute
+from mosaic.ui.web.page_requests import LoginMiddleware, PageRoute
 
 PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/": "pages.home",
@@ -56,9 +55,8 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import app as pages_app
     from nicegui import ui
 
-    from mosaic.ui.web.components.layout import PageLayout
+    from mosaic.ui.web.components.layout import PageLayout, Pages
     from mosaic.ui.web.data.facts import Facts
-    from mosaic.ui.web.routing import Pages
 
     token = ensure_token(context.store.home)
     facts = Facts(context)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
-from mosaic.ui.cli.app import app as cli
+from mosaic.ui.cli.main import app as cli
 from mosaic.ui.web.components.schema_field import as_text, complaints, fields_of, from_text
 from mosaic.ui.web.data import env_pictures
 from mosaic.ui.web.data.env_info import look_at

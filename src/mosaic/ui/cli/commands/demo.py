@@ -74,7 +74,7 @@ def _show_board(listening: Listening, run_id: str) -> None:
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.server.play.messages import MatchRequest
     from mosaic.ui.cli.output import out
-    from mosaic.ui.display import open_browser
+    from mosaic.ui.window import open_browser
 
     seats = {"player_1": "human", "player_2": f"run:{run_id}"}
     asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": ENV}), agents=seats)

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption, SetOption, TrustOption
-from mosaic.ui.cli.setting_help import SettingsCommand, setting
+from mosaic.ui.cli.options import (
+    JsonOption,
+    RunArgument,
+    ServerOption,
+    SetOption,
+    SettingsCommand,
+    TrustOption,
+    setting,
+)
 
 if TYPE_CHECKING:
     from mosaic.server.schemas import CheckpointRow

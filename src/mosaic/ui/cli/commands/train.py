@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, PolicyConfiguration, Runtime, ServerOption, SetOption, TrustOption
-from mosaic.ui.cli.setting_help import setting
+from mosaic.ui.cli.options import (
+    JsonOption,
+    PolicyConfiguration,
+    Runtime,
+    ServerOption,
+    SetOption,
+    TrustOption,
+    setting,
+)
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, Mode, Scheduler, SetOption, TrustOption
-from mosaic.ui.cli.setting_help import setting
+from mosaic.ui.cli.options import JsonOption, Mode, Scheduler, SetOption, TrustOption, setting
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder

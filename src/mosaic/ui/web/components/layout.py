@@ -1,7 +1,8 @@
-"""Frame around every page: side bar, top bar with breadcrumb, palette, theme switch, phone tab bar."""
+"""Frame around every page: side bar, top bar with breadcrumb, palette, theme switch, phone tab bar, error pages."""
 
 from __future__ import annotations
 
+import logging
 from html import escape
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from nicegui import app, events, run, ui
 from mosaic.core.version import VERSION
 from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.icons import LOGO, icon
-from mosaic.ui.web.components.widgets import box, button, pill, raw, set_html, text_input
+from mosaic.ui.web.components.widgets import box, button, pill, problem, raw, set_html, text_input
 from mosaic.ui.web.data.facts import Facts
 
 NAV = (
@@ -20,6 +21,7 @@ NAV = (
     ("/play", "Play", "play", "p"),
     ("/evaluate", "Evaluate", "evaluate", "e"),
 )
+_LOG = logging.getLogger(__name__)
 _REFRESH_S = 6.0
 _FOUND = 8
 
@@ -153,3 +155,19 @@ class PageLayout:
 
 def _bar(share: float) -> str:
     return f'<div class="m-bar"><i style="width:{min(100.0, share):.0f}%"></i></div>'
+
+
+class Pages(ui.sub_pages):
+    """Sub pages with helpful texts for unknown addresses and errors, in place of NiceGUI's."""
+
+    def _render_404(self) -> None:
+        ui.page_title("Not here · Mosaic")
+        problem(f"There is no page at {self._address}. Pages are listed beside this one; Ctrl+K finds runs too.")
+
+    def _render_error(self, error: Exception) -> None:
+        _LOG.error("The page %s failed", self._address, exc_info=error)
+        problem(f"The page failed: {type(error).__name__}: {error}. The server's terminal says where; load it again.")
+
+    @property
+    def _address(self) -> str:
+        return str(ui.context.client.sub_pages_router.current_path)

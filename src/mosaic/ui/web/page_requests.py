@@ -1,19 +1,49 @@
-"""Browser login: the link that `mosaic serve` prints sets the cookie; without it, the token is asked for."""
+"""Requests of browsers: opening `/runs` shows a page, where other requests get its data, and needs a login.
+
+The link that `mosaic serve` prints sets the cookie; without it, the token is asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NoReturn
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.routing import BaseRoute, Match, NoMatchFound, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mosaic.server.auth.guard import with_security_headers
 from mosaic.server.auth.hosts import AllowedHosts
 from mosaic.server.auth.token import COOKIE, same_secret
-from mosaic.ui.web.routing import wants_page
 
 _REMEMBER_S = 30 * 24 * 3600
+
+
+class PageRoute(BaseRoute):
+    """Route before those of the API that matches only when a browser opens an address."""
+
+    def __init__(self, pages: ASGIApp, paths: Sequence[str]) -> None:
+        self._pages = pages
+        self._patterns = [compile_path(path)[0] for path in paths]
+
+    def matches(self, scope: Scope) -> tuple[Match, dict[str, object]]:
+        wanted = wants_page(scope) and any(pattern.match(scope["path"]) for pattern in self._patterns)
+        return (Match.FULL if wanted else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._pages(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: object) -> NoReturn:
+        raise NoMatchFound(name, path_params)  # pages have addresses, not names
+
+
+def wants_page(scope: Scope) -> bool:
+    """Return whether a browser opens an address: it accepts HTML then; `fetch` and programs do not."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    return "text/html" in Headers(scope=scope).get("accept", "")
 
 
 class LoginMiddleware:
@@ -30,7 +60,7 @@ class LoginMiddleware:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value.strip() for name, value in query if name == "token"), None)
         if given is None or not self._hosts.allow(Headers(scope=scope).get("host", "")):
-            await _PageRequest(self._app, scope, receive, send).answer()
+            await _PageRequest(self._app, scope, receive, send).respond()
         elif same_secret(given, self._token):
             await self._enter(scope, query)(scope, receive, send)
         else:
@@ -40,11 +70,11 @@ class LoginMiddleware:
         """Redirect to the same address without the token, which keeps it out of the history and of copied links."""
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         path = "/" + scope["path"].lstrip("/")  # two slashes would name another host
-        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Referrer-Policy": "no-referrer"})
-        answer.set_cookie(
+        response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, {"Referrer-Policy": "no-referrer"})
+        response.set_cookie(
             COOKIE, self._token, _REMEMBER_S, httponly=True, samesite="lax", secure=scope["scheme"] == "https"
         )
-        return answer
+        return response
 
 
 class _PageRequest:
@@ -54,7 +84,7 @@ class _PageRequest:
         self._app, self._scope, self._receive, self._send = app, scope, receive, send
         self._refused = False
 
-    async def answer(self) -> None:
+    async def respond(self) -> None:
         await self._app(self._scope, self._receive, self._pass_on)
         if self._refused:
             await _login_form(wrong=False)(self._scope, self._receive, self._send)

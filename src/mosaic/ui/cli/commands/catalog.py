@@ -1,0 +1,176 @@
+"""Commands that list what is installed and check parts of it: envs, workers, policies, schema, check, doctor."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mosaic.ui.cli.options import EnvArgument, JsonOption, SetOption
+
+if TYPE_CHECKING:
+    from mosaic.envs.inspect import EnvDescription
+
+
+def envs(
+    family: Annotated[
+        str | None, typer.Argument(help="List only this family: gym, classic, sisl, butterfly, mpe, …")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List environments: agents, spaces, what is compiled, tuned and installed."""
+    from mosaic.envs.catalog import entries
+    from mosaic.envs.inspect import inspect_env
+    from mosaic.ui.cli.output import note, print_json, print_table, progress
+    from mosaic.workers.presets import presets_of
+
+    found = entries(family)
+    presets = {entry.id: [f"{preset.worker} {preset.algorithm}" for preset in presets_of(entry.id)] for entry in found}
+    described: list[EnvDescription] = []
+    with progress("looking at environments", len(found), shown=not json) as tick:
+        for entry in found:
+            described.append(inspect_env(entry))
+            tick()
+    if json:
+        print_json([{**asdict(each), "presets": presets[each.id]} for each in described])
+        return
+    for name in dict.fromkeys(each.id.split("/")[0] for each in described):
+        mine = [each for each in described if each.id.startswith(f"{name}/")]
+        here = [each for each in mine if each.installed]
+        print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], [_cells(e) for e in here])
+        compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
+        for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
+            if those:
+                note(f"  {what}: {', '.join(each.id.split('/', 1)[1] for each in those)}\n")
+        for line in dict.fromkeys(each.install for each in mine if not each.installed):
+            note(f"  {', '.join(each.id for each in mine if each.install == line)}: {line}\n")
+    note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")
+
+
+def _cells(env: EnvDescription) -> list[str]:
+    count = len(env.agents)
+    how = "" if count == 1 else " in turns" if env.turn_based else " together"
+    return [env.id, f"{count}{how}", env.observation, env.action]
+
+
+def workers(json: JsonOption = False) -> None:
+    """List the workers that train, and what each can do."""
+    from mosaic.core.plugins import plugins
+    from mosaic.ui.cli.output import out, print_json, print_table
+    from mosaic.workers.registry import load_worker
+
+    infos = [load_worker(name).info for name in plugins("mosaic.workers")]
+    if json:
+        print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
+        return
+    train = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu")
+    abilities = (*train, "agent_mapping", "evaluates", "init")
+    rows = [
+        [
+            info.name,
+            ", ".join(info.algorithms),
+            ", ".join(info.env_families).replace("*", "any"),
+            "any" if info.max_agents is None else info.max_agents,
+            ", ".join([*(name for name in abilities if getattr(info, name)), *info.resources]),
+        ]
+        for info in infos
+    ]
+    print_table(f"{len(rows)} workers", ["worker", "algorithms", "envs", "agents", "can"], rows, whole=1)
+    for info in infos:
+        for sentence in info.notes:
+            out.print(f"{info.name}: {sentence}", markup=False)
+
+
+def policies(json: JsonOption = False) -> None:
+    """List the policies that can take an agent's place."""
+    from mosaic.core.plugins import load_plugin, plugins
+    from mosaic.policies.controller import PolicyKind
+    from mosaic.ui.cli.output import note, print_json, print_table
+
+    rows = []
+    for name in plugins("mosaic.policies"):
+        kind: PolicyKind = load_plugin("mosaic.policies", name)
+        options = {key: field.description or "" for key, field in kind.options.model_fields.items()}
+        missing = kind.missing()
+        rows.append(
+            {
+                "id": name,
+                "usage": kind.usage,
+                "help": kind.help,
+                "options": options,
+                "installed": missing is None,
+                "install": missing,
+            }
+        )
+    if json:
+        print_json(rows)
+        return
+    cells = [
+        [row["usage"], f"{row['help']} Not installed: {row['install']}" if row["install"] else row["help"]]
+        for row in rows
+    ]
+    print_table(f"{len(rows)} policies", ["policy", "what it does"], cells, whole=0)
+    note("Give one to an agent: --agent player_0=random, or to all: --agent '*=random'")
+
+
+def schema(
+    what: Annotated[str, typer.Argument(metavar="run|WORKER", help="run, or the name of a worker.")],
+    algorithm: Annotated[str | None, typer.Argument(help="Algorithm of the worker.", show_default="the first")] = None,
+) -> None:
+    """Print the JSON schema of a run or of a worker's options."""
+    from mosaic.config.schema import run_schema
+    from mosaic.core.errors import unknown
+    from mosaic.core.plugins import plugins
+    from mosaic.ui.cli.output import print_json
+    from mosaic.workers.registry import load_worker, options_model
+
+    if what == "run":
+        print_json(run_schema())
+        return
+    if what not in plugins("mosaic.workers"):
+        raise unknown("schema", what, ["run", *plugins("mosaic.workers")])
+    worker = load_worker(what)
+    print_json(options_model(worker, algorithm or worker.info.algorithms[0]).model_json_schema())
+
+
+def check(
+    env: EnvArgument,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Random env steps per seed.")] = 120,
+    settings: SetOption = [],  # noqa: B006 - Typer copies it
+    json: JsonOption = False,
+) -> None:
+    """Check an environment against the env contract.
+
+    Plays random steps. Works with your own env too: python:module:factory.
+    """
+    from mosaic.envs.catalog import make_env
+    from mosaic.envs.contract import check_env
+    from mosaic.ui.cli.options import environment
+    from mosaic.ui.cli.output import out, print_json, print_table
+
+    config = environment(env, settings)
+    report = check_env(lambda: make_env(config), steps=steps)
+    if json:
+        print_json(asdict(report))
+        return
+    columns = ["agent", "steps", "return", "end", "observation", "action"]
+    rows = [
+        [a.agent, a.env_steps, f"{a.episode_return:.3f}", a.end or "still there", a.observation, a.action]
+        for a in report.agents
+    ]
+    print_table(f"{report.env_id}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
+    out.print(f"{report.env_id} keeps the contract.", style="green")
+
+
+def doctor(json: JsonOption = False) -> None:
+    """Show what is installed, what is missing, and how to install it."""
+    from mosaic.ui.cli.output import print_json, print_table
+    from mosaic.ui.health import examine
+
+    findings = examine()
+    if json:
+        print_json([finding._asdict() for finding in findings])
+        return
+    rows = [[f.id, "ok" if f.ok else "missing", f.detail, f.install or ""] for f in findings]
+    print_table("Doctor", ["what", "state", "detail", "to install"], rows)
