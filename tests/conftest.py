@@ -1,6 +1,33 @@
-"""What every test may rely on."""
+"""Signals as a terminal gives them, and the distribution of the tests over worker processes."""
+
+from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is slow to start (a browser, Ray, a server) is started by one worker process only, and once.
+GROUPS = {
+    "browser": ["ui/web"],
+    "ray": ["runs/test_search_ray.py", "runtimes/ray", "workers/rllib"],
+    "guard": ["server/auth/test_guard.py"],
+    "openapi": ["server/test_openapi.py"],
+    "kill": ["runs/test_kill.py"],
+}
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    groups = {HERE / place: name for name, places in GROUPS.items() for place in places}
+    grouped = set()
+    for item in items:
+        for place in (item.path, *item.path.parents):
+            if place in groups:
+                item.add_marker(pytest.mark.xdist_group(groups[place]))
+                grouped.add(item)
+    if hasattr(config, "workerinput"):  # long tests first: at the end no worker waits for another's
+        items.sort(key=lambda item: item in grouped or item.get_closest_marker("slow") is None)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from tests.ui.web.web_kit import CHROMIUM, FLAGS, PATIENCE_MS, Tab, WebServer, end_runs
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)  # of Playwright's own 5 s a busy machine needs some for the first page
     with sync_playwright() as playwright:
@@ -19,7 +19,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
     home = tmp_path_factory.mktemp("web") / "home"
     server = WebServer(home)
