@@ -10,13 +10,15 @@ import pytest
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is slow to start (a browser, Ray, a server) is started by one worker process only, and once.
+# What is slow to start (a browser, Ray, a server, compiled code) is started by one worker process only, and once.
 GROUPS = {
     "browser": ["ui/web"],
     "ray": ["runs/test_search_ray.py", "runtimes/ray", "workers/rllib"],
     "guard": ["server/auth/test_guard.py"],
     "openapi": ["server/test_openapi.py"],
     "kill": ["runs/test_kill.py"],
+    "compiled": ["envs/compiled"],  # numba would compile the same functions in every process
+    "tabular": ["learners/tabular"],
 }
 HERE = Path(__file__).parent
 
