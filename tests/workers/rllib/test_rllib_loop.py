@@ -165,6 +165,15 @@ def test_stop_reward_ends_a_run_and_the_event_says_it(tmp_path):
     assert life.events("iteration")[-1]["episode_reward_mean"] >= 1.0
 
 
+def test_the_mean_return_of_a_resumed_run_is_over_the_same_episodes(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=300)
+    before = life.run()
+    assert len(before.progress.recent) > 1
+    with life.attempt(2, steps=400) as (_, training):
+        assert training.progress == before.progress
+        assert training.reward == before.reward
+
+
 def test_a_stop_is_heard_after_an_iteration_and_saves(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=10**6)
     with life.attempt() as (context, training):

@@ -42,7 +42,9 @@ def _fields(progress, result=RESULT):
 def test_counters_add_up():
     progress = RllibProgress(iteration=5, env_steps=1000, agent_steps=1500, episodes=7)
     progress.add(RESULT, [_episode(10, a=1.0, b=3.0)])
-    assert progress.counters() == {"iteration": 6, "env_steps": 1400, "agent_steps": 2200, "episodes": 8}
+    counted = (progress.iteration, progress.env_steps, progress.agent_steps, progress.episodes)
+    assert counted == (6, 1400, 2200, 8)
+    assert RllibProgress.from_json(json.loads(json.dumps(progress.to_json()))) == progress
 
 
 def test_before_the_first_episode_a_reward_is_left_out_and_the_event_says_why():

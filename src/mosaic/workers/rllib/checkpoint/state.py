@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mosaic.workers.rllib.self_play import LeagueManager
 
 RLLIB = "rllib"  # RLlib's own checkpoint, which contains pickles: needed only to resume
-COUNTERS = "counters.json"
+PROGRESS = "progress.json"  # counters, and the episodes that the mean return is taken over
 LEAGUE = "league.safetensors"
 
 
@@ -26,7 +26,7 @@ def save_state(folder: Path, algo: Algorithm, progress: RllibProgress, keeper: L
     from safetensors.numpy import save_file
 
     algo.save_to_path((folder / RLLIB).absolute())
-    (folder / COUNTERS).write_text(json.dumps(progress.counters()))
+    (folder / PROGRESS).write_text(json.dumps(progress.to_json()))
     if keeper is not None:
         arrays = {name: np.ascontiguousarray(array) for name, array in keeper.state().items()}
         save_file(arrays, folder / LEAGUE)
@@ -48,8 +48,7 @@ def load_state(folder: Path, algo: Algorithm, keeper: LeagueManager | None) -> R
             f"{folder.name} was saved by an older version of Mosaic, whose module {error.name} has moved. Its policies "
             "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
         ) from error
-    counters: dict[str, Any] = json.loads((folder / COUNTERS).read_text())
-    progress = RllibProgress(**counters)
+    progress = RllibProgress.from_json(json.loads((folder / PROGRESS).read_text()))
     if keeper is not None:
         keeper.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress

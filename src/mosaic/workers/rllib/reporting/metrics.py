@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -45,13 +45,12 @@ class RllibProgress:
         values = [value for policy in policies for value in found.get(policy, ())]
         return fmean(values) if values else None
 
-    def counters(self) -> dict[str, int]:
-        return {
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "agent_steps": self.agent_steps,
-            "episodes": self.episodes,
-        }
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "recent": list(self.recent)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> RllibProgress:
+        return cls(**{**stored, "recent": deque(stored["recent"], maxlen=_RECENT)})
 
 
 def fields(
