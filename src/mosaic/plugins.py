@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from mosaic.envs.adapters.pettingzoo import from_pettingzoo
     from mosaic.envs.env import Env, EnvFacts, EnvSpec
     from mosaic.envs.family import EnvEntry, EnvFamily, resolve_name
-    from mosaic.envs.transform import Transform
+    from mosaic.envs.wrappers.transform import Transform
     from mosaic.learners.agent_roles import read_mapping
     from mosaic.policies.controller import (
         Explains,
@@ -118,7 +118,7 @@ else:
             "mosaic.envs.family": ("EnvEntry", "EnvFamily", "resolve_name"),
             "mosaic.envs.adapters.gymnasium": ("GymnasiumEnv",),
             "mosaic.envs.adapters.pettingzoo": ("from_pettingzoo",),
-            "mosaic.envs.transform": ("Transform",),
+            "mosaic.envs.wrappers.transform": ("Transform",),
             "mosaic.learners.agent_roles": ("read_mapping",),
             "mosaic.policies.controller": (
                 "Explains",

@@ -13,7 +13,7 @@ from mosaic.core.turn import digest
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
-from mosaic.envs.wrappers import parse_wrapper, wrap
+from mosaic.envs.wrappers.registry import parse_wrapper, wrap
 from mosaic.testing import check_env
 from tests.envs.wrapper_toys import NESTED, TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 

@@ -19,11 +19,9 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn, digest_value
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
-from mosaic.envs.transform import Transform
-from mosaic.envs.wrappers import wrap
-from mosaic.envs.wrappers.flatten import flattened
-from mosaic.envs.wrappers.frame_stack import stack
-from mosaic.envs.wrappers.normalise import normalised
+from mosaic.envs.wrappers.observation import flattened, normalised, stack
+from mosaic.envs.wrappers.registry import wrap
+from mosaic.envs.wrappers.transform import Transform
 from tests.envs.wrapper_toys import PICTURE, VECTOR, Nursery, Rotation, lookups, play
 
 

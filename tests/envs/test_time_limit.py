@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mosaic.core.turn import Turn, digest
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
-from mosaic.envs.wrappers import wrap
+from mosaic.envs.wrappers.registry import wrap
 from tests.envs.wrapper_toys import TICTACTOE, VECTOR, Nursery, Rotation, lookups, play
 
 

@@ -18,8 +18,8 @@ from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Turn, digest
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
-from mosaic.envs.transform import Transform
-from mosaic.envs.wrappers import WRAPPERS, parse_wrapper, wrap
+from mosaic.envs.wrappers.registry import WRAPPERS, parse_wrapper, wrap
+from mosaic.envs.wrappers.transform import Transform
 from tests.envs.wrapper_toys import (
     FLOAT_PICTURE,
     NESTED,
@@ -277,7 +277,7 @@ def test_a_wrapper_that_forgets_whom_it_wraps_is_reminded() -> None:
             f"{__name__}:of_none",
             (
                 f"python:{__name__}:of_none returned a SimpleNamespace. It must return a Mosaic Env, "
-                "for example a mosaic.envs.transform.Transform."
+                "for example a mosaic.plugins.Transform."
             ),
         ),
         (f"{__name__}:Doubled,x=3", f"'python:{__name__}:Doubled,x=3': there is no option 'x'. Options: code."),

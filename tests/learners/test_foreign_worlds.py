@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.policies.uci.programs import find_program
+from mosaic.policies.uci.options import find_program
 from tests.learners.small_runs import learner, self_play
 
 CHESS, KNIGHTS = "classic/chess_v6", "butterfly/knights_archers_zombies_v10"

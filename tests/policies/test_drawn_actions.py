@@ -10,7 +10,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Sampling
-from mosaic.policies.exploring import EpsilonGreedyController
+from mosaic.policies.random import EpsilonGreedyController
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.workers.tabular.in_env import drawing
 from tests.policies.hosting_runs import finished_run

@@ -20,12 +20,12 @@ from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.chess import action_of, uci_of
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.policies.controller import PolicyController, Remembers
-from mosaic.policies.errors import PolicyError, PolicyTimeoutError
+from mosaic.policies.controller import PolicyController, PolicyError, PolicyTimeoutError, Remembers
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
-from mosaic.policies.uci import UciPolicyController, engine, programs
+from mosaic.policies.uci import UciPolicyController, engine
+from mosaic.policies.uci import options as programs
 from mosaic.policies.uci.engine import Offer, parse_best_move, parse_offer
-from mosaic.policies.uci.programs import find_program
+from mosaic.policies.uci.options import find_program
 
 AGENTS = ("player_0", "player_1")
 needs_stockfish = pytest.mark.skipif(

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.envs.catalog import make_env
-from mosaic.runners.film import FilmCamera, frame_rate
-from mosaic.runners.video import Film, ffmpeg_program
+from mosaic.runners.video import Film, FilmCamera, ffmpeg_program, frame_rate
 
 COLOURS = [(220, 40, 30), (30, 200, 60), (20, 60, 230)]
 

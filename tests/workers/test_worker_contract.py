@@ -9,7 +9,7 @@ import pytest
 from mosaic import testing
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.contract import ContractError
+from mosaic.envs.contract.report import ContractError
 from mosaic.testing import check_env, check_worker
 from mosaic.testing.toys import Crowd, crowd
 from mosaic.testing.worker import WorkerContractError

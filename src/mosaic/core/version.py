@@ -1,3 +1,25 @@
-"""Version of this package; defined only here."""
+"""Version of this package, which is defined only here, and of the packages that results depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 
 VERSION = "0.1.0"
+_PACKAGES = ("mosaic-rl", "gymnasium", "pettingzoo", "mpe2", "numpy", "pymunk", "Box2D", "rlcard", "open-spiel")
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Return the versions of Python and of the packages that determine what an episode looks like."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # an optional package that is not installed played no part
+    return MappingProxyType(found)

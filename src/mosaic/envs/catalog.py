@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from gymnasium.spaces import Space
 
 from mosaic.config.sections import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs.env import Env
 from mosaic.envs.family import EnvEntry, EnvFamily, split_version
 from mosaic.envs.objects import Environment, env_from_object, is_described, registered_environment
+from mosaic.envs.spaces import describe_space
 
 
 def make_env(env: Environment, **options: Any) -> Env:
@@ -26,7 +32,7 @@ def make_env(env: Environment, **options: Any) -> Env:
     made = _make(config)
     if not config.wrappers:
         return made
-    from mosaic.envs.wrappers import wrap
+    from mosaic.envs.wrappers.registry import wrap
 
     try:
         return wrap(made, config.wrappers)
@@ -67,3 +73,48 @@ def _without_family(name: str) -> InputError:
     if same:
         return InputError(f"'{name}' needs its family: type {' or '.join(same)}.")
     return unknown("environment", name, ids, "Type: mosaic envs")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvDescription:
+    """An entry of `mosaic envs`; texts are empty if the env is not installed."""
+
+    id: EnvID
+    installed: bool
+    install: str | None
+    agents: tuple[AgentID, ...] = ()
+    turn_based: bool = False
+    competitive: bool = False
+    reproducible: bool = True
+    observation: str = ""
+    action: str = ""
+    compiled_twin: bool = False
+
+
+def inspect_env(entry: EnvEntry) -> EnvDescription:
+    from mosaic.envs.compiled.registry import has_kernel
+
+    if not entry.installed:
+        return EnvDescription(entry.id, False, entry.install)
+    env = make_env(entry.id)
+    try:
+        facts = env.spec.facts
+        return EnvDescription(
+            entry.id,
+            True,
+            None,
+            env.possible_agents,
+            facts.turn_based,
+            facts.competitive,
+            facts.reproducible,
+            _of_all(env.observation_spaces, env.possible_agents),
+            _of_all(env.action_spaces, env.possible_agents),
+            has_kernel(entry.id),
+        )
+    finally:
+        env.close()
+
+
+def _of_all(spaces: Mapping[AgentID, Space[Any]], agents: Iterable[AgentID]) -> str:
+    """Describe the space, or the different spaces, of the agents."""
+    return " or ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))

@@ -27,8 +27,8 @@ from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
 
 if TYPE_CHECKING:
-    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
+    from mosaic.runners.video import FilmCamera
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.worker import EvaluationPlan, GameRunner, GameTask
 
 if TYPE_CHECKING:
-    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
+    from mosaic.runners.video import FilmCamera
 
 
 class WorkerError(MosaicError):

@@ -18,8 +18,8 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import save_episode
 
 if TYPE_CHECKING:
-    from mosaic.runners.film import FilmCamera
     from mosaic.runners.screen import Screen
+    from mosaic.runners.video import FilmCamera
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Turn
@@ -106,3 +107,11 @@ class PolicyKind:
     missing: Callable[[], str | None] = nothing_missing  # the exact command to type where something is not installed
     notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, shown with the results
     code_folder: Callable[[Any], str] = no_code_folder  # where modules named by the policy or its env may be found
+
+
+class PolicyError(MosaicError):
+    """Failure of a policy to return an action."""
+
+
+class PolicyTimeoutError(PolicyError):
+    """Policy that exceeded its time limit and was stopped."""

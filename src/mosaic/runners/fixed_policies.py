@@ -12,8 +12,7 @@ from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import objection
-from mosaic.policies.controller import PolicyController
-from mosaic.policies.errors import PolicyError
+from mosaic.policies.controller import PolicyController, PolicyError
 from mosaic.policies.registry import load_policy
 
 

@@ -15,13 +15,13 @@ from mosaic.core.exits import ProcessExitError, describe_exit
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn, digest
+from mosaic.core.version import versions
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import objection
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
 from mosaic.runners.controllers import ControllerMapping, Player
 from mosaic.runners.screen import Screen, Shot
-from mosaic.runners.versions import versions
 
 
 class TimeLimitError(MosaicError):

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
 from mosaic.core.files import sync_file, sync_folder
-from mosaic.runners.versions import versions as versions_here
+from mosaic.core.version import versions as versions_here
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import (
     MANIFEST,

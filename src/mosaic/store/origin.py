@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.reference import explain
-from mosaic.runners.versions import versions as versions_of_envs
+from mosaic.core.version import versions as versions_of_envs
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
 from mosaic.store.run_folder import RunFolder

@@ -18,7 +18,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mosaic.envs.contract import ContractError, EnvReport, check_env
+    from mosaic.envs.contract.check import check_env
+    from mosaic.envs.contract.report import ContractError, EnvReport
     from mosaic.testing.duel import Duel
     from mosaic.testing.toys import Alternating, Crowd, Fading
     from mosaic.testing.worker import WorkerContractError, WorkerReport, check_worker
@@ -28,7 +29,8 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "mosaic.envs.contract": ("ContractError", "EnvReport", "check_env"),
+            "mosaic.envs.contract.check": ("check_env",),
+            "mosaic.envs.contract.report": ("ContractError", "EnvReport"),
             "mosaic.testing.duel": ("Duel",),
             "mosaic.testing.toys": ("Alternating", "Crowd", "Fading"),
             "mosaic.testing.worker": ("WorkerContractError", "WorkerReport", "check_worker"),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
 from mosaic.core.compile_time import working_time
-from mosaic.runners.versions import versions
+from mosaic.core.version import versions
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
 from mosaic.store.run_folder import RunFolder

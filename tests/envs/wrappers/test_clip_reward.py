@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.envs.catalog import make_env
-from mosaic.envs.wrappers import wrap
-from mosaic.envs.wrappers.clip_reward import ClipRewardOptions, clipping
+from mosaic.envs.wrappers.limits import ClipRewardOptions, clipping
+from mosaic.envs.wrappers.registry import wrap
 from tests.envs.wrapper_toys import Rotation, play
 
 

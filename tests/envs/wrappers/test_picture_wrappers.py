@@ -16,9 +16,8 @@ from PIL import Image
 from mosaic.core.errors import InputError
 from mosaic.core.lazy import Lookup
 from mosaic.envs.catalog import make_env
-from mosaic.envs.wrappers import wrap
-from mosaic.envs.wrappers.grayscale import GrayscaleOptions, grayed, luma
-from mosaic.envs.wrappers.resize import ResizeOptions, resize, resized
+from mosaic.envs.wrappers.images import GrayscaleOptions, ResizeOptions, grayed, luma, resize, resized
+from mosaic.envs.wrappers.registry import wrap
 from tests.envs.wrapper_toys import NESTED, PICTURE, TICTACTOE, VECTOR, Nursery, Rotation, play
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.policies.errors import PolicyError, PolicyTimeoutError
+from mosaic.policies.controller import PolicyError, PolicyTimeoutError
 from mosaic.policies.uci.engine import Deadline, LineProcess
-from mosaic.policies.uci.programs import find_program
+from mosaic.policies.uci.options import find_program
 
 CAT = Path("/bin/cat")
 STOCKFISH = find_program("stockfish")

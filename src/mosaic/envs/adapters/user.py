@@ -17,7 +17,7 @@ from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.pettingzoo import from_pettingzoo
 from mosaic.envs.adapters.upstream import draw_without_screen
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
-from mosaic.envs.transform import Named
+from mosaic.envs.wrappers.transform import Named
 
 
 def make_own(config: EnvironmentConfig) -> Env:

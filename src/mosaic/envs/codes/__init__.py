@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mosaic.envs.codes.box import Bins, BinsGiven, Spelling, in_training, read_bins
-from mosaic.envs.codes.build import space_code
 from mosaic.envs.codes.masks import draw_legal, flatten_mask, forbidden_part, join_mask
+from mosaic.envs.codes.nested import space_code
 from mosaic.envs.codes.space_code import MOST_STATES, SpaceCode
 
 __all__ = [

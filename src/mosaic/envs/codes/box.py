@@ -14,8 +14,15 @@ from gymnasium.spaces import Box
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, shown
-from mosaic.envs.codes import radix
-from mosaic.envs.codes.space_code import checked_index, checked_indices, product, refusal
+from mosaic.envs.codes.space_code import (
+    checked_index,
+    checked_indices,
+    join_digits,
+    product,
+    refusal,
+    split_index,
+    split_indices,
+)
 
 MOST_BINS = 1_000_000
 _FORM = re.compile(r"(?P<count>[^@]+)(@(?P<low>.+?)\.\.(?P<high>.+))?")
@@ -200,7 +207,7 @@ class BinnedCode:
         return index
 
     def decode(self, index: Any) -> NDArray[Any]:
-        digits = np.array([radix.split(checked_index(index, self.size), self.counts)], np.int64)
+        digits = np.array([split_index(checked_index(index, self.size), self.counts)], np.int64)
         return self._middle(digits).reshape(self.space.shape)
 
     def encode_batch(self, values: Any) -> NDArray[np.int64]:
@@ -213,10 +220,10 @@ class BinnedCode:
             raise refusal(array[wrong][0], self.space, "NaN lies in no bin")
         inside = np.clip(numbers, self._low, self._high) - self._low
         digits = np.minimum((inside * self._count / self._span).astype(np.int64), self._count - 1)
-        return radix.join_batch(digits, self.counts)
+        return join_digits(digits, self.counts)
 
     def decode_batch(self, indices: Any) -> NDArray[Any]:
-        return self._middle(radix.split_batch(checked_indices(indices, self.size), self.counts))
+        return self._middle(split_indices(checked_indices(indices, self.size), self.counts))
 
     def _middle(self, digits: NDArray[np.int64]) -> NDArray[Any]:
         if self._whole:

@@ -10,8 +10,15 @@ from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.envs.codes import radix
-from mosaic.envs.codes.space_code import checked_index, checked_indices, product, refusal
+from mosaic.envs.codes.space_code import (
+    checked_index,
+    checked_indices,
+    join_digits,
+    product,
+    refusal,
+    split_index,
+    split_indices,
+)
 
 
 class DiscreteCode:
@@ -82,7 +89,7 @@ class ArrayCode:
         return index
 
     def decode(self, index: Any) -> NDArray[Any]:
-        digits = radix.split(checked_index(index, self.size), self.counts)
+        digits = split_index(checked_index(index, self.size), self.counts)
         numbers = [digit + start for digit, start in zip(digits, self._starts, strict=True)]
         return np.array(numbers, dtype=self.space.dtype).reshape(self.space.shape)
 
@@ -96,11 +103,11 @@ class ArrayCode:
         wrong = ((digits < 0) | (digits >= np.array(self.counts))).any(axis=1)
         if wrong.any():
             self.encode(array[wrong][0])  # raises an error that names the wrong number of the first wrong row
-        return radix.join_batch(digits, self.counts)
+        return join_digits(digits, self.counts)
 
     def decode_batch(self, indices: Any) -> NDArray[Any]:
         checked = checked_indices(indices, self.size)
-        numbers = radix.split_batch(checked, self.counts) + self._array_starts
+        numbers = split_indices(checked, self.counts) + self._array_starts
         return numbers.astype(self.space.dtype).reshape(len(checked), *self.space.shape)
 
     def _numbers(self, value: Any) -> list[int]:

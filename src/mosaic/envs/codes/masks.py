@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, shown
 from mosaic.core.turn import Mask
-from mosaic.envs.codes import radix
 from mosaic.envs.codes.discrete import ArrayCode
 from mosaic.envs.codes.nested import DictCode, TupleCode
-from mosaic.envs.codes.space_code import SpaceCode, count_text, space_text
+from mosaic.envs.codes.space_code import SpaceCode, count_text, space_text, split_index
 
 _MOST_ENTRIES = 1 << 26  # a mask is made for every step
 
@@ -43,7 +42,7 @@ def join_mask(code: SpaceCode, mask: Any) -> Mask:
 
 def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
     """Return the index of the first part whose choice a joined mask forbids, or None."""
-    choices = radix.split(code.encode(action), code.counts)
+    choices = split_index(code.encode(action), code.counts)
     for part, (digit, flags) in enumerate(zip(choices, _cut(code, joined), strict=True)):
         if not flags[digit]:
             return part

@@ -1,20 +1,33 @@
-"""Codes of Tuple and Dict spaces, composed of the codes of their parts."""
+"""Codes of any space: Tuple and Dict are composed of the codes of their parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import index as as_int
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.spaces import Box, Space
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.envs.codes import radix
-from mosaic.envs.codes.discrete import DiscreteCode
-from mosaic.envs.codes.space_code import SpaceCode, check_batchable, checked_index, checked_indices, product, refusal
+from mosaic.envs.codes.box import Axis, BinnedCode, BinsGiven, Spelling, in_training, settle
+from mosaic.envs.codes.discrete import ArrayCode, DiscreteCode
+from mosaic.envs.codes.space_code import (
+    MOST_STATES,
+    SpaceCode,
+    check_batchable,
+    checked_index,
+    checked_indices,
+    count_text,
+    product,
+    refusal,
+    space_text,
+    split_index,
+    split_indices,
+)
 
 
 class TupleCode:
@@ -33,14 +46,14 @@ class TupleCode:
         return _encode(self.parts, self._values(value))
 
     def decode(self, index: Any) -> tuple[Any, ...]:
-        digits = radix.split(checked_index(index, self.size), self._sizes)
+        digits = split_index(checked_index(index, self.size), self._sizes)
         return tuple(part.decode(digit) for part, digit in zip(self.parts, digits, strict=True))
 
     def encode_batch(self, values: Any) -> NDArray[np.int64]:
         return _encode_batch(self.parts, self._values(values), self.size)
 
     def decode_batch(self, indices: Any) -> tuple[Any, ...]:
-        digits = radix.split_batch(checked_indices(indices, self.size), self._sizes)
+        digits = split_indices(checked_indices(indices, self.size), self._sizes)
         return tuple(part.decode_batch(digits[:, column]) for column, part in enumerate(self.parts))
 
     def _values(self, value: Any) -> Iterable[Any]:
@@ -78,14 +91,14 @@ class DictCode:
         return _encode(self.parts.values(), self._values(value))
 
     def decode(self, index: Any) -> dict[str, Any]:
-        digits = radix.split(checked_index(index, self.size), self._sizes)
+        digits = split_index(checked_index(index, self.size), self._sizes)
         return {key: part.decode(digit) for (key, part), digit in zip(self.parts.items(), digits, strict=True)}
 
     def encode_batch(self, values: Any) -> NDArray[np.int64]:
         return _encode_batch(self.parts.values(), self._values(values), self.size)
 
     def decode_batch(self, indices: Any) -> dict[str, Any]:
-        digits = radix.split_batch(checked_indices(indices, self.size), self._sizes)
+        digits = split_indices(checked_indices(indices, self.size), self._sizes)
         return {key: part.decode_batch(digits[:, column]) for column, (key, part) in enumerate(self.parts.items())}
 
     def _values(self, value: Any) -> Iterable[Any]:
@@ -119,3 +132,56 @@ def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Any], size: int) 
         indices *= part_size
         indices += column
     return indices
+
+
+def space_code(
+    space: Space[Any],
+    bins: BinsGiven | None = None,
+    *,
+    most: int | None = MOST_STATES,
+    spell: Spelling = in_training,
+) -> SpaceCode:
+    """Return the code of a Discrete, MultiDiscrete, MultiBinary, Box (by bins), or a Tuple or Dict of these.
+
+    `most=None` is for hashed tables: `encode` then returns integers of any length, still exact. `spell` formats bins
+    for error messages.
+    """
+    code = _code(space, iter(settle(list(_boxes(space)), bins, spell)))
+    if most is not None and code.size > most:
+        raise InputError(
+            f"{space_text(space)} has {count_text(code.size)} states, and at most {count_text(most)} can be numbered "
+            "here. Use a sparse (hashed) table, which keeps only the visited states"
+            + ("." if bins is None else ", or fewer bins.")
+        )
+    return code
+
+
+def _boxes(space: Space[Any]) -> Iterator[Box]:
+    """Yield the Boxes in the order of their digits."""
+    if isinstance(space, Box):
+        yield space
+    elif isinstance(space, spaces.Tuple):
+        for part in space.spaces:
+            yield from _boxes(part)
+    elif isinstance(space, spaces.Dict):
+        for part in space.spaces.values():
+            yield from _boxes(part)
+
+
+def _code(space: Space[Any], axes: Iterator[list[Axis]]) -> SpaceCode:
+    """Return the code of a space, consuming the axes of as many Boxes as it holds."""
+    match space:
+        case spaces.Discrete():
+            return DiscreteCode(space)
+        case spaces.MultiDiscrete() | spaces.MultiBinary():
+            return ArrayCode(space)
+        case Box():
+            return BinnedCode(space, next(axes))
+        case spaces.Tuple():
+            return TupleCode(space, [_code(part, axes) for part in space.spaces])
+        case spaces.Dict():
+            return DictCode(space, {key: _code(part, axes) for key, part in space.spaces.items()})
+    raise InputError(
+        f"{space_text(space)} has no numbered states. Tables take Discrete, MultiDiscrete, MultiBinary, "
+        "Box (by bins), and Tuple or Dict of these."
+    )

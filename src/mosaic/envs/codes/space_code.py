@@ -1,9 +1,9 @@
-"""The SpaceCode protocol and helpers of its implementations."""
+"""The SpaceCode protocol and helpers of its implementations: checks, texts, mixed-radix numbers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import index as as_int
 from typing import Any, Protocol
 
@@ -91,3 +91,30 @@ def product(counts: Iterable[int]) -> int:
     for count in counts:
         how_often[count] = how_often.get(count, 0) + 1
     return math.prod(count**times for count, times in how_often.items())
+
+
+def split_index(index: int, counts: Sequence[int]) -> list[int]:
+    """Return the digits of an index in mixed radix; the first is the most significant."""
+    digits = []
+    for count in reversed(counts):
+        index, digit = divmod(index, count)
+        digits.append(digit)
+    return digits[::-1]
+
+
+def join_digits(digits: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return the index of every row."""
+    check_batchable(product(counts))
+    indices = np.zeros(len(digits), np.int64)
+    for column, count in enumerate(counts):
+        indices *= count
+        indices += digits[:, column]
+    return indices
+
+
+def split_indices(indices: NDArray[np.int64], counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return the digits of every index, one row each."""
+    digits = np.empty((len(indices), len(counts)), np.int64)
+    for column in reversed(range(len(counts))):
+        indices, digits[:, column] = np.divmod(indices, counts[column])
+    return digits

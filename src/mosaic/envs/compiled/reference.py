@@ -10,8 +10,8 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeS
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.env import Env
-from mosaic.envs.transform import Named
-from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.transform import Named
 
 _HARMLESS = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)
 

@@ -67,7 +67,7 @@ def _name(env_id: EnvID) -> str:
 
 def _time_limits(wrappers: Sequence[str]) -> list[int] | None:
     """Return the time limits of the wrappers; None if a wrapper does more than truncate."""
-    from mosaic.envs.wrappers.time_limit import TimeLimitOptions
+    from mosaic.envs.wrappers.limits import TimeLimitOptions
 
     limits = []
     for reference in wrappers:

@@ -10,8 +10,7 @@ from gymnasium.spaces import Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
-from mosaic.envs.contract.errors import CheckPosition, ContractError
-from mosaic.envs.contract.report import EnvReport, EpisodeTotals
+from mosaic.envs.contract.report import CheckPosition, ContractError, EnvReport, EpisodeTotals
 from mosaic.envs.contract.session import CheckedEnv
 from mosaic.envs.env import Env, EnvSpec
 

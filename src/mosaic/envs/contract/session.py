@@ -16,7 +16,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Mask, Turn, digest_value
 from mosaic.envs.codes import draw_legal
-from mosaic.envs.contract.errors import CheckPosition, ContractError, blamed
+from mosaic.envs.contract.report import CheckPosition, ContractError, blamed
 from mosaic.envs.contract.turn_checks import TurnChecker
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import parts_of

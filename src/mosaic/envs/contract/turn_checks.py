@@ -13,7 +13,7 @@ from gymnasium.spaces import Space
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn
 from mosaic.envs.adapters.upstream import quiet
-from mosaic.envs.contract.errors import CheckPosition, ContractError
+from mosaic.envs.contract.report import CheckPosition, ContractError
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import describe_space, parts_of
 

@@ -12,7 +12,6 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
-from mosaic.envs.adapters.lunar_lander import SmokeOnDemand
 from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
@@ -101,6 +100,32 @@ def _install_line(source: str) -> str | None:
         if source.startswith(prefix) and importlib.util.find_spec(module) is None:
             return line
     return None
+
+
+class SmokeOnDemand(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Wrapper that disables LunarLander's particles until the first render of an episode.
+
+    If it can render, LunarLander adds the smoke of its engines to the world as bodies, and a step takes three times as
+    long. The trajectory does not depend on it.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._mode = env.render_mode
+        self.step = env.step  # type: ignore[method-assign]  # called directly, nothing to add
+        env.unwrapped.render_mode = None
+
+    @property
+    def render_mode(self) -> str | None:  # type: ignore[override]
+        return self._mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.env.unwrapped.render_mode = None
+        return self.env.reset(seed=seed, options=options)
+
+    def render(self) -> Any:
+        self.env.unwrapped.render_mode = self._mode
+        return self.env.render()
 
 
 family = GymFamily()

@@ -20,9 +20,8 @@ from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
-from mosaic.envs.vector.layout import VectorArrays, VectorShape
+from mosaic.envs.vector.layout import VectorArrays, VectorShape, map_arrays, nameless_memory
 from mosaic.envs.vector.multi_process_child import CLOSE, DONE, STEP, ChildFailure, EnvShare, Introduction, play_share
-from mosaic.envs.vector.shared_memory import map_arrays, nameless_memory
 
 _END_WITHIN_S = 5.0
 

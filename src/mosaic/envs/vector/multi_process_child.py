@@ -26,8 +26,7 @@ from mosaic.core.ids import EnvID
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.in_process import PythonVector, part_of, vector_shape
-from mosaic.envs.vector.layout import VectorShape
-from mosaic.envs.vector.shared_memory import map_arrays
+from mosaic.envs.vector.layout import VectorShape, map_arrays
 
 STEP = b""
 DONE = b""

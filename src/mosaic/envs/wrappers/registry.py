@@ -1,27 +1,65 @@
-"""Registry of wrappers, and their application by name."""
+"""Registry of wrappers, including the user's own (`python:module:factory`), and their application by name."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mosaic.core.errors import unknown
-from mosaic.core.reference import parse_options, split_reference
-from mosaic.envs.env import Env
-from mosaic.envs.wrappers import clip_reward, discretise, flatten, frame_stack, grayscale, normalise, resize, time_limit
-from mosaic.envs.wrappers import user as own
-from mosaic.envs.wrappers.kind import WrapperKind
+from pydantic import Field
+
+from mosaic.core.errors import InputError, unknown
+from mosaic.core.reference import Options, parse_options, split_reference
+from mosaic.core.user_code import PREFIX, load_code
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.wrappers.images import GRAYSCALE, RESIZE
+from mosaic.envs.wrappers.limits import CLIP_REWARD, TIME_LIMIT
+from mosaic.envs.wrappers.observation import DISCRETISE, FLATTEN, FRAME_STACK, NORMALISE
+from mosaic.envs.wrappers.transform import Named, WrapperKind
+
+
+class UserWrapperOptions(Options):
+    code: str = Field("", description="MODULE:FACTORY; the factory is called with the Env and returns an Env.")
+
+
+def _make_user(env: Env, options: UserWrapperOptions) -> Env:
+    reference = f"{PREFIX}{options.code}"
+    factory = load_code(reference)
+    if not callable(factory):
+        raise InputError(f"{reference} is a {type(factory).__name__}, not a function or class that wraps an Env.")
+    try:
+        inspect.signature(factory).bind(env)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{reference} must take one argument, the Env to wrap: {error}.") from error
+    made = factory(env)
+    if not isinstance(getattr(made, "spec", None), EnvSpec):
+        raise InputError(
+            f"{reference} returned a {type(made).__name__}. It must return a Mosaic Env, for example a "
+            "mosaic.plugins.Transform."
+        )
+    kept: Env = made if made.spec.facts.config == env.spec.facts.config else Named(made, env.spec.facts)
+    return kept
+
+
+USER = WrapperKind(
+    usage="python:MODULE:FACTORY",
+    help="Your own wrapper: a callable that takes the Env and returns an Env.",
+    make=_make_user,
+    options=UserWrapperOptions,
+    first="code",
+)
+
 
 WRAPPERS: Mapping[str, WrapperKind] = {
-    "clip_reward": clip_reward.kind,
-    "discretise": discretise.kind,
-    "flatten": flatten.kind,
-    "frame_stack": frame_stack.kind,
-    "grayscale": grayscale.kind,
-    "normalise": normalise.kind,
-    "python": own.kind,
-    "resize": resize.kind,
-    "time_limit": time_limit.kind,
+    "clip_reward": CLIP_REWARD,
+    "discretise": DISCRETISE,
+    "flatten": FLATTEN,
+    "frame_stack": FRAME_STACK,
+    "grayscale": GRAYSCALE,
+    "normalise": NORMALISE,
+    "python": USER,
+    "resize": RESIZE,
+    "time_limit": TIME_LIMIT,
 }
 
 

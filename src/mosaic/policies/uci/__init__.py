@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from mosaic.policies.controller import PolicyKind, PolicyRequest
 from mosaic.policies.uci.controller import UciPolicyController, check_request
-from mosaic.policies.uci.options import EngineOptions, UciOptions, is_reproducible
-from mosaic.policies.uci.programs import missing_stockfish, named_program, stockfish_program
+from mosaic.policies.uci.options import (
+    EngineOptions,
+    UciOptions,
+    is_reproducible,
+    missing_stockfish,
+    named_program,
+    stockfish_program,
+)
 
 __all__ = ["UciPolicyController", "stockfish", "uci"]
 

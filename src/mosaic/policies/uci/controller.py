@@ -9,8 +9,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.chess import action_of, check_fen, is_white_to_move
-from mosaic.policies.controller import PolicyRequest
-from mosaic.policies.errors import PolicyError
+from mosaic.policies.controller import PolicyError, PolicyRequest
 from mosaic.policies.uci.engine import UciEngine
 from mosaic.policies.uci.options import EngineOptions
 

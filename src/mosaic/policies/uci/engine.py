@@ -17,7 +17,7 @@ from time import monotonic
 from typing import IO, NamedTuple
 
 from mosaic.core.errors import InputError
-from mosaic.policies.errors import PolicyError, PolicyTimeoutError
+from mosaic.policies.controller import PolicyError, PolicyTimeoutError
 from mosaic.policies.uci.options import EngineOptions, go_command
 
 _OPTION = re.compile(r"option\s+name\s+(?P<name>.+?)\s+type\s+(?P<kind>\w+)(?P<rest>.*)")

@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env, EnvSpec
-from mosaic.envs.transform import Transform
+from mosaic.envs.wrappers.transform import Transform
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint

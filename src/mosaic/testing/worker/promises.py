@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mosaic.envs.contract import ContractError
-from mosaic.envs.contract.errors import CheckPosition
+from mosaic.envs.contract.report import CheckPosition, ContractError
 
 
 class WorkerContractError(ContractError):

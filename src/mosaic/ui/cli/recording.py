@@ -17,8 +17,8 @@ from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
 
 if TYPE_CHECKING:
-    from mosaic.runners.film import FilmCamera
     from mosaic.runners.live_screen import LiveScreen
+    from mosaic.runners.video import FilmCamera
 
 
 PATIENCE_S = 10.0  # a run may be in the middle of an update
@@ -63,7 +63,7 @@ def save(path: Path, frame: Frame, name: str) -> None:
 def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> FilmCamera | None:
     if video is None:
         return None
-    from mosaic.runners.film import FilmCamera
+    from mosaic.runners.video import FilmCamera
 
     return FilmCamera(video, episodes=episodes, fps=fps)
 

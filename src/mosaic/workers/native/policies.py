@@ -51,8 +51,8 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
     """Return a controller for one policy that `save_policies` wrote."""
     from mosaic.envs.vector.encoding import action_code, row_code
     from mosaic.models.weights_file import load_weights
-    from mosaic.policies.exploring import EpsilonGreedyController
     from mosaic.policies.network import NetworkPolicyController
+    from mosaic.policies.random import EpsilonGreedyController
     from mosaic.policies.torch_network import EnginePolicyController
 
     spec, sampling = request.spec, request.sampling

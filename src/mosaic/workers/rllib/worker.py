@@ -61,8 +61,8 @@ class RllibWorker:
         from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.opponents import check_players
         from mosaic.runtimes.ray.session import check_installed, find_cluster
-        from mosaic.workers.rllib.config.batches import check_batch, envs_per_runner
         from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
+        from mosaic.workers.rllib.config.setup import check_batch, envs_per_runner
         from mosaic.workers.rllib.config.support import check_support
 
         assert isinstance(options, RllibOptions)

@@ -64,7 +64,7 @@ def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
     When sampling, DQN explores as in training, or draws by its values if a temperature is given; PPO and A2C draw by
     probabilities.
     """
-    from mosaic.policies.exploring import EpsilonGreedyController
+    from mosaic.policies.random import EpsilonGreedyController
 
     saved, facts = read_sb3(path, request)
     sampling = request.sampling

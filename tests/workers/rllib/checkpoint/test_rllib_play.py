@@ -22,10 +22,9 @@ from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyController, PolicyRequest, Sampling
 from mosaic.policies.network import NetworkPolicyController
-from mosaic.workers.rllib.checkpoint.controllers import load_policy
+from mosaic.workers.rllib.checkpoint.controllers import FACTS, load_policy
 from mosaic.workers.rllib.checkpoint.export import exploration_rate, export_modules, export_policies, policy_files
 from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyController
-from mosaic.workers.rllib.checkpoint.names import FACTS
 from mosaic.workers.rllib.config.build import configure
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.encoding import agent_code

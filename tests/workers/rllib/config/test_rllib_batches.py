@@ -10,8 +10,8 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.workers.rllib.config.batches import check_batch, envs_per_runner
 from mosaic.workers.rllib.config.options import OPTIONS, RllibOptions
+from mosaic.workers.rllib.config.setup import check_batch, envs_per_runner
 from mosaic.workers.rllib.worker import worker
 
 

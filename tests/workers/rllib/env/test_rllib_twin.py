@@ -12,9 +12,8 @@ from ray.rllib.core.columns import Columns
 
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.mpe.physics import state_width
-from mosaic.workers.rllib.config.build import configure
+from mosaic.workers.rllib.config.build import configure, has_twin, runner_class
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.env.runner_class import has_twin, runner_class
 from mosaic.workers.rllib.env.twin_episodes import TwinStep, pieces_of
 from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
 from tests.workers.rllib.rllib_setups import make_setup

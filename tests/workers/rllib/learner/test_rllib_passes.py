@@ -5,7 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.workers.rllib.learner.minibatches import cuts, parts_of, rounds, rows_by_share
+from mosaic.workers.rllib.learner.balanced import cuts, parts_of, rounds
+from mosaic.workers.rllib.learner.replay import rows_by_share
 
 counts = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 50), min_size=1)
 

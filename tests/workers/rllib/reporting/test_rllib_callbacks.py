@@ -198,8 +198,7 @@ def test_a_picture_of_several_agents_says_what_each_of_them_got(tmp_path):
 def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
-    from mosaic.workers.rllib.config.build import configure
-    from mosaic.workers.rllib.env.runner_class import runner_class
+    from mosaic.workers.rllib.config.build import configure, runner_class
 
     setup = make_setup(tmp_path, env, telemetry={"frames": True})
     chosen = runner_class(setup) or MultiAgentEnvRunner

@@ -25,8 +25,8 @@ from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.codes import SpaceCode, space_code
 from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, compile_mdp, probabilities, shorter, tabulate
 from mosaic.envs.env import Env
-from mosaic.envs.transform import Named
-from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.transform import Named
 
 MOST_ROWS = 1 << 16  # members of the observation space; each gets a row, reached or not
 MOST_PAIRS = 20_000  # reached states × actions

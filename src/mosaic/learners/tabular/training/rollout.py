@@ -22,8 +22,8 @@ from mosaic.core.turn import Turn
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.codes import SpaceCode, flatten_mask, space_code
 from mosaic.envs.env import Env
-from mosaic.envs.transform import Named
-from mosaic.envs.wrappers.time_limit import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.transform import Named
 from mosaic.learners.tabular.experience import ENDED
 from mosaic.learners.tabular.options import bad_index, bad_reward, checked_mask, epsilon_after, nothing_legal, overflown
 from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics

@@ -10,7 +10,7 @@ import typer
 from mosaic.ui.cli.options import EnvArgument, JsonOption, SetOption
 
 if TYPE_CHECKING:
-    from mosaic.envs.inspect import EnvDescription
+    from mosaic.envs.catalog import EnvDescription
 
 
 def envs(
@@ -20,8 +20,7 @@ def envs(
     json: JsonOption = False,
 ) -> None:
     """List environments: agents, spaces, what is compiled, tuned and installed."""
-    from mosaic.envs.catalog import entries
-    from mosaic.envs.inspect import inspect_env
+    from mosaic.envs.catalog import entries, inspect_env
     from mosaic.ui.cli.output import note, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
 
@@ -145,7 +144,7 @@ def check(
     Plays random steps. Works with your own env too: python:module:factory.
     """
     from mosaic.envs.catalog import make_env
-    from mosaic.envs.contract import check_env
+    from mosaic.envs.contract.check import check_env
     from mosaic.ui.cli.options import environment
     from mosaic.ui.cli.output import out, print_json, print_table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, PolicyID
 from mosaic.envs.family import split_version
-from mosaic.policies.uci.programs import missing_stockfish
+from mosaic.policies.uci.options import missing_stockfish
 from mosaic.store.checkpoints import Checkpoint, list_checkpoints
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.run_policy import policy_for

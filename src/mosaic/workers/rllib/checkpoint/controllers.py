@@ -19,13 +19,18 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.vector.encoding import ActionCode, Row, RowCode, action_code, row_code
 from mosaic.models.layout import POLICY, tensors
 from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyRequest
-from mosaic.policies.exploring import EpsilonGreedyController
 from mosaic.policies.network import NetworkPolicyController
+from mosaic.policies.random import EpsilonGreedyController
 from mosaic.store.checkpoints import Checkpoint
-from mosaic.workers.rllib.checkpoint.names import DEVIATIONS, FACTS, FORMAT, SCALE, SHIFT
 
 if TYPE_CHECKING:
     from mosaic.models.weights_file import SavedNetwork
+
+FACTS = "policies.json"
+FORMAT = "mosaic-rllib-1"  # of the document FACTS
+SHIFT, SCALE = "shift.", "scale."  # of observations, by agent; nameless if one agent learns
+MODULE = "module."  # prefix of the names of an RLModule's weights
+DEVIATIONS = "deviations."  # of a dense network: weight and bias of its last layer's rows for log deviations
 
 Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent; "": for all
 

@@ -24,8 +24,7 @@ from mosaic.envs.spaces import MASK
 from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.network import Scaler
-from mosaic.workers.rllib.checkpoint.controllers import deviation_limits, finished, read_scalers, scaler_of
-from mosaic.workers.rllib.checkpoint.names import MODULE
+from mosaic.workers.rllib.checkpoint.controllers import MODULE, deviation_limits, finished, read_scalers, scaler_of
 from mosaic.workers.rllib.env.encoding import OBSERVATION, AgentCode, agent_code
 from mosaic.workers.rllib.learner.modules import ILLEGAL, module_class
 

@@ -14,19 +14,17 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
-from mosaic.workers.rllib.config.batches import IN_STEP
+from mosaic.envs.vector.encoding import action_code
 from mosaic.workers.rllib.config.options import ReplayOptions, replay_settings, training_settings
-from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
 from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
-from mosaic.workers.rllib.env.runner_class import runner_class
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
-from mosaic.workers.rllib.faults.errors import telling
-from mosaic.workers.rllib.faults.lost_runners import PROBE_TIMEOUT_S, patient
 from mosaic.workers.rllib.learner.balanced import learner_class
 from mosaic.workers.rllib.learner.modules import module_spec
 from mosaic.workers.rllib.learner.replay import balanced_buffer
 from mosaic.workers.rllib.learner.shared_modules import modules_together
+from mosaic.workers.rllib.lost_runners import PROBE_TIMEOUT_S, patient, telling
 from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_facts
 
 Mapping: TypeAlias = Callable[..., str]  # (agent, episode, …) -> module
@@ -92,7 +90,7 @@ def _fresh(algorithm: str) -> AlgorithmConfig:
 
             return DQNConfig()  # type: ignore[no-untyped-call]
         case "sac":
-            from mosaic.workers.rllib.learner.sac import AnyBufferSACConfig
+            from mosaic.workers.rllib.learner.replay import AnyBufferSACConfig
 
             return AnyBufferSACConfig()  # type: ignore[no-untyped-call]
     raise ValueError(f"'{algorithm}' is not offered.")
@@ -179,3 +177,27 @@ def _cast(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -
 
 def _policy_of(agent: AgentID, *given: Any, policies: dict[AgentID, str], **also: Any) -> str:
     return policies[agent]
+
+
+def runner_class(setup: RllibSetup) -> type[Any] | None:
+    """Return the env runner class; None: RLlib's own."""
+    if not has_twin(setup):
+        return None
+    from mosaic.workers.rllib.env.twin_runner import TwinEnvRunner
+
+    return TwinEnvRunner
+
+
+def has_twin(setup: RllibSetup) -> bool:
+    """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
+    options, roles, spec = setup.options, setup.roles, setup.spec
+    other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
+    if other or options.use_lstm or options.observation_filter != "NoFilter":
+        return False
+    from mosaic.envs.compiled.registry import find_kernel
+
+    kernel = find_kernel(setup.config.environment)
+    if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != roles.learners:
+        return False
+    heads = [action_code(spec.action_spaces[agent]).head for agent in roles.learners]
+    return all(head.kind == "categorical" and head.parts == 1 for head in heads)

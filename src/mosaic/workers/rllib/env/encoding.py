@@ -20,7 +20,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView
 from mosaic.envs.spaces import MASK, objection
 from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
-from mosaic.envs.wrappers.resize import resize
+from mosaic.envs.wrappers.images import resize
 from mosaic.runners.fixed_policies import ControllerOthers
 from mosaic.workers.rllib.config.support import no_central_pictures
 

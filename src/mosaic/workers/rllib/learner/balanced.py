@@ -1,11 +1,15 @@
-"""Learners that use every sample equally often, regardless of how many agents a policy has."""
+"""Learners that use every sample equally often, regardless of how many agents a policy has.
+
+Policies with unequal amounts of experience take part in unequally many updates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -24,8 +28,35 @@ from ray.rllib.utils.torch_utils import explained_variance
 from torch import Tensor
 
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.learner.minibatches import cuts, parts_of, rounds
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
+
+
+def parts_of(rows: float, minibatch: int | None, most: int) -> int:
+    """Return the minibatches of one pass, as near to the requested size as an even division gets; at most `most`."""
+    if minibatch is None:
+        return min(1, most)
+    return min(max(1, round(rows / minibatch)), most)
+
+
+def cuts(units: int, parts: int, grain: int = 1) -> list[tuple[int, int]]:
+    """Cut 0 … units into even parts that begin at multiples of `grain`."""
+    whole = units // grain
+    bounds = [whole * part // parts * grain for part in range(parts)] + [units]
+    return list(pairwise(bounds))
+
+
+def rounds(minibatches: Mapping[str, int]) -> list[Sequence[str]]:
+    """Return the policies in each update, given their numbers of minibatches.
+
+    Those with fewer are spread evenly, and all are in the last update: RLlib reports the losses of that one alone.
+    """
+    longest = max(minibatches.values(), default=0)
+    seated: list[list[str]] = [[] for _ in range(longest)]
+    for name, count in minibatches.items():
+        for k in range(count):
+            seated[(k + 1) * longest // count - 1].append(name)
+    return list(seated)
+
 
 _SMOOTHING, _EPSILON = 0.99, 1e-5  # of RMSprop, as in the paper's code and in SB3
 

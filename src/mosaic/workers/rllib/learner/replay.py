@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.utils.replay_buffers.multi_agent_episode_buffer import MultiAgentEpisodeReplayBuffer
 from ray.rllib.utils.replay_buffers.multi_agent_prioritized_episode_buffer import (
     MultiAgentPrioritizedEpisodeReplayBuffer,
 )
-
-from mosaic.workers.rllib.learner.minibatches import rows_by_share
 
 
 class _InShares(MultiAgentEpisodeReplayBuffer):
@@ -47,3 +46,23 @@ def balanced_buffer(kind: str) -> str:
     It is a name because RLlib looks at the name to detect the type.
     """
     return f"{__name__}.Balanced{kind}"
+
+
+class AnyBufferSACConfig(SACConfig):
+    """RLlib's configuration, which knows buffers by a list of names, without its refusal of all others."""
+
+    def validate(self) -> None:
+        asked = self.replay_buffer_config
+        if "." in str(asked["type"]):  # path of a class
+            self.replay_buffer_config = {**asked, "type": "MultiAgentEpisodeReplayBuffer"}
+        try:
+            super().validate()
+        finally:
+            if self.replay_buffer_config != asked:
+                self.replay_buffer_config = asked
+
+
+def rows_by_share(rows: int, added: Mapping[str, int]) -> dict[str, int]:
+    """Return the rows to draw from each policy's experience: all for the one with most, the others in proportion."""
+    most = max(added.values(), default=0)
+    return {name: max(1, round(rows * count / most)) for name, count in added.items() if count}

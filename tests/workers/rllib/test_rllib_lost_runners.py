@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from mosaic.core.errors import MosaicError
-from mosaic.workers.rllib.faults import errors as failures
-from mosaic.workers.rllib.faults import lost_runners
-from mosaic.workers.rllib.faults.errors import telling
-from mosaic.workers.rllib.faults.lost_runners import PATIENCE_S, PROBE_EVERY_S, patient
+from mosaic.workers.rllib import lost_runners
+from mosaic.workers.rllib import lost_runners as failures
+from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, patient, telling
 
 
 class Stubborn:

@@ -1,9 +1,9 @@
-"""Base class of wrappers: an Env around an Env."""
+"""Base class of wrappers (an Env around an Env), and the description of a kind of wrapper."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
+from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
@@ -52,3 +53,14 @@ class Named(Transform):
     def __init__(self, env: Env, facts: EnvFacts) -> None:
         super().__init__(env)
         self.facts = replace(env.spec.facts, config=facts.config)
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperKind:
+    """Name, options and factory of a wrapper, as `NAME:…` in `environment.wrappers` selects it."""
+
+    usage: str  # frame_stack[:num=4]
+    help: str  # one line for lists
+    make: Callable[[Env, Any], Env]  # second argument: an instance of `options`
+    options: type[Options] = Options
+    first: str | None = None  # the option that may be given without its name: python:MODULE:FACTORY

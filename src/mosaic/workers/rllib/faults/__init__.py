@@ -1,1 +1,0 @@
-"""Errors and lost env runners of RLlib."""
