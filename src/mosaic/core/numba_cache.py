@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias
 
 import numba
 from llvmlite.binding import Linkage
@@ -30,7 +30,15 @@ from platformdirs import user_cache_path
 
 from mosaic.core.compile_time import timer
 
-_callbacks, _signatures, _runtime = cast(Any, ccallback), cast(Any, sigutils), cast(Any, nrt.rtsys)
+Compiled: TypeAlias = Any  # function in machine code: takes every type that numba can compile, not only the annotated
+_Untyped: TypeAlias = Any  # object of numba's or LLVM's compiler, neither of which is typed
+
+_numba: _Untyped = numba
+_callbacks: _Untyped = ccallback
+_generator: _Untyped = cgutils
+_signatures: _Untyped = sigutils
+_runtime: _Untyped = nrt.rtsys
+_events: _Untyped = event
 
 
 class ReadyCodeCache(FunctionCache):
@@ -40,30 +48,28 @@ class ReadyCodeCache(FunctionCache):
     compile loads them by itself.
     """
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: _Untyped, target_context: _Untyped) -> _Untyped:
         _runtime.initialize(target_context)  # the reference counting that compiled code calls
         with self._guard_against_spurious_io_errors():
-            return cast(Any, self)._load_overload(sig, target_context)
+            cache: _Untyped = self
+            return cache._load_overload(sig, target_context)
 
 
-_CFunc: Any = _callbacks.CFunc
-
-
-class ReadyCFunc(_CFunc):  # type: ignore[misc]
+class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
     """`cfunc` with such a cache."""
 
-    def _compile_uncached(self) -> Any:
+    def _compile_uncached(self) -> _Untyped:
         with timer.compiling(self.__name__):
             return super()._compile_uncached()
 
 
-def ready_dispatcher(dispatcher: Any) -> Any:
+def ready_dispatcher(dispatcher: Compiled) -> Compiled:
     """Give a function that numba has decorated this cache, before its first call."""
     dispatcher._cache = _cache_of(dispatcher.py_func)
     return dispatcher
 
 
-def ready_cfunc(function: Any, signature: Any, options: dict[str, Any]) -> Any:
+def ready_cfunc(function: Callable[..., object], signature: object, options: dict[str, object]) -> Compiled:
     """Build a `cfunc` with this cache; numba's decorator compiles at once, before the cache can be set."""
     made = ReadyCFunc(function, _signatures.normalize_signature(signature), locals={}, options=options)
     made._cache = _cache_of(function)
@@ -71,47 +77,47 @@ def ready_cfunc(function: Any, signature: Any, options: dict[str, Any]) -> Any:
     return made
 
 
-def _cache_of(function: Any) -> Any:
-    return cast(Any, ReadyCodeCache)(function)
+def _cache_of(function: Callable[..., object]) -> ReadyCodeCache:
+    return ReadyCodeCache(function)  # type: ignore[no-untyped-call]
 
 
 SOURCES = Path(__file__).parent.parent
 _MARK = b"from mosaic.core.numba_cache import"
 
 
-def njit(*signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def njit(*signature: object, **options: object) -> Callable[[Callable[..., object]], Compiled]:
     """Decorate as `numba.njit` does; a function that calls itself needs its signature, and is compiled at once."""
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    def compiled(function: Callable[..., object]) -> Compiled:
         with _own_cache():
-            made = numba.njit(*signature, **options)(function)
+            made = _numba.njit(*signature, **options)(function)
             return ready_dispatcher(made) if options.get("cache") and not signature else made
 
     return compiled
 
 
-def cfunc(signature: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def cfunc(signature: object, **options: object) -> Callable[[Callable[..., object]], Compiled]:
     """Compile at once, for one signature: a pointer that compiled code takes as an argument and that is cached."""
 
-    def compiled(function: Callable[..., Any]) -> Any:
+    def compiled(function: Callable[..., object]) -> Compiled:
         with _own_cache():
             if not options.get("cache"):
-                return numba.cfunc(signature, **options)(function)
+                return _numba.cfunc(signature, **options)(function)
             return ready_cfunc(function, signature, {name: value for name, value in options.items() if name != "cache"})
 
     return compiled
 
 
-def function_at(signature: Any) -> Any:
+def function_at(signature: _Untyped) -> Compiled:
     """Return a function, for compiled code, that turns the address of a `cfunc` with this signature into a callable."""
-    pointer, tools = types.FunctionType(signature), cast(Any, cgutils)
+    pointer = types.FunctionType(signature)
 
     @intrinsic
-    def function(context: Any, address: Any) -> Any:
-        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            made = tools.create_struct_proxy(pointer)(target, builder)
-            made.c_addr = builder.inttoptr(arguments[0], tools.voidptr_t)
-            made.py_addr = made.jit_addr = tools.get_null_value(tools.voidptr_t)
+    def function(context: _Untyped, address: _Untyped) -> _Untyped:
+        def generate(target: _Untyped, builder: _Untyped, signature: _Untyped, arguments: _Untyped) -> _Untyped:
+            made = _generator.create_struct_proxy(pointer)(target, builder)
+            made.c_addr = builder.inttoptr(arguments[0], _generator.voidptr_t)
+            made.py_addr = made.jit_addr = _generator.get_null_value(_generator.voidptr_t)
             return made._getvalue()
 
         return pointer(types.intp), generate
@@ -119,24 +125,24 @@ def function_at(signature: Any) -> Any:
     return function
 
 
-def _memory_at(context: Any, address: Any) -> Any:
+def _memory_at(context: _Untyped, address: _Untyped) -> _Untyped:
     """Turn an address into what `numba.carray` takes, in compiled code. Nothing keeps that memory alive."""
 
-    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(target: _Untyped, builder: _Untyped, signature: _Untyped, arguments: _Untyped) -> _Untyped:
         return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
 
     return types.voidptr(types.intp), generate
 
 
-memory_at: Any = intrinsic(_memory_at)
-carray: Any = cast(Any, numba).carray  # builds an array over memory, in compiled code
+memory_at: Compiled = intrinsic(_memory_at)
+carray: Compiled = _numba.carray  # builds an array over memory, in compiled code
 
 
 def _keep_copies_private() -> None:
-    library: Any = codegen.CPUCodeLibrary
+    library: _Untyped = codegen.CPUCodeLibrary
     optimise = library._optimize_final_module
 
-    def optimise_with_private_copies(self: Any) -> None:
+    def optimise_with_private_copies(self: _Untyped) -> None:
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
                 function.linkage = "internal"
@@ -151,25 +157,24 @@ _keep_copies_private()
 class _CompileListener(event.Listener):
     """Listener for numba's compilation of functions that are not in its cache."""
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: _Untyped) -> None:
         timer.begin(event.data["dispatcher"].py_func.__name__)
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: _Untyped) -> None:
         timer.end()
 
 
-cast(Any, event).register("numba:compile", _CompileListener())
+_events.register("numba:compile", _CompileListener())
 
 
 @contextmanager
 def _own_cache() -> Iterator[None]:
-    config: Any = numba.config
-    earlier = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())  # read when a function is decorated; others keep their own
+    earlier = _numba.config.CACHE_DIR
+    _numba.config.CACHE_DIR = str(cache_folder())  # read when a function is decorated; others keep their own
     try:
         yield
     finally:
-        config.CACHE_DIR = earlier
+        _numba.config.CACHE_DIR = earlier
 
 
 @cache

@@ -115,6 +115,6 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
         env.close()
 
 
-def _of_all(spaces: Mapping[AgentID, Space[Any]], agents: Iterable[AgentID]) -> str:
+def _of_all(spaces: Mapping[AgentID, Space[object]], agents: Iterable[AgentID]) -> str:
     """Describe the space, or the different spaces, of the agents."""
     return " or ".join(dict.fromkeys(describe_space(spaces[agent]) for agent in agents))

@@ -40,8 +40,8 @@ class EnvSpec:
 
     facts: EnvFacts
     possible_agents: tuple[AgentID, ...]  # () if the env cannot name them ahead
-    observation_spaces: Mapping[AgentID, Space[Any]]  # without the mask
-    action_spaces: Mapping[AgentID, Space[Any]]
+    observation_spaces: Mapping[AgentID, Space[object]]  # without the mask
+    action_spaces: Mapping[AgentID, Space[object]]
 
     @property
     def env_id(self) -> EnvID:
@@ -61,10 +61,10 @@ class Env(Protocol):
     def agents(self) -> tuple[AgentID, ...]: ...  # the living agents
 
     @property
-    def observation_spaces(self) -> Mapping[AgentID, Space[Any]]: ...
+    def observation_spaces(self) -> Mapping[AgentID, Space[object]]: ...
 
     @property
-    def action_spaces(self) -> Mapping[AgentID, Space[Any]]: ...
+    def action_spaces(self) -> Mapping[AgentID, Space[object]]: ...
 
     def reset(self, seed: int | None = None) -> Turn: ...  # None: continue with the env's own random stream
 

@@ -30,7 +30,7 @@ class EnvFamily(Protocol):
     def make(self, config: EnvironmentConfig) -> Env: ...
 
 
-def refused_options(env_id: EnvID, options: Mapping[str, Any], error: Exception) -> InputError:
+def refused_options(env_id: EnvID, options: Mapping[str, object], error: Exception) -> InputError:
     """Return the error for an env whose constructor fails with the given options."""
     said = (
         str(error) if isinstance(error, TypeError | ValueError | AssertionError) else f"{type(error).__name__}: {error}"

@@ -49,7 +49,7 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
     return absolute_environment(EnvironmentConfig(env_id=env))
 
 
-def env_from_object(given: Any, options: dict[str, Any]) -> Env:
+def env_from_object(given: Any, options: dict[str, object]) -> Env:
     """Make an Env, in this process, of an env object or of a class or function that makes one."""
     from mosaic.envs.adapters.user import adapt
 
@@ -68,7 +68,7 @@ def env_from_object(given: Any, options: dict[str, Any]) -> Env:
     return adapt(given(**options), facts)
 
 
-def stored_environment(env: Environment, home: Path, options: dict[str, Any] | None = None) -> EnvironmentConfig:
+def stored_environment(env: Environment, home: Path, options: dict[str, object] | None = None) -> EnvironmentConfig:
     """Return a configuration from which other processes can make the env, storing its code in `home` if needed.
 
     A registered env is named by its id, a class or function of a module by its module. Anything that a script or

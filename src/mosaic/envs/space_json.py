@@ -29,7 +29,7 @@ def spec_spaces(spec: EnvSpec, agents: Iterable[AgentID] | None = None) -> dict[
     }
 
 
-def space_to_json(space: Space[Any]) -> dict[str, Any]:
+def space_to_json(space: Space[object]) -> dict[str, Any]:
     """Return a document that is equal for equal spaces; the order of a Dict counts, since it decides the layout."""
     match space:
         case spaces.Discrete():
@@ -52,7 +52,7 @@ def space_to_json(space: Space[Any]) -> dict[str, Any]:
     return {"space": type(space).__name__, "text": repr(space)}
 
 
-def space_from_json(document: Document) -> Space[Any]:
+def space_from_json(document: Document) -> Space[object]:
     """Return the space that `space_to_json` described."""
     try:
         return _read(document)
@@ -118,7 +118,7 @@ def _where(here: Document, there: Document) -> str:
     return ""
 
 
-def _read(document: Document) -> Space[Any]:
+def _read(document: Document) -> Space[object]:
     match document["space"]:
         case "Discrete":
             return spaces.Discrete(document["n"], start=document["start"])

@@ -16,11 +16,11 @@ from mosaic.envs.codes import SpaceCode, forbidden_part, join_mask, space_code
 MASK = "action_mask"
 
 
-def has_mask(space: Space[Any]) -> bool:
+def has_mask(space: Space[object]) -> bool:
     return isinstance(space, spaces.Dict) and MASK in space.spaces
 
 
-def inner_space(space: Space[Any]) -> Space[Any]:
+def inner_space(space: Space[object]) -> Space[object]:
     """Return the observation space without the mask; {"observation", "action_mask"} becomes the observation alone."""
     if not isinstance(space, spaces.Dict) or MASK not in space.spaces:
         return space
@@ -28,7 +28,7 @@ def inner_space(space: Space[Any]) -> Space[Any]:
     return rest["observation"] if rest.keys() == {"observation"} else spaces.Dict(rest)
 
 
-def mask_reader(space: Space[Any]) -> Callable[[Any], Mask]:
+def mask_reader(space: Space[object]) -> Callable[[Observation], Mask]:
     """Return a function that converts an env's masks for this action space to the form used in a Turn.
 
     That is one flag per action of a Discrete. For MultiDiscrete, MultiBinary, Tuple and Dict it is the flags of all
@@ -40,7 +40,7 @@ def mask_reader(space: Space[Any]) -> Callable[[Any], Mask]:
     return _flags if code is None else lambda mask: join_mask(code, mask)
 
 
-def parts_of(space: Space[Any]) -> SpaceCode | None:
+def parts_of(space: Space[object]) -> SpaceCode | None:
     """Return the code whose digits are the parts of an action; None if actions are not choices, as in a Box."""
     try:
         return space_code(space, most=None)
@@ -53,7 +53,7 @@ def _flags(mask: Any) -> Mask:
 
 
 def split(
-    observation: Any, info: Mapping[str, Any], read: Callable[[Any], Mask] = _flags
+    observation: Any, info: Mapping[str, Any], read: Callable[[Observation], Mask] = _flags
 ) -> tuple[Observation, Mask | None]:
     """Split into observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
     if isinstance(observation, dict) and MASK in observation:
@@ -69,7 +69,7 @@ def split(
     return observation, read(mask)
 
 
-def objection(space: Space[Any]) -> Callable[[Action, Mask | None], str | None]:
+def objection(space: Space[object]) -> Callable[[Action, Mask | None], str | None]:
     """Return a function that returns why an action is not allowed, or None; much cheaper than `space.contains`."""
     if isinstance(space, spaces.Discrete):
         low = int(space.start)
@@ -119,7 +119,7 @@ def legal_text(mask: Mask, low: int = 0, most: int = 20) -> str:
     return ", ".join(map(str, legal[:most])) + (f" and {len(legal) - most} more" if len(legal) > most else "")
 
 
-def describe_space(space: Space[Any]) -> str:
+def describe_space(space: Space[object]) -> str:
     """Describe as `Box(4) float32`, `Discrete(9)`, `84×84×3 uint8`, `Dict(a: Discrete(2), b: Box(3) float32)`."""
     match space:
         case spaces.Discrete():

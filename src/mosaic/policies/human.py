@@ -51,7 +51,7 @@ class HumanPolicyController:
         pass
 
 
-def choices(space: Space[Any], mask: Mask | None) -> str:
+def choices(space: Space[object], mask: Mask | None) -> str:
     """Describe briefly what may be typed."""
     if isinstance(space, spaces.Discrete):
         low = int(space.start)
@@ -61,7 +61,7 @@ def choices(space: Space[Any], mask: Mask | None) -> str:
     return str(space)
 
 
-def parse_action(space: Space[Any], text: str) -> Action:
+def parse_action(space: Space[object], text: str) -> Action:
     """Parse a typed action: one integer, or numbers separated by blanks or commas."""
     words = text.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):

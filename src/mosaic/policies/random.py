@@ -25,7 +25,7 @@ class RandomPolicyController:
 
     def __init__(self, spec: EnvSpec) -> None:
         self._random = Random(0)  # 0.4 µs a draw; numpy's Generator takes 2 to 8
-        self._spaces: Lookup[AgentID, Space[Any]] = Lookup(lambda agent: self._private(spec.action_spaces[agent]))
+        self._spaces: Lookup[AgentID, Space[object]] = Lookup(lambda agent: self._private(spec.action_spaces[agent]))
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._random.seed(seed)
@@ -35,14 +35,14 @@ class RandomPolicyController:
         masks = turn.action_masks
         return {agent: self._draw(self._spaces[agent], masks.get(agent)) for agent in turn.observations}
 
-    def _private(self, space: Space[Any]) -> Space[Any]:
+    def _private(self, space: Space[object]) -> Space[object]:
         if isinstance(space, spaces.Discrete):
             return space  # never sampled below, so it may be shared
         copy = deepcopy(space)
         copy.seed(self._random.getrandbits(31))
         return copy
 
-    def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
+    def _draw(self, space: Space[object], mask: Mask | None) -> Action:
         if not isinstance(space, spaces.Discrete):
             code = None if mask is None else parts_of(space)
             return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
-from typing import Any
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,14 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import SEED_LIMIT
-from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.adapters.upstream import NO_REPAIRS, Repairs, keep_pygame, quiet
+from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.envs.adapters.upstream import NO_REPAIRS, Flags, Repairs, UpstreamEnv, keep_pygame, quiet
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.spaces import inner_space, kept, mask_reader, split, unkept
 
-_NONE: dict[AgentID, Any] = {}
+_NONE: dict[AgentID, NoReturn] = {}
+_Info: TypeAlias = Mapping[str, object]
+_First: TypeAlias = tuple[Mapping[AgentID, Observation], Mapping[AgentID, _Info]]  # of reset; None for AEC envs
 # These wrappers check actions and pass every attribute through; reading below them saves 0.5-1 µs per attribute.
 _TRANSPARENT = (
     wrappers.OrderEnforcingWrapper,
@@ -32,7 +34,7 @@ _TRANSPARENT = (
 
 
 def from_pettingzoo(
-    env: AECEnv[Any, Any, Any] | ParallelEnv[Any, Any, Any],
+    env: AECEnv[AgentID, Observation, Action] | ParallelEnv[AgentID, Observation, Action],
     facts: EnvFacts | None = None,
     repairs: Repairs = NO_REPAIRS,
     *,
@@ -46,13 +48,13 @@ def from_pettingzoo(
 
 
 class _PettingZooEnv:
-    def __init__(self, env: Any, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
+    def __init__(self, env: UpstreamEnv, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
         self.env = env
         self.possible_agents: tuple[AgentID, ...] = tuple(_named(getattr(env, "possible_agents", ())))
         self.observation_spaces = Lookup(lambda a: inner_space(env.observation_space(a)), self.possible_agents)
         self.action_spaces = Lookup(env.action_space, self.possible_agents)
         self.spec = EnvSpec(facts or EnvFacts(), self.possible_agents, self.observation_spaces, self.action_spaces)
-        self._mask_readers: Lookup[AgentID, Callable[[Any], Mask]] = Lookup(
+        self._mask_readers: Lookup[AgentID, Callable[[Observation], Mask]] = Lookup(
             lambda a: mask_reader(self.action_spaces[a])
         )
         self._acting: tuple[AgentID, ...] = ()
@@ -60,13 +62,13 @@ class _PettingZooEnv:
         self._keep = kept if aliases else unkept
         self._stream = Random(0)
 
-    def _reset(self, seed: int | None, state: Any) -> Any:
+    def _reset(self, seed: int | None, state: UpstreamEnv) -> _First:
         if self._repairs.own_stream:
             if seed is None:
                 seed = self._stream.randrange(SEED_LIMIT)
             else:
                 self._stream.seed(seed)
-        answer = self.env.reset(seed=seed)
+        answer: _First = self.env.reset(seed=seed)
         if not self.possible_agents:  # without possible_agents, a name may mean another agent in each episode
             self.observation_spaces.clear()
             self.action_spaces.clear()
@@ -96,7 +98,7 @@ class _PettingZooEnv:
 class ParallelAdapter(_PettingZooEnv):
     """Adapter of Parallel envs: every living agent acts in every step."""
 
-    _last: Mapping[AgentID, Any] = _NONE
+    _last: Mapping[AgentID, Observation] = _NONE
 
     @property
     def agents(self) -> tuple[AgentID, ...]:
@@ -123,7 +125,14 @@ class ParallelAdapter(_PettingZooEnv):
                 raise MosaicError(f"Agent '{agent}' left {self.spec.env_id} neither terminated nor truncated.")
         return self._turn(observations, rewards, terminated, truncated, infos)
 
-    def _turn(self, observations: Any, rewards: Any, terminated: Any, truncated: Any, infos: Any) -> Turn:
+    def _turn(
+        self,
+        observations: Mapping[AgentID, Observation],
+        rewards: Mapping[AgentID, float],
+        terminated: Flags,
+        truncated: Flags,
+        infos: Mapping[AgentID, _Info],
+    ) -> Turn:
         now, masks, finals, told = {}, {}, {}, {}
         for agent, seen in observations.items():
             info = told[agent] = infos.get(agent, _NONE)
@@ -142,7 +151,7 @@ class ParallelAdapter(_PettingZooEnv):
 class CycleAdapter(ParallelAdapter):
     """Adapter of AEC envs whose agents act in rounds: PettingZoo's conversion without its redundant observations."""
 
-    def __init__(self, env: Any, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
+    def __init__(self, env: UpstreamEnv, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
         super().__init__(env, facts, repairs, aliases)
         self._aec, self._state = env.aec_env, _state_of(env.aec_env)
 
@@ -171,7 +180,7 @@ class CycleAdapter(ParallelAdapter):
 class AECAdapter(_PettingZooEnv):
     """Adapter of AEC envs: one agent acts in each step; dead steps are handled here and never visible outside."""
 
-    def __init__(self, env: Any, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
+    def __init__(self, env: UpstreamEnv, facts: EnvFacts | None, repairs: Repairs, aliases: bool) -> None:
         super().__init__(env, facts, repairs, aliases)
         self._state = _state_of(env)
         self._ended: set[AgentID] = set()
@@ -218,14 +227,14 @@ class AECAdapter(_PettingZooEnv):
         return Turn({agent: self._keep(observation)}, masks, rewards, terminated, truncated, finals, infos)
 
 
-def _state_of(env: Any) -> Any:
+def _state_of(env: UpstreamEnv) -> UpstreamEnv:
     """Return the object from which agents, rewards, terminations … of an AEC env are read."""
     while type(env) in _TRANSPARENT:
         env = env.env
     return env
 
 
-def _named(agents: Iterable[Any]) -> Iterable[AgentID]:
+def _named(agents: Iterable[object]) -> Iterable[AgentID]:
     for agent in agents:
         if not isinstance(agent, str):
             raise MosaicError(f"The env calls an agent {agent!r}; Mosaic needs agents whose names are text.")

@@ -41,13 +41,13 @@ class _View:
         }
         self.render_mode = "rgb_array"
         self._masked = bool(env.reset().action_masks) if masked is None else masked
-        self._spaces: Lookup[AgentID, Space[Any]] = Lookup(self._outer, env.possible_agents)
+        self._spaces: Lookup[AgentID, Space[object]] = Lookup(self._outer, env.possible_agents)
         self._seen: dict[AgentID, Any] = {}
 
-    def observation_space(self, agent: AgentID) -> Space[Any]:
+    def observation_space(self, agent: AgentID) -> Space[object]:
         return self._spaces[agent]
 
-    def action_space(self, agent: AgentID) -> Space[Any]:
+    def action_space(self, agent: AgentID) -> Space[object]:
         return self.env.action_spaces[agent]
 
     def observe(self, agent: AgentID) -> Any:
@@ -59,7 +59,7 @@ class _View:
     def close(self) -> None:
         self.env.close()
 
-    def _outer(self, agent: AgentID) -> Space[Any]:
+    def _outer(self, agent: AgentID) -> Space[object]:
         inner, action = self.env.observation_spaces[agent], self.env.action_spaces[agent]
         if not (self._masked and isinstance(action, spaces.Discrete)):
             return inner
@@ -110,7 +110,7 @@ class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
     """Parallel env: all living agents act at once; in a turn-based game the actions of waiting agents are ignored."""
 
     def reset(
-        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+        self, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[dict[AgentID, Any], dict[AgentID, Any]]:
         turn = self._turn = self.env.reset(seed)
         self._seen.clear()
@@ -140,7 +140,7 @@ class AsAEC(_View, AECEnv[AgentID, Any, Any]):  # type: ignore[misc]
 
     agent_selection: AgentID
 
-    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+    def reset(self, seed: int | None = None, options: Mapping[str, object] | None = None) -> None:
         self._seen.clear()
         self._cumulative_rewards: dict[AgentID, float] = {}
         self._take(self.env.reset(seed))

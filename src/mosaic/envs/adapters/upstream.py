@@ -14,19 +14,22 @@ from mosaic.core.errors import InputError
 from mosaic.envs.chess import fen_of
 
 Flags: TypeAlias = Mapping[str, bool]
+UpstreamEnv: TypeAlias = Any  # an env of PettingZoo with attributes of its own class
 
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
     """Workarounds for one env; `state` is the env below PettingZoo's checking wrappers, None means no workaround."""
 
-    ends: Callable[[Any], tuple[Flags, Flags]] | None = None  # terminated and truncated, replacing the env's own
-    after_reset: Callable[[Any], None] | None = None
+    ends: Callable[[UpstreamEnv], tuple[Flags, Flags]] | None = (
+        None  # terminated and truncated, replacing the env's own
+    )
+    after_reset: Callable[[UpstreamEnv], None] | None = None
     own_stream: bool = False  # reset(None) draws new entropy: pass it the next seed of our own stream
-    inform: Callable[[Any], Mapping[str, Any]] | None = None  # added to the acting agent's info
+    inform: Callable[[UpstreamEnv], Mapping[str, object]] | None = None  # added to the acting agent's info
 
 
-def multiwalker_ends(state: Any) -> tuple[Flags, Flags]:
+def multiwalker_ends(state: UpstreamEnv) -> tuple[Flags, Flags]:
     """Return Multiwalker's ends with its time limit as truncation.
 
     The env reports the time limit as `terminated`; only a fall or the goal is.
@@ -39,12 +42,12 @@ def multiwalker_ends(state: Any) -> tuple[Flags, Flags]:
     return terminated, {agent: not ended for agent, ended in terminated.items()}
 
 
-def gin_rummy_payoff(state: Any) -> None:
+def gin_rummy_payoff(state: UpstreamEnv) -> None:
     """Restore the payoff function with `knock_reward` and `gin_reward`, which a seeded reset discards."""
     state.env.game.judge.scorer.get_payoff = state._get_payoff
 
 
-def chess_info(state: Any) -> Mapping[str, Any]:
+def chess_info(state: UpstreamEnv) -> Mapping[str, object]:
     """Return the position for the info: engines need it, and the observation does not hold all of it."""
     return {"fen": fen_of(state)}
 
@@ -52,10 +55,10 @@ def chess_info(state: Any) -> Mapping[str, Any]:
 _go_size: int | None = None
 
 
-def refuse_second_go_size(options: Mapping[str, Any]) -> None:
+def refuse_second_go_size(options: Mapping[str, object]) -> None:
     """Refuse a second board size: Go keeps it in module globals, and a second one in the process breaks the first."""
     global _go_size
-    size = int(options.get("board_size", 19))
+    size = int(str(options.get("board_size", 19)))
     if _go_size not in (None, size):
         raise InputError(
             f"Go with board_size={size} cannot be used together with board_size={_go_size} in one process: "

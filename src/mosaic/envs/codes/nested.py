@@ -135,7 +135,7 @@ def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Any], size: int) 
 
 
 def space_code(
-    space: Space[Any],
+    space: Space[object],
     bins: BinsGiven | None = None,
     *,
     most: int | None = MOST_STATES,
@@ -156,7 +156,7 @@ def space_code(
     return code
 
 
-def _boxes(space: Space[Any]) -> Iterator[Box]:
+def _boxes(space: Space[object]) -> Iterator[Box]:
     """Yield the Boxes in the order of their digits."""
     if isinstance(space, Box):
         yield space
@@ -168,7 +168,7 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
             yield from _boxes(part)
 
 
-def _code(space: Space[Any], axes: Iterator[list[Axis]]) -> SpaceCode:
+def _code(space: Space[object], axes: Iterator[list[Axis]]) -> SpaceCode:
     """Return the code of a space, consuming the axes of as many Boxes as it holds."""
     match space:
         case spaces.Discrete():

@@ -24,7 +24,7 @@ class SpaceCode(Protocol):
     """
 
     @property
-    def space(self) -> Space[Any]: ...
+    def space(self) -> Space[object]: ...
 
     @property
     def size(self) -> int: ...
@@ -41,11 +41,11 @@ class SpaceCode(Protocol):
     def decode_batch(self, indices: Any) -> Any: ...
 
 
-def refusal(value: Any, space: Space[Any], demand: str) -> InputError:
+def refusal(value: Any, space: Space[object], demand: str) -> InputError:
     return InputError(f"{shown(value)} is not in {space_text(space)}: {demand}.")
 
 
-def space_text(space: Space[Any]) -> str:
+def space_text(space: Space[object]) -> str:
     """Return the space as one line, shortened if long."""
     text = " ".join(str(space).split())
     return text if len(text) <= 120 else f"{text[:110]} …"

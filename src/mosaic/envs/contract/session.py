@@ -73,19 +73,19 @@ class Sampler:
     The env's own spaces may be shared, and sampling changes them.
     """
 
-    def __init__(self, action_spaces: Mapping[AgentID, Space[Any]], seed: int) -> None:
+    def __init__(self, action_spaces: Mapping[AgentID, Space[object]], seed: int) -> None:
         self._random = Random(seed)
-        self._spaces: Lookup[AgentID, Space[Any]] = Lookup(lambda agent: self._private(action_spaces[agent]))
+        self._spaces: Lookup[AgentID, Space[object]] = Lookup(lambda agent: self._private(action_spaces[agent]))
 
     def draw(self, turn: Turn) -> dict[AgentID, Action]:
         return {agent: self._draw(self._spaces[agent], turn.action_masks.get(agent)) for agent in turn.observations}
 
-    def _private(self, space: Space[Any]) -> Space[Any]:
+    def _private(self, space: Space[object]) -> Space[object]:
         copy = deepcopy(space)
         copy.seed(self._random.getrandbits(31))
         return copy
 
-    def _draw(self, space: Space[Any], mask: Mask | None) -> Action:
+    def _draw(self, space: Space[object], mask: Mask | None) -> Action:
         if not isinstance(space, spaces.Discrete):
             code = None if mask is None else parts_of(space)
             return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)

@@ -18,7 +18,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.spaces import describe_space, parts_of
 
 
-def why_outside(space: Space[Any], value: Any) -> str | None:
+def why_outside(space: Space[object], value: Any) -> str | None:
     """Return why the value is not a member of the space; None if it is."""
     match space:
         case spaces.Box():

@@ -11,6 +11,7 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.turn import Action, Observation
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.env import EnvFacts
@@ -56,7 +57,7 @@ class GymFamily:
         )
 
 
-def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Observation, Action]:
     try:
         _import_quietly(_source(name))
         try:
@@ -102,14 +103,14 @@ def _install_line(source: str) -> str | None:
     return None
 
 
-class SmokeOnDemand(gymnasium.Wrapper[Any, Any, Any, Any]):
+class SmokeOnDemand(gymnasium.Wrapper[Observation, Action, Observation, Action]):
     """Wrapper that disables LunarLander's particles until the first render of an episode.
 
     If it can render, LunarLander adds the smoke of its engines to the world as bodies, and a step takes three times as
     long. The trajectory does not depend on it.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+    def __init__(self, env: gymnasium.Env[Observation, Action]) -> None:
         super().__init__(env)
         self._mode = env.render_mode
         self.step = env.step  # type: ignore[method-assign]  # called directly, nothing to add
@@ -119,7 +120,9 @@ class SmokeOnDemand(gymnasium.Wrapper[Any, Any, Any, Any]):
     def render_mode(self) -> str | None:  # type: ignore[override]
         return self._mode
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[Observation, dict[str, object]]:
         self.env.unwrapped.render_mode = None
         return self.env.reset(seed=seed, options=options)
 

@@ -40,10 +40,10 @@ class BlindPair:
 
     def __init__(self, facts: EnvFacts | None = None, delay: int = 8, tide: float = 5.0, cues: int = 4) -> None:
         self.possible_agents: tuple[AgentID, ...] = AGENTS
-        self.observation_spaces: dict[AgentID, Space[Any]] = {
+        self.observation_spaces: dict[AgentID, Space[object]] = {
             agent: spaces.Box(-1, 1, (_CUE + cues,), np.float32) for agent in AGENTS
         }
-        self.action_spaces: dict[AgentID, Space[Any]] = {agent: spaces.Discrete(cues) for agent in AGENTS}
+        self.action_spaces: dict[AgentID, Space[object]] = {agent: spaces.Discrete(cues) for agent in AGENTS}
         self.spec = EnvSpec(facts or EnvFacts(), AGENTS, self.observation_spaces, self.action_spaces)
         self._delay, self._strength, self._cues = delay, tide, cues
         self._random = np.random.default_rng()

@@ -32,14 +32,14 @@ class CatchPixels(gymnasium.Env[Picture, int]):
         self._row = self._column = self._paddle = 0
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Picture, dict[str, Any]]:
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[Picture, dict[str, object]]:
         super().reset(seed=seed)
         self._row, self._column = 0, int(self.np_random.integers(self.size))
         self._paddle = self.size // 2
         return self._seen(), {}
 
-    def step(self, action: int) -> tuple[Picture, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Picture, SupportsFloat, bool, bool, dict[str, object]]:
         self._paddle = min(max(self._paddle + int(action) - 1, _REACH), self.size - 1 - _REACH)
         self._row += 1
         landed = self._row == self.size - 1

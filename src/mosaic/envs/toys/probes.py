@@ -70,11 +70,13 @@ class Forbidden(gymnasium.Env[int, int]):
     action_space: Space[int] = spaces.Discrete(3)
     PAY = (0.0, 1.0, 10.0)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[int, dict[str, object]]:
         super().reset(seed=seed)
         return 0, self._info()
 
-    def step(self, action: int) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[int, SupportsFloat, bool, bool, dict[str, object]]:
         return 0, self.PAY[action], True, False, self._info()
 
     def _info(self) -> dict[str, Any]:
@@ -86,8 +88,8 @@ class _Two:
 
     def __init__(self, agents: tuple[AgentID, AgentID], states: int, *, turn_based: bool) -> None:
         self.possible_agents: tuple[AgentID, ...] = agents
-        self.observation_spaces: dict[AgentID, Space[Any]] = {agent: spaces.Discrete(states) for agent in agents}
-        self.action_spaces: dict[AgentID, Space[Any]] = {agent: spaces.Discrete(2) for agent in agents}
+        self.observation_spaces: dict[AgentID, Space[object]] = {agent: spaces.Discrete(states) for agent in agents}
+        self.action_spaces: dict[AgentID, Space[object]] = {agent: spaces.Discrete(2) for agent in agents}
         facts = EnvFacts(turn_based=turn_based, competitive=turn_based, has_chance=False)
         self.spec = EnvSpec(facts, agents, self.observation_spaces, self.action_spaces)
         self.agents: tuple[AgentID, ...] = ()

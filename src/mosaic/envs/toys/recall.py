@@ -30,12 +30,14 @@ class Recall(gymnasium.Env[Sight, int]):
         self.render_mode = "rgb_array"
         self._cue = self._time = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Sight, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[Sight, dict[str, object]]:
         super().reset(seed=seed)
         self._cue, self._time = int(self.np_random.integers(self.cues)), 0
         return self._seen(), {}
 
-    def step(self, action: int) -> tuple[Sight, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Sight, SupportsFloat, bool, bool, dict[str, object]]:
         answered = self._time == self.delay + 1
         self._time += 1
         return self._seen(), float(answered and action == self._cue), answered, False, {}

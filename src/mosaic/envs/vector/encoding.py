@@ -71,10 +71,10 @@ class ActionCode:
 
 class _Leaf(NamedTuple):
     path: tuple[str | int, ...]
-    space: Space[Any]
+    space: Space[object]
 
 
-def row_code(space: Space[Any]) -> RowCode:
+def row_code(space: Space[object]) -> RowCode:
     """Return the code of an observation space; parts of Dict and Tuple are concatenated in Gymnasium's order."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _joined(space)
@@ -82,7 +82,7 @@ def row_code(space: Space[Any]) -> RowCode:
     return RowCode(part.size, (part,), write)
 
 
-def action_code(space: Space[Any]) -> ActionCode:
+def action_code(space: Space[object]) -> ActionCode:
     """Return the code of an action space, if a learner can act in it."""
     if isinstance(space, spaces.Discrete):
         return ActionCode(ActionHead("categorical", (int(space.n),)), _choice(int(space.start)))
@@ -126,7 +126,7 @@ def _countable(space: spaces.Box) -> bool:
     return bool((space.low.astype(float) >= -_EXACT_LIMIT).all() and (space.high.astype(float) <= _EXACT_LIMIT).all())
 
 
-def _stretch(space: Space[Any], name: str, start: int) -> tuple[RowPart, Callable[[Observation, Row], None]]:
+def _stretch(space: Space[object], name: str, start: int) -> tuple[RowPart, Callable[[Observation, Row], None]]:
     """Return the part of a row for a space without inner spaces, and its writer."""
     if isinstance(space, spaces.Box):
         layout = picture_layout(space)
@@ -247,8 +247,8 @@ def _joined(space: spaces.Dict | spaces.Tuple) -> RowCode:
     return RowCode(start, tuple(parts), write_all)
 
 
-def _leaves(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Leaf]:
-    inner: Mapping[Any, Space[Any]]
+def _leaves(space: Space[object], path: tuple[str | int, ...] = ()) -> Iterator[_Leaf]:
+    inner: Mapping[Any, Space[object]]
     if isinstance(space, spaces.Dict):
         inner = space.spaces
     elif isinstance(space, spaces.Tuple):

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from mosaic.core.errors import InputError
 from mosaic.core.reference import Options
+from mosaic.core.turn import Observation
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.observation import View, Viewed, is_picture
 from mosaic.envs.wrappers.transform import WrapperKind
@@ -27,11 +28,11 @@ class ResizeOptions(Options):
     filter: Filter = Field("box", description="box: the mean of the area that a pixel covers; bilinear: smoother.")
 
 
-def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
+def resized(options: ResizeOptions) -> Callable[[Space[object]], View]:
     """Return the resizing view; floats are computed in float32 and returned in the space's own type."""
     size, filter_ = (options.width, options.height), _FILTERS[options.filter]
 
-    def view(space: Space[Any]) -> View:
+    def view(space: Space[object]) -> View:
         if not is_picture(space):
             raise InputError(
                 "The wrapper 'resize' takes pictures: Box spaces of uint8 or floats shaped (height, width) or "
@@ -43,7 +44,7 @@ def resized(options: ResizeOptions) -> Callable[[Space[Any]], View]:
         high = np.broadcast_to(space.high.max(axis=(0, 1)), shape)
         whole = space.dtype == np.uint8
 
-        def see(observation: Any) -> NDArray[Any]:
+        def see(observation: Observation) -> NDArray[Any]:
             picture = np.asarray(observation, dtype=np.uint8 if whole else np.float32)
             small = resize(picture, size, filter_)
             return small if whole else np.clip(small, low, high).astype(space.dtype)  # means of equals are rounded
@@ -77,8 +78,8 @@ class GrayscaleOptions(Options):
     keep_dim: bool = Field(True, description="Return (height, width, 1); otherwise (height, width).")
 
 
-def grayed(options: GrayscaleOptions) -> Callable[[Space[Any]], View]:
-    def view(space: Space[Any]) -> View:
+def grayed(options: GrayscaleOptions) -> Callable[[Space[object]], View]:
+    def view(space: Space[object]) -> View:
         if not is_picture(space) or space.shape[2:] != (3,):
             raise InputError(
                 "The wrapper 'grayscale' takes colour pictures: Box spaces of uint8 or floats shaped "
@@ -88,7 +89,7 @@ def grayed(options: GrayscaleOptions) -> Callable[[Space[Any]], View]:
         shape = low.shape if options.keep_dim else low.shape[:2]
         low, high = low.reshape(shape), high.reshape(shape)
 
-        def see(observation: Any) -> NDArray[Any]:
+        def see(observation: Observation) -> NDArray[Any]:
             shades = luma(np.asarray(observation, dtype=space.dtype)).reshape(shape)
             return shades if shades.dtype == np.uint8 else np.clip(shades, low, high)  # the weights' sum is rounded
 

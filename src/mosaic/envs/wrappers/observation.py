@@ -28,14 +28,14 @@ T = TypeVar("T")
 class View(NamedTuple):
     """A transformation of the observations of one space."""
 
-    space: Space[Any]  # of what `see` returns
+    space: Space[object]  # of what `see` returns
     see: Callable[[Observation], Observation]  # returns a new object; its argument is never written to
 
 
 class Viewed(Transform):
     """Wrapper that applies to every agent the view of its space; a view may refuse a space with an InputError."""
 
-    def __init__(self, env: Env, view: Callable[[Space[Any]], View]) -> None:
+    def __init__(self, env: Env, view: Callable[[Space[object]], View]) -> None:
         super().__init__(env)
         self._views = each_agent(env, view)
         self.observation_spaces = Lookup(lambda agent: self._views[agent].space, env.possible_agents)
@@ -58,7 +58,7 @@ def seen(turn: Turn, see: Callable[[AgentID, Observation], Observation]) -> Turn
     return Turn(now, masks, rewards, terminated, truncated, finals, infos)
 
 
-def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
+def each_agent(env: Env, view: Callable[[Space[object]], T]) -> Lookup[AgentID, T]:
     """Return the view of each agent's space, also for agents that appear later; a refusal names the agent."""
 
     def ask(agent: AgentID) -> T:
@@ -72,7 +72,7 @@ def each_agent(env: Env, view: Callable[[Space[Any]], T]) -> Lookup[AgentID, T]:
     return Lookup(ask, env.possible_agents)
 
 
-def is_picture(space: Space[Any]) -> TypeGuard[Box]:
+def is_picture(space: Space[object]) -> TypeGuard[Box]:
     """Return whether this is a Box of uint8 or floats, shaped (height, width) or (height, width, channels)."""
     if not isinstance(space, Box) or not (space.dtype == np.uint8 or np.issubdtype(space.dtype, np.floating)):
         return False
@@ -81,7 +81,7 @@ def is_picture(space: Space[Any]) -> TypeGuard[Box]:
     return len(space.shape) in (2, 3) and not channels_first
 
 
-def flattened(space: Space[Any]) -> View:
+def flattened(space: Space[object]) -> View:
     """Flatten as Gymnasium does (Discrete: one-hot), in float32."""
     if not space.is_np_flattenable:
         raise InputError(
@@ -91,7 +91,7 @@ def flattened(space: Space[Any]) -> View:
     flat = spaces.flatten_space(space)
     assert isinstance(flat, Box)  # guaranteed by is_np_flattenable
 
-    def see(observation: Any) -> NDArray[np.float32]:
+    def see(observation: Observation) -> NDArray[np.float32]:
         return _single(spaces.flatten(space, observation))
 
     return View(Box(_single(flat.low), _single(flat.high), flat.shape, np.float32), see)
@@ -113,7 +113,7 @@ FLATTEN = WrapperKind(
 )
 
 
-def normalised(space: Space[Any]) -> View:
+def normalised(space: Space[object]) -> View:
     """Scale whole numbers and booleans to [0, 1], floats to [-1, 1], as float32.
 
     Observations outside the env's own bounds are clipped; where both bounds are equal, the result is 0.
@@ -137,7 +137,7 @@ def normalised(space: Space[Any]) -> View:
     if not is_float and space.low.itemsize <= 2:  # exact in float32, and images take half the time
         zero, one = zero.astype(np.float32), one.astype(np.float32)
 
-    def see(observation: Any) -> NDArray[np.float32]:
+    def see(observation: Observation) -> NDArray[np.float32]:
         scaled: NDArray[Any] = np.clip((observation - zero) / one, least, 1.0)
         return scaled.astype(np.float32, copy=False)
 
@@ -171,12 +171,12 @@ class DiscretiseOptions(Options):
         return bins
 
 
-def discretised(options: DiscretiseOptions) -> Callable[[Space[Any]], View]:
+def discretised(options: DiscretiseOptions) -> Callable[[Space[object]], View]:
     """Return a view that replaces an observation by its index in `space_code`."""
     each = _each(options.bins)
     bins = each[0] if each is not None and len(each) == 1 else each
 
-    def view(space: Space[Any]) -> View:
+    def view(space: Space[object]) -> View:
         code = space_code(space, bins, spell=_spell)
         return View(Discrete(code.size), code.encode)
 
@@ -243,7 +243,7 @@ def stack(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(frames, axis=-1) if frames[0].ndim == 3 else np.stack(frames)
 
 
-def stacked_space(space: Space[Any], num: int) -> Box:
+def stacked_space(space: Space[object], num: int) -> Box:
     if not isinstance(space, Box):
         raise InputError("The wrapper 'frame_stack' takes Box observations. For other spaces, put 'flatten' before it.")
     low, high = stack([space.low] * num), stack([space.high] * num)

@@ -22,8 +22,8 @@ class Transform:
     def __init__(self, env: Env) -> None:
         self.env = env
         self.possible_agents: tuple[AgentID, ...] = env.possible_agents
-        self.observation_spaces: Mapping[AgentID, Space[Any]] = env.observation_spaces
-        self.action_spaces: Mapping[AgentID, Space[Any]] = env.action_spaces
+        self.observation_spaces: Mapping[AgentID, Space[object]] = env.observation_spaces
+        self.action_spaces: Mapping[AgentID, Space[object]] = env.action_spaces
         self.facts: EnvFacts = env.spec.facts
 
     @property

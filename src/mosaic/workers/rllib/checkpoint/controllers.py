@@ -68,7 +68,7 @@ def _facts(folder: Path, policy: PolicyID) -> dict[str, Any]:
     return facts
 
 
-def finished(space: Space[Any], facts: Mapping[str, Any], *, squashed: bool = False) -> ActionCode:
+def finished(space: Space[object], facts: Mapping[str, Any], *, squashed: bool = False) -> ActionCode:
     """Return a code that turns network outputs into actions as RLlib does: squashed, scaled to the bounds, clipped.
 
     `squashed`: one of RLlib's distributions has already squashed them.

@@ -140,7 +140,7 @@ class ModulePolicyController:
         legal = np.ones(seat.choices, np.int8) if mask is None else mask.astype(np.int8)
         return {OBSERVATION: shown, MASK: torch.from_numpy(legal[np.newaxis])}
 
-    def _shown(self, seat: AgentCode) -> Space[Any]:
+    def _shown(self, seat: AgentCode) -> Space[object]:
         if not (self._masked and seat.choices):
             return seat.observation_space
         mask = spaces.Box(0, 1, (seat.choices,), np.int8)

@@ -36,7 +36,7 @@ class AgentCode:
     """
 
     observation_space: spaces.Box
-    action_space: Space[Any]
+    action_space: Space[object]
     read: Callable[[Observation], NDArray[np.float32]]  # a new array
     act: Callable[[Any], Action]  # converts RLlib's action to the env's
     choices: int  # entries of an action mask, over all parts of an action; 0 if actions are numbers
@@ -50,14 +50,14 @@ class AgentCode:
         return len(self.observation_space.shape) == 3
 
 
-def agent_code(observation: Space[Any], action: Space[Any], picture_size: int = PICTURE_SIZE) -> AgentCode:
+def agent_code(observation: Space[object], action: Space[object], picture_size: int = PICTURE_SIZE) -> AgentCode:
     acts = action_code(action)
     space, act = _actions(acts, action)
     seen, read = _observations(observation, picture_size)
     return AgentCode(seen, space, read, act, acts.head.width if acts.head.kind == "categorical" else 0)
 
 
-def is_taken_as_is(observation: Space[Any], action: Space[Any]) -> bool:
+def is_taken_as_is(observation: Space[object], action: Space[object]) -> bool:
     """Return whether RLlib can use these spaces unchanged, with the same result as `agent_code`."""
     rows = isinstance(observation, spaces.Box) and len(observation.shape) == 1 and observation.dtype == np.float32
     if isinstance(action, spaces.Discrete):
@@ -66,7 +66,7 @@ def is_taken_as_is(observation: Space[Any], action: Space[Any]) -> bool:
 
 
 def _observations(
-    space: Space[Any], picture_size: int
+    space: Space[object], picture_size: int
 ) -> tuple[spaces.Box, Callable[[Observation], NDArray[np.float32]]]:
     code = row_code(space)
     if not any(part.picture for part in code.parts):
@@ -100,7 +100,7 @@ def _picture_reader(size: int) -> Callable[[Observation], NDArray[np.float32]]:
     return read
 
 
-def _actions(code: ActionCode, space: Space[Any]) -> tuple[Space[Any], Callable[[Any], Action]]:
+def _actions(code: ActionCode, space: Space[object]) -> tuple[Space[object], Callable[[Any], Action]]:
     head = code.head
     if head.kind == "gaussian":
         assert isinstance(space, spaces.Box)
@@ -236,8 +236,8 @@ class EncodedView:
                 seen[agent][STATE] = row
         return seen
 
-    def _space(self, code: AgentCode) -> Space[Any]:
-        parts: dict[str, Space[Any]] = {OBSERVATION: code.observation_space}
+    def _space(self, code: AgentCode) -> Space[object]:
+        parts: dict[str, Space[object]] = {OBSERVATION: code.observation_space}
         if self._masked and code.choices:
             parts[MASK] = spaces.Box(0, 1, (code.choices,), np.int8)
         if self._state is not None:

@@ -45,7 +45,7 @@ class LearnersEnv(MultiAgentEnv):
         return self.view.played_returns
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[dict[Any, Any], dict[Any, Any]]:
         return self.view.begin(seed).seen, {}
 
@@ -91,10 +91,10 @@ class LearnerEnv(gymnasium.Env[Any, Any]):
         """Returns of the agents that do not learn, in this episode."""
         return self.view.played_returns
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> tuple[Any, dict[str, Any]]:
         return self.view.begin(seed).seen[self._agent], {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, object]]:
         seen, rewards, terminated, truncated, _ = self.view.step({self._agent: action})
         agent = self._agent
         return seen[agent], rewards[agent], terminated[agent], truncated[agent], {}

@@ -21,8 +21,8 @@ class ObservationFilter(MeanStdFilter):
     """RLlib's filter, restricted to observations: masks and the state of a central critic stay as they are."""
 
     def recompute_output_observation_space(
-        self, input_observation_space: Space[Any], input_action_space: Space[Any]
-    ) -> Space[Any]:
+        self, input_observation_space: Space[object], input_action_space: Space[object]
+    ) -> Space[object]:
         return input_observation_space
 
     def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **also: Any) -> dict[str, Any]:
@@ -64,5 +64,5 @@ def _moments(stats: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return np.asarray(stats.mean, np.float32), np.asarray(1 / (stats.std + _SMALL), np.float32)
 
 
-def _own(space: Space[Any]) -> Space[Any]:
+def _own(space: Space[object]) -> Space[object]:
     return space[OBSERVATION] if isinstance(space, spaces.Dict) else space

@@ -24,7 +24,7 @@ class TwinView(MultiAgentEnv):
         self,
         vector: CompiledVector,
         index: int,
-        spaces: tuple[Mapping[AgentID, Space[Any]], Mapping[AgentID, Space[Any]]],
+        spaces: tuple[Mapping[AgentID, Space[object]], Mapping[AgentID, Space[object]]],
         state: bool,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

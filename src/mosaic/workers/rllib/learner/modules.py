@@ -57,7 +57,7 @@ def module_class(algorithm: str) -> type[Any]:
     return _CLASSES[algorithm]
 
 
-def own_part(space: Space[Any]) -> Space[Any]:
+def own_part(space: Space[object]) -> Space[object]:
     """Return an agent's own observation, without mask and state."""
     return space[OBSERVATION] if isinstance(space, spaces.Dict) else space
 
@@ -65,7 +65,7 @@ def own_part(space: Space[Any]) -> Space[Any]:
 class CentralCritic(nn.Module):
     """Value of all agents' observations. It has no memory, though the actor may."""
 
-    def __init__(self, state: Space[Any], action: Space[Any], model_config: dict[str, Any]) -> None:
+    def __init__(self, state: Space[object], action: Space[object], model_config: dict[str, Any]) -> None:
         super().__init__()
         catalog = PPOCatalog(state, action, model_config | {"use_lstm": False, "vf_share_layers": False})
         self.encoder = catalog.actor_critic_encoder_config.base_encoder_config.build(framework="torch")
@@ -79,7 +79,7 @@ class CentralCritic(nn.Module):
 class _Seated(_AnyModule):
     """Mixin that passes an RLModule's network its own part of {"observation", "action_mask", "state"}."""
 
-    def __init__(self, *, observation_space: Space[Any], **also: Any) -> None:
+    def __init__(self, *, observation_space: Space[object], **also: Any) -> None:
         self._shown = observation_space
         super().__init__(observation_space=own_part(observation_space), **also)
 
