@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, unknown

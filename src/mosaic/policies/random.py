@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import deepcopy
 from random import Random
-from typing import Any
 
 from gymnasium import spaces
 from gymnasium.spaces import Space
