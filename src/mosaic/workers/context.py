@@ -57,6 +57,7 @@ class WorkerContext:
         self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
         self._spaces: Mapping[str, Any] | None = None
         self._saved_at = resume_from.env_steps if resume_from else 0
+        self._saved_here = False  # whether this attempt has written a checkpoint
         self._save_again_s = perf_counter() + LEAST_SAVE_S
         self.stop_reward_reached_at: float | None = None  # in `working_time`
         # Set by workers that prepare before training or evaluate after it: neither counts as training
@@ -167,6 +168,10 @@ class WorkerContext:
             return env_steps - self._saved_at >= every
         return env_steps > self._saved_at and perf_counter() >= self._save_again_s
 
+    def has_checkpoint_at(self, env_steps: int) -> bool:
+        """Return whether this attempt's last checkpoint is of this step."""
+        return self._saved_here and env_steps == self._saved_at
+
     def checkpoint(
         self,
         save: Callable[[Path], None],
@@ -204,7 +209,8 @@ class WorkerContext:
         )
         ended_s = perf_counter()
         self.heartbeat.saved(ended_s - began_s)
-        self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
+        self._saved_here, self._saved_at = True, env_steps
+        self._save_again_s = ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path
 

@@ -78,7 +78,7 @@ def train(
         if is_due(before, progress.env_steps, evaluation_pace):
             _evaluate(context, training, progress.env_steps)
             evaluated_at = progress.env_steps
-    if context.config.checkpoint.at_end:
+    if context.config.checkpoint.at_end and not context.has_checkpoint_at(progress.env_steps):
         training.save()
     context.training_ended_at = working_time()
     if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
