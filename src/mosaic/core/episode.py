@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID, Json, PolicyID
 from mosaic.core.turn import Action
 
 End: TypeAlias = Literal["terminated", "truncated", "terminated+truncated"]
@@ -29,7 +29,7 @@ class Episode:
     Lists have one entry per env step. Observations are not kept (one pistonball episode would take 400 MB).
     """
 
-    environment: Mapping[str, Any]  # fields of the EnvironmentConfig that recreates the env
+    environment: Mapping[str, Json]  # fields of the EnvironmentConfig that recreates the env
     seed: int
     policies: dict[AgentID, PolicyID]  # each agent's first policy; agents created later are added when they act
     changes: list[PolicyChange] = field(default_factory=list)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mosaic.core.errors import nearest
 
 
 def lazy_names(
     module: str, homes: Mapping[str, tuple[str, ...]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module whose names are imported from their homes on first use.
 
     `homes` maps a module to the names that are imported from it; a module without names is itself exported.
     """
     home_of = {name: home for home, names in homes.items() for name in names or (home.rpartition(".")[2],)}
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         home = home_of.get(name)
         if home is None:
             near = nearest(name, home_of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -15,13 +15,17 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Model = TypeVar("Model", bound=Options)
+KindOptions: TypeAlias = Any  # instance of the subclass of Options that a kind of policy or wrapper declares
+
+
 def split_reference(reference: str) -> tuple[str, str]:
     """Split a reference: `stockfish:elo=1500` → ("stockfish", "elo=1500")."""
     name, _, rest = reference.partition(":")
     return name, rest
 
 
-def parse_options(reference: str, text: str, model: type[Options], first: str | None = None) -> Any:
+def parse_options(reference: str, text: str, model: type[Model], first: str | None = None) -> Model:
     """Parse `elo=1500,depth=3` into an instance of the model.
 
     `first` is the field of a leading part without `=` (a path).

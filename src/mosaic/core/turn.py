@@ -31,7 +31,7 @@ class Turn(NamedTuple):
     terminated: Mapping[AgentID, bool]
     truncated: Mapping[AgentID, bool]
     final_observations: Mapping[AgentID, Observation]
-    infos: Mapping[AgentID, Mapping[str, Any]]  # of acting and ended agents
+    infos: Mapping[AgentID, Mapping[str, object]]  # of acting and ended agents
 
     @property
     def over(self) -> bool:
@@ -55,7 +55,7 @@ def digest(turn: Turn) -> int:
     return crc
 
 
-def digest_value(value: Any, crc: int = 0) -> int:
+def digest_value(value: object, crc: int = 0) -> int:
     """Return a checksum of a member of any space."""
     if isinstance(value, np.ndarray):
         return zlib.crc32(np.ascontiguousarray(value).view(np.uint8).data if value.ndim else value.tobytes(), crc)

@@ -53,7 +53,7 @@ def load_code(reference: str) -> Any:
     sys.path[:0] = [folder for folder in folders[:1] if folder not in sys.path]
     sys.path += [folder for folder in folders[1:] if folder not in sys.path]
     try:
-        value: Any = _load_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+        value: object = _load_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
     except FileNotFoundError as error:
         if error.filename != source:
             raise _failed(reference, source, error) from error

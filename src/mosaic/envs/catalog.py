@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gymnasium.spaces import Space
 
@@ -18,7 +17,7 @@ from mosaic.envs.objects import Environment, env_from_object, is_described, regi
 from mosaic.envs.spaces import describe_space
 
 
-def make_env(env: Environment, **options: Any) -> Env:
+def make_env(env: Environment, **options: object) -> Env:
     """Make an env by its name, for example `make_env("mpe/simple_spread_v3", N=5)`, or by its configuration.
 
     Also accepts an id that Gymnasium has registered, a Gymnasium or PettingZoo env, and a class or function that makes

@@ -9,17 +9,32 @@ bishop, rook).
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Protocol
 
 from mosaic.core.errors import FormatError, InputError
 
 _FEN = re.compile(r"[pnbrqkPNBRQK1-8/]+ [wb] (-|[KQkq]{1,4}) (-|[a-h][36]) \d+ \d+")
 
 
-def fen_of(env: Any) -> str:
+class _Board(Protocol):
+    def fen(self) -> str: ...
+
+
+class _ChessState(Protocol):
+    @property
+    def board(self) -> _Board: ...
+
+
+class ChessEnv(Protocol):
+    """PettingZoo's chess, below or above its wrappers."""
+
+    @property
+    def unwrapped(self) -> _ChessState: ...
+
+
+def fen_of(env: ChessEnv) -> str:
     """Return the position of PettingZoo's chess; the adapter puts it into every acting agent's infos as `fen`."""
-    fen: str = env.unwrapped.board.fen()
-    return fen
+    return env.unwrapped.board.fen()
 
 
 def check_fen(fen: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 from mosaic.config.code_paths import absolute_environment
 from mosaic.config.sections import EnvironmentConfig, split_id
@@ -17,7 +16,11 @@ from mosaic.core.plugins import plugins
 from mosaic.core.user_code import PREFIX
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
-Environment: TypeAlias = "EnvID | EnvironmentConfig | Env | Callable[..., Any] | Any"
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
+
+Environment: TypeAlias = object
+"""An id, a configuration, an Env, an env of Gymnasium or PettingZoo, or a class or function that makes one."""
 
 _STUB = """\"\"\"An environment of a script or notebook, kept for the runs that train in it.\"\"\"
 from pathlib import Path
@@ -49,14 +52,13 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
     return absolute_environment(EnvironmentConfig(env_id=env))
 
 
-def env_from_object(given: Any, options: dict[str, object]) -> Env:
+def env_from_object(given: object, options: dict[str, object]) -> Env:
     """Make an Env, in this process, of an env object or of a class or function that makes one."""
     from mosaic.envs.adapters.user import adapt
 
     facts = EnvFacts(EnvironmentConfig(family="python", env_id=_name_of(given), options=options))
     if isinstance(getattr(given, "spec", None), EnvSpec) and not isinstance(given, type):
-        own: Env = given
-        return own
+        return cast(Env, given)
     if not callable(given):
         if options:
             raise InputError(f"Options {options} are for making an env, and {type(given).__name__} is one already.")
@@ -89,7 +91,7 @@ def stored_environment(env: Environment, home: Path, options: dict[str, object] 
     return EnvironmentConfig(env_id=reference, options=options)
 
 
-def _is_plain_gymnasium(env: Any, spec: Any) -> bool:
+def _is_plain_gymnasium(env: object, spec: GymnasiumSpec) -> bool:
     """Return whether `gymnasium.make` with this spec makes the same env: no wrapper was added since."""
     import gymnasium
 
@@ -101,22 +103,22 @@ def _is_plain_gymnasium(env: Any, spec: Any) -> bool:
     )
 
 
-def _kwargs(spec: Any) -> dict[str, Any]:
+def _kwargs(spec: GymnasiumSpec) -> dict[str, object]:
     return {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
 
 
-def _module_reference(given: Any) -> str | None:
+def _module_reference(given: object) -> str | None:
     """Return how other processes import a class or function; None if only this one can."""
     module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
     if not name or "<" in name or module == "__main__" or not inspect.getsourcefile(sys.modules.get(module, inspect)):
         return None
-    found: Any = sys.modules.get(module)
+    found: object = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)
     return f"{PREFIX}{module}:{name}" if found is given else None
 
 
-def _keep(given: Any, home: Path) -> str:
+def _keep(given: object, home: Path) -> str:
     """Write the object below the store, once for each content, and return the reference that loads it."""
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -141,15 +143,16 @@ def _keep(given: Any, home: Path) -> str:
 class _Copies:
     """A factory of copies of one env object: each process unpickles its own."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: object) -> None:
         self._env = env
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         from copy import deepcopy
 
         return deepcopy(self._env)
 
 
-def _name_of(given: Any) -> str:
-    kind = given if hasattr(given, "__qualname__") else type(given)
-    return f"{kind.__module__}:{kind.__qualname__}"
+def _name_of(given: object) -> str:
+    if hasattr(given, "__qualname__"):
+        return f"{given.__module__}:{given.__qualname__}"
+    return f"{type(given).__module__}:{type(given).__qualname__}"

@@ -8,17 +8,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import DTypeLike, NDArray
 
 from mosaic.core.errors import FormatError
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, JsonObject
 from mosaic.envs.env import EnvSpec
 
-Document: TypeAlias = Mapping[str, Any]
+Document: TypeAlias = Mapping[str, Any]  # as `space_to_json` wrote it; checked where it is read
+_Bound: TypeAlias = float | str | list[float | str]
 
 _MOST_NAMED = 4  # differences in one message
 
 
-def spec_spaces(spec: EnvSpec, agents: Iterable[AgentID] | None = None) -> dict[AgentID, dict[str, Any]]:
+def spec_spaces(spec: EnvSpec, agents: Iterable[AgentID] | None = None) -> dict[AgentID, JsonObject]:
     """Return both spaces of these agents, of all if None; empty for an env that cannot name its agents ahead."""
     return {
         agent: {
@@ -29,7 +31,7 @@ def spec_spaces(spec: EnvSpec, agents: Iterable[AgentID] | None = None) -> dict[
     }
 
 
-def space_to_json(space: Space[object]) -> dict[str, Any]:
+def space_to_json(space: Space[object]) -> JsonObject:
     """Return a document that is equal for equal spaces; the order of a Dict counts, since it decides the layout."""
     match space:
         case spaces.Discrete():
@@ -145,7 +147,7 @@ def _read(document: Document) -> Space[object]:
     raise FormatError(f"A space of the kind {document['space']} cannot be read back: {document.get('text', '')}.")
 
 
-def _bound(bound: Any) -> Any:
+def _bound(bound: NDArray[np.floating | np.integer]) -> _Bound:
     """Return one number if all are equal, else the numbers in C order; infinities as text, since JSON lacks them."""
     flat = np.ravel(bound)
     if flat.size and (flat == flat[0]).all():
@@ -153,12 +155,12 @@ def _bound(bound: Any) -> Any:
     return [_number(each) for each in flat]
 
 
-def _number(value: Any) -> float | int | str:
-    plain = value.item()
+def _number(value: np.floating | np.integer) -> float | str:
+    plain: float = value.item()
     return str(plain) if isinstance(plain, float) and not np.isfinite(plain) else plain
 
 
-def _array(bound: Any, dtype: Any = np.float64) -> Any:
+def _array(bound: _Bound, dtype: DTypeLike = np.float64) -> NDArray[np.float64]:
     values = bound if isinstance(bound, list) else [bound]
     return np.array([float(each) if isinstance(each, str) else each for each in values]).astype(dtype)
 
@@ -167,7 +169,7 @@ def _flat_shape(document: Document) -> tuple[int, ...]:
     return (int(np.prod(document["shape"], dtype=np.int64)),)
 
 
-def _short(bound: Any) -> str:
+def _short(bound: _Bound) -> str:
     if not isinstance(bound, list):
         return f"{float(bound):g}"
     shown = [f"{float(each):g}" for each in bound[:4]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -48,12 +47,12 @@ def parts_of(space: Space[object]) -> SpaceCode | None:
         return None
 
 
-def _flags(mask: Any) -> Mask:
+def _flags(mask: object) -> Mask:
     return np.asarray(mask).astype(np.bool_)  # astype copies: the env may reuse its buffer
 
 
 def split(
-    observation: Any, info: Mapping[str, Any], read: Callable[[Observation], Mask] = _flags
+    observation: Observation, info: Mapping[str, object], read: Callable[[Observation], Mask] = _flags
 ) -> tuple[Observation, Mask | None]:
     """Split into observation and mask, wherever the env put the mask (PettingZoo: observation first, then info)."""
     if isinstance(observation, dict) and MASK in observation:
@@ -158,5 +157,5 @@ def kept(observation: Observation) -> Observation:
     return observation
 
 
-def unkept(observation: Any) -> Observation:
+def unkept(observation: Observation) -> Observation:
     return observation

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.reference import Options
+from mosaic.core.reference import KindOptions, Options
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
 
@@ -77,7 +77,7 @@ def default_sampling(spec: EnvSpec, *, stochastic: bool) -> Sampling | None:
     return Sampling() if stochastic and spec.facts.mixed else None
 
 
-def always(options: Any) -> bool:
+def always(options: object) -> bool:
     return True
 
 
@@ -85,11 +85,11 @@ def nothing_missing() -> str | None:
     return None
 
 
-def no_code_folder(options: Any) -> str:
+def no_code_folder(options: object) -> str:
     return ""
 
 
-def no_notes(options: Any, request: PolicyRequest) -> tuple[str, ...]:
+def no_notes(options: object, request: PolicyRequest) -> tuple[str, ...]:
     return ()
 
 
@@ -99,14 +99,16 @@ class PolicyKind:
 
     usage: str  # stockfish[:elo=1500]
     help: str  # one line for lists
-    make: Callable[[Any, PolicyRequest], PolicyController]  # first argument: an instance of `options`
+    make: Callable[[KindOptions, PolicyRequest], PolicyController]  # first argument: an instance of `options`
     options: type[Options] = Options
     first: str | None = None  # the option that may be given without its name: uci:PATH
-    reproducible: Callable[[Any], bool] = always  # the same seed plays the same game
+    reproducible: Callable[[KindOptions], bool] = always  # the same seed plays the same game
     waits: bool = False  # for a person: no time limit
     missing: Callable[[], str | None] = nothing_missing  # the exact command to type where something is not installed
-    notes: Callable[[Any, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, shown with the results
-    code_folder: Callable[[Any], str] = no_code_folder  # where modules named by the policy or its env may be found
+    notes: Callable[[KindOptions, PolicyRequest], tuple[str, ...]] = no_notes  # for the user, shown with the results
+    code_folder: Callable[[KindOptions], str] = (
+        no_code_folder  # where modules named by the policy or its env may be found
+    )
 
 
 class PolicyError(MosaicError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -23,7 +22,9 @@ from mosaic.policies.controller import PolicyController, PolicyKind, PolicyReque
 class HumanPolicyController:
     """Controller that prompts on the terminal until the action is legal."""
 
-    def __init__(self, spec: EnvSpec, read: Callable[[str], str] = input, write: Callable[[str], Any] = print) -> None:
+    def __init__(
+        self, spec: EnvSpec, read: Callable[[str], str] = input, write: Callable[[str], object] = print
+    ) -> None:
         self._spec, self._read, self._write = spec, read, write
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Any
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
@@ -102,11 +101,11 @@ def load_policy(
     return LoadedPolicy(controller, chosen, seed)
 
 
-def _spec(env: Any) -> EnvSpec:
+def _spec(env: Environment | EnvSpec) -> EnvSpec:
     if isinstance(env, EnvSpec):
         return env
-    if isinstance(getattr(env, "spec", None), EnvSpec) and not isinstance(env, type):
-        spec: EnvSpec = env.spec
+    spec = getattr(env, "spec", None)
+    if isinstance(spec, EnvSpec) and not isinstance(env, type):
         return spec
     if not isinstance(env, type) and hasattr(env, "reset"):  # the caller's own object stays open
         return make_env(env).spec

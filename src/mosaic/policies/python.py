@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import cast
 
 from pydantic import Field
 
@@ -90,7 +90,7 @@ def _make(options: PythonOptions, request: PolicyRequest) -> PolicyController:
             )
 
 
-def _controller(factory: Callable[..., Any], request: PolicyRequest, agent: AgentID) -> PolicyController:
+def _controller(factory: Callable[..., object], request: PolicyRequest, agent: AgentID) -> PolicyController:
     made = factory(request.spec, agent, child_seed(request.seed, agent))
     missing = [name for name in ("begin", "act", "close") if not callable(getattr(made, name, None))]
     if missing:
@@ -98,11 +98,10 @@ def _controller(factory: Callable[..., Any], request: PolicyRequest, agent: Agen
             f"'{request.reference}' returned a {type(made).__name__} without {', '.join(missing)}(); "
             "a PolicyController has begin(agents, seed), act(turn) and close()."
         )
-    controller: PolicyController = made
-    return controller
+    return cast(PolicyController, made)
 
 
-def _needed(code: Any, reference: str) -> int:
+def _needed(code: object, reference: str) -> int:
     """Return the number of required positional arguments."""
     if not callable(code):
         raise InputError(f"'{reference}' is a {type(code).__name__}, not a function f(observation, mask) -> action.")

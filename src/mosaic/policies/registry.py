@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import load_plugin, plugins
-from mosaic.core.reference import parse_options, split_reference
+from mosaic.core.reference import Options, parse_options, split_reference
 from mosaic.core.user_code import add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
 from mosaic.policies.mapping import AgentMapping, ControllerKey, PolicyMapping
 
 
-def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Any]:
+def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Options]:
     """Return the kind and its checked options; nothing is started yet."""
     name, text = split_reference(reference)
     if is_table_file(reference):

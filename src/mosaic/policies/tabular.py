@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ class TabularPolicyController:
 
     def __init__(
         self,
-        values: NDArray[Any],
+        values: NDArray[np.floating],
         state_of: Callable[[Observation], int],
         action_of: Callable[[int], Action],
         legal_of: Callable[[Mask], Mask] | None = None,
@@ -52,7 +51,7 @@ class TabularPolicyController:
             agent: Explanation(self._probabilities(shown), float(shown.max())) for agent, shown in self._judged(turn)
         }
 
-    def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, NDArray[Any]]]:
+    def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, NDArray[np.floating]]]:
         """Yield each agent with the values of its actions; illegal ones are -inf."""
         for agent, observation in turn.observations.items():
             row = self._values[self._state_of(observation)]
@@ -61,7 +60,7 @@ class TabularPolicyController:
                 mask = self._legal_of(mask)
             yield agent, row if mask is None else np.where(mask, row, -np.inf)
 
-    def _choose(self, shown: NDArray[Any]) -> int:
+    def _choose(self, shown: NDArray[np.floating]) -> int:
         if self._temperature is not None:
             shares = self._probabilities(shown)
             return self._random.choices(range(len(shares)), shares.tolist())[0]
@@ -69,7 +68,7 @@ class TabularPolicyController:
             return self._random.choice(np.flatnonzero(shown > -np.inf).tolist())
         return self._random.choice(np.flatnonzero(shown == shown.max()).tolist())
 
-    def _probabilities(self, shown: NDArray[Any]) -> NDArray[np.float64]:
+    def _probabilities(self, shown: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return the probability of each action."""
         values = shown.astype(np.float64)
         if self._temperature is not None:

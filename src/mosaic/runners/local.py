@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import TypeAlias
 
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import MosaicError
@@ -28,6 +28,9 @@ class TimeLimitError(MosaicError):
     """Action request that exceeded its time limit."""
 
 
+_SignalHandler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+
+
 class Watch:
     """Timer that measures every action request and interrupts one that hangs.
 
@@ -40,7 +43,7 @@ class Watch:
         self._tick_s = None if shortest_limit_s is None else max(shortest_limit_s / 4, 0.01)
         self._asked_at = 0.0
         self._limit_s: float | None = None
-        self._earlier: tuple[Any, tuple[float, float]] | None = None
+        self._earlier: tuple[_SignalHandler, tuple[float, float]] | None = None
 
     def __enter__(self) -> Watch:
         free = threading.current_thread() is threading.main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0

@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import FormatError, InputError, shown
 from mosaic.core.files import write_atomic
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID, Json, JsonObject, PolicyID
 from mosaic.core.reference import explain
 from mosaic.core.turn import Action, Turn, digest
 from mosaic.envs.env import Env
@@ -33,11 +32,11 @@ class _EpisodeFile(BaseModel):
 
     format: str
     version: int
-    environment: dict[str, Any]
+    environment: dict[str, JsonValue]
     seed: int = Field(ge=0, lt=2**64)
     policies: dict[AgentID, PolicyID]
     changes: list[tuple[int, AgentID, PolicyID]]
-    actions: list[dict[AgentID, Any]]
+    actions: list[dict[AgentID, object]]
     rewards: list[dict[AgentID, float]]
     digests: list[int]
     first_digest: int
@@ -46,7 +45,7 @@ class _EpisodeFile(BaseModel):
     versions: dict[str, str]
 
 
-def episode_to_json(episode: Episode) -> dict[str, Any]:
+def episode_to_json(episode: Episode) -> JsonObject:
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -64,7 +63,7 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
     }
 
 
-def episode_from_json(data: Any) -> Episode:
+def episode_from_json(data: object) -> Episode:
     """Parse an episode; raise FormatError with the first problem."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise FormatError(f"it is not a Mosaic episode (its 'format' is not '{FORMAT}')")
@@ -122,28 +121,29 @@ def load_episode(path: Path) -> Episode:
         raise FormatError(f"'{path}' cannot be read: {error}.") from error
 
 
-def encode(action: Any) -> Any:
+def encode(action: Action) -> Json:
     """Encode an action as JSON, with its type wherever JSON alone would lose it."""
     if isinstance(action, np.ndarray):
         return {"dtype": str(action.dtype), "array": action.tolist()}
     if isinstance(action, np.generic):
-        return action.item()
+        number: Json = action.item()
+        return number
     if isinstance(action, tuple | list):
         return {"tuple": [encode(part) for part in action]}
     if isinstance(action, dict):
         return {"dict": {key: encode(part) for key, part in action.items()}}
-    return action
+    plain: Json = action
+    return plain
 
 
-def _dtype(name: Any) -> np.dtype[Any]:
+def _dtype(name: object) -> np.dtype[np.generic]:
     """Return the dtype of a plain number; others carry their own size, and a few bytes could ask for gigabytes."""
-    if name not in _DTYPES:
+    if not isinstance(name, str) or name not in _DTYPES:
         raise FormatError(f"an action has the type {name!r}; actions have one of {', '.join(_DTYPES)}")
-    found: np.dtype[Any] = np.dtype(name)
-    return found
+    return np.dtype(name)
 
 
-def decode(data: Any) -> Any:
+def decode(data: object) -> Action:
     if not isinstance(data, dict):
         return data
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,22 @@ class Screen(Protocol):
     def close(self) -> None: ...
 
 
+class FrameFacts(TypedDict):
+    """Numbers and texts beside a frame."""
+
+    step: int
+    episode: int
+    env: int
+    agent: str
+    reward: float
+    ret: float
+
+
 class Developed(NamedTuple):
     """Frame as a frame ring takes it."""
 
     rgb: NDArray[np.uint8]
-    facts: Mapping[str, Any]
+    facts: FrameFacts
 
 
 def develop(shots: Sequence[Shot]) -> Developed | None:
@@ -59,7 +70,7 @@ def develop(shots: Sequence[Shot]) -> Developed | None:
     if first.occasion:
         labels = [Label(first.occasion, ""), *(labels or return_labels({"return": ret}))]
     picture = as_rgb(drawn[0]) if len(drawn) == 1 else tiled([as_rgb(one) for one in drawn])
-    facts = {
+    facts: FrameFacts = {
         "step": first.env_steps,
         "episode": first.episode,
         "env": first.env,

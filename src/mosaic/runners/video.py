@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
@@ -217,7 +217,7 @@ class FilmCamera:
 
 def frame_rate(env: Env) -> float:
     """Return the env's own `render_fps` in its metadata, else two frames a second for turn-based games, else 30."""
-    raw: Any = env
+    raw: object = env
     while raw is not None:
         metadata = getattr(raw, "metadata", None)
         named = metadata.get("render_fps") if isinstance(metadata, Mapping) else None

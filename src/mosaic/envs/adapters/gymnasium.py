@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NoReturn
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Turn
+from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.adapters.upstream import keep_pygame
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.spaces import has_mask, inner_space, kept, mask_reader, split, unkept
 
 AGENT: AgentID = "agent_0"
 _LIVES = {AGENT: False}
-_NONE: dict[AgentID, Any] = {}
+_NONE: dict[AgentID, NoReturn] = {}
 
 
 class GymnasiumEnv:
@@ -30,12 +30,12 @@ class GymnasiumEnv:
 
     def __init__(
         self,
-        env: gymnasium.Env[Any, Any],
+        env: gymnasium.Env[Observation, Action],
         facts: EnvFacts | None = None,
         *,
         info_masks: bool = False,
         aliases: bool = True,
-        remake: Callable[[], gymnasium.Env[Any, Any]] | None = None,
+        remake: Callable[[], gymnasium.Env[Observation, Action]] | None = None,
     ) -> None:
         self.env = env
         self.possible_agents = (AGENT,)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from gymnasium.vector.utils import create_empty_array
+from numpy.typing import NDArray
 from pettingzoo import AECEnv, ParallelEnv
 
 from mosaic.config.sections import split_id
@@ -42,7 +43,7 @@ class _View:
         self.render_mode = "rgb_array"
         self._masked = bool(env.reset().action_masks) if masked is None else masked
         self._spaces: Lookup[AgentID, Space[object]] = Lookup(self._outer, env.possible_agents)
-        self._seen: dict[AgentID, Any] = {}
+        self._seen: dict[AgentID, Observation] = {}
 
     def observation_space(self, agent: AgentID) -> Space[object]:
         return self._spaces[agent]
@@ -50,10 +51,10 @@ class _View:
     def action_space(self, agent: AgentID) -> Space[object]:
         return self.env.action_spaces[agent]
 
-    def observe(self, agent: AgentID) -> Any:
+    def observe(self, agent: AgentID) -> Observation:
         return self._seen[agent]
 
-    def render(self) -> Any:
+    def render(self) -> NDArray[np.uint8] | None:
         return self.env.render()
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class _View:
     def _is_dressed(self, agent: AgentID) -> bool:
         return self._spaces[agent] is not self.env.observation_spaces[agent]
 
-    def _dressed(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Any:
+    def _dressed(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Observation:
         inner, action = self.env.observation_spaces[agent], self.env.action_spaces[agent]
         if isinstance(inner, spaces.Discrete):
             observation = np.asarray(observation, inner.dtype)[()]  # PettingZoo's tests read the dtype of numbers
@@ -96,22 +97,22 @@ class _View:
         return {"observation": observation, MASK: legal}
 
 
-def _first(batch: Any) -> Any:
+def _first(batch: Observation) -> Observation:
     if isinstance(batch, dict):
         return {key: _first(part) for key, part in batch.items()}
     return tuple(map(_first, batch)) if isinstance(batch, tuple) else batch[0]
 
 
-def _infos(turn: Turn) -> dict[AgentID, dict[str, Any]]:
+def _infos(turn: Turn) -> dict[AgentID, dict[str, object]]:
     return {agent: dict(turn.infos.get(agent, {})) for agent in turn.rewards}
 
 
-class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
+class AsParallel(_View, ParallelEnv[AgentID, Observation, Action]):  # type: ignore[misc]
     """Parallel env: all living agents act at once; in a turn-based game the actions of waiting agents are ignored."""
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, object] | None = None
-    ) -> tuple[dict[AgentID, Any], dict[AgentID, Any]]:
+    ) -> tuple[dict[AgentID, Observation], dict[AgentID, dict[str, object]]]:
         turn = self._turn = self.env.reset(seed)
         self._seen.clear()
         self._look(turn)
@@ -121,11 +122,11 @@ class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
     def step(
         self, actions: Mapping[AgentID, Action]
     ) -> tuple[
-        dict[AgentID, Any],
+        dict[AgentID, Observation],
         dict[AgentID, float],
         dict[AgentID, bool],
         dict[AgentID, bool],
-        dict[AgentID, dict[str, Any]],
+        dict[AgentID, dict[str, object]],
     ]:
         asked = self._turn.observations
         turn = self._turn = self.env.step({agent: action for agent, action in actions.items() if agent in asked})
@@ -135,7 +136,7 @@ class AsParallel(_View, ParallelEnv[AgentID, Any, Any]):  # type: ignore[misc]
         return observations, dict(turn.rewards), dict(turn.terminated), dict(turn.truncated), _infos(turn)
 
 
-class AsAEC(_View, AECEnv[AgentID, Any, Any]):  # type: ignore[misc]
+class AsAEC(_View, AECEnv[AgentID, Observation, Action]):  # type: ignore[misc]
     """AEC env: the agents of one Turn act one after the other in its order, and the env steps after the last."""
 
     agent_selection: AgentID

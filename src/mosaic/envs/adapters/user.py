@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
@@ -50,7 +50,7 @@ def _place(error: BaseException) -> str:
     return f"{innermost.filename}:{innermost.lineno}"
 
 
-def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
+def adapt(raw: object, facts: EnvFacts, *, info_masks: bool = False) -> Env:
     """Make an Env of what a factory returned.
 
     `metadata["competitive"] = True` of a PettingZoo env means that the highest return wins, and
@@ -68,7 +68,7 @@ def adapt(raw: Any, facts: EnvFacts, *, info_masks: bool = False) -> Env:
         )
         return from_pettingzoo(raw, facts)
     if isinstance(getattr(raw, "spec", None), EnvSpec):
-        return Named(raw, facts)
+        return Named(cast(Env, raw), facts)
     raise InputError(
         f"{facts.config.id} returned a {type(raw).__name__}. It must return a gymnasium.Env, a pettingzoo AECEnv or "
         "ParallelEnv, or a Mosaic Env (see mosaic.plugins.Env)."

@@ -7,14 +7,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import InputError, shown
 from mosaic.envs.codes.space_code import (
+    Member,
     checked_index,
     checked_indices,
     join_digits,
@@ -189,7 +190,7 @@ class BinnedCode:
         self._span = np.array([axis.span for axis in axes], np.float64)
         self._whole = space.low.dtype.kind in "iub"
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Member) -> int:
         index = 0
         # for the few numbers that a table can handle, a loop is several times faster than array arithmetic
         for number, (count, low, high, span) in zip(self._numbers(value), self._axes, strict=True):
@@ -206,11 +207,11 @@ class BinnedCode:
             index = index * count + digit
         return index
 
-    def decode(self, index: Any) -> NDArray[Any]:
+    def decode(self, index: SupportsIndex) -> NDArray[np.generic]:
         digits = np.array([split_index(checked_index(index, self.size), self.counts)], np.int64)
         return self._middle(digits).reshape(self.space.shape)
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+    def encode_batch(self, values: Member) -> NDArray[np.int64]:
         array = np.asarray(values)
         if not array.ndim or array.shape[1:] != self.space.shape or array.dtype.kind not in "iubf":
             raise refusal(values, self.space, f"a batch should hold numbers in the shape (N, *{self.space.shape})")
@@ -222,21 +223,21 @@ class BinnedCode:
         digits = np.minimum((inside * self._count / self._span).astype(np.int64), self._count - 1)
         return join_digits(digits, self.counts)
 
-    def decode_batch(self, indices: Any) -> NDArray[Any]:
+    def decode_batch(self, indices: ArrayLike) -> NDArray[np.generic]:
         return self._middle(split_indices(checked_indices(indices, self.size), self.counts))
 
-    def _middle(self, digits: NDArray[np.int64]) -> NDArray[Any]:
+    def _middle(self, digits: NDArray[np.int64]) -> NDArray[np.generic]:
         if self._whole:
             span, low = self._span.astype(np.int64), self._low.astype(np.int64)
             first = -(-digits * span // self._count)  # the smallest and the largest whole number of the bin
             last = -(-(digits + 1) * span // self._count) - 1
-            middle: NDArray[Any] = low + (first + last) // 2
+            middle: NDArray[np.generic] = low + (first + last) // 2
         else:
             fixed = self._low == self._high
             middle = np.where(fixed, self._low, self._low + (digits + 0.5) * self._span / self._count)
         return middle.astype(self.space.dtype).reshape(len(digits), *self.space.shape)
 
-    def _numbers(self, value: Any) -> list[float]:
+    def _numbers(self, value: Member) -> list[float]:
         try:
             array = np.asarray(value)
         except ValueError:  # rows of different length

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from operator import index as as_int
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.envs.codes.space_code import (
+    Member,
     checked_index,
     checked_indices,
     join_digits,
@@ -26,13 +27,13 @@ class DiscreteCode:
 
     __slots__ = ("_start", "counts", "size", "space")
 
-    def __init__(self, space: Discrete[Any]) -> None:
+    def __init__(self, space: Discrete[np.integer]) -> None:
         self.space = space
         self.size = int(space.n)
         self.counts = (self.size,)
         self._start = int(space.start)
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Member) -> int:
         try:
             digit = as_int(value) - self._start
         except TypeError:
@@ -41,10 +42,10 @@ class DiscreteCode:
             return digit
         raise self._refusal(value)
 
-    def decode(self, index: Any) -> int:
+    def decode(self, index: SupportsIndex) -> int:
         return checked_index(index, self.size) + self._start
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+    def encode_batch(self, values: Member) -> NDArray[np.int64]:
         array = np.asarray(values)
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise self._refusal(values, "a row of whole numbers")
@@ -54,10 +55,10 @@ class DiscreteCode:
             raise self._refusal(array[wrong][0].item())
         return digits
 
-    def decode_batch(self, indices: Any) -> NDArray[np.int64]:
+    def decode_batch(self, indices: ArrayLike) -> NDArray[np.int64]:
         return checked_indices(indices, self.size) + self._start
 
-    def _refusal(self, value: Any, what: str = "a whole number") -> InputError:
+    def _refusal(self, value: Member, what: str = "a whole number") -> InputError:
         demand = f"it should be {what} from {self._start} to {self._start + self.size - 1}"
         return refusal(value, self.space, demand)
 
@@ -79,7 +80,7 @@ class ArrayCode:
         self._array_starts = np.array(self._starts, np.int64)
         self.size = product(self.counts)
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Member) -> int:
         index = 0
         for number, start, count in zip(self._numbers(value), self._starts, self.counts, strict=True):
             digit = number - start
@@ -88,12 +89,12 @@ class ArrayCode:
             index = index * count + digit
         return index
 
-    def decode(self, index: Any) -> NDArray[Any]:
+    def decode(self, index: SupportsIndex) -> NDArray[np.generic]:
         digits = split_index(checked_index(index, self.size), self.counts)
         numbers = [digit + start for digit, start in zip(digits, self._starts, strict=True)]
         return np.array(numbers, dtype=self.space.dtype).reshape(self.space.shape)
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+    def encode_batch(self, values: Member) -> NDArray[np.int64]:
         array = np.asarray(values)
         if array.shape[1:] != self.space.shape or not array.ndim or array.dtype.kind not in "iub":
             raise refusal(
@@ -105,12 +106,12 @@ class ArrayCode:
             self.encode(array[wrong][0])  # raises an error that names the wrong number of the first wrong row
         return join_digits(digits, self.counts)
 
-    def decode_batch(self, indices: Any) -> NDArray[Any]:
+    def decode_batch(self, indices: ArrayLike) -> NDArray[np.generic]:
         checked = checked_indices(indices, self.size)
         numbers = split_indices(checked, self.counts) + self._array_starts
         return numbers.astype(self.space.dtype).reshape(len(checked), *self.space.shape)
 
-    def _numbers(self, value: Any) -> list[int]:
+    def _numbers(self, value: Member) -> list[int]:
         try:
             array = np.asarray(value)
         except ValueError:  # rows of different length

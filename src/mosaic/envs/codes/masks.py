@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import numpy as np
 from gymnasium.spaces import MultiBinary
@@ -13,12 +13,12 @@ from mosaic.core.errors import InputError, shown
 from mosaic.core.turn import Mask
 from mosaic.envs.codes.discrete import ArrayCode
 from mosaic.envs.codes.nested import DictCode, TupleCode
-from mosaic.envs.codes.space_code import SpaceCode, count_text, space_text, split_index
+from mosaic.envs.codes.space_code import Member, SpaceCode, count_text, space_text, split_index
 
 _MOST_ENTRIES = 1 << 26  # a mask is made for every step
 
 
-def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
+def flatten_mask(code: SpaceCode, mask: object) -> Mask:
     """Return the mask over `range(code.size)`: an index is allowed if all of its digits are.
 
     The mask of several digits is a tuple (for a Dict: a dict) with the mask of each part, or all of these concatenated
@@ -35,12 +35,12 @@ def flatten_mask(code: SpaceCode, mask: Any) -> Mask:
     return allowed
 
 
-def join_mask(code: SpaceCode, mask: Any) -> Mask:
+def join_mask(code: SpaceCode, mask: object) -> Mask:
     """Return the flags of all parts of the action, concatenated, from any form that `flatten_mask` takes."""
     return np.concatenate(list(_digits(code, mask)))
 
 
-def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
+def forbidden_part(code: SpaceCode, joined: Mask, action: Member) -> int | None:
     """Return the index of the first part whose choice a joined mask forbids, or None."""
     choices = split_index(code.encode(action), code.counts)
     for part, (digit, flags) in enumerate(zip(choices, _cut(code, joined), strict=True)):
@@ -49,7 +49,7 @@ def forbidden_part(code: SpaceCode, joined: Mask, action: Any) -> int | None:
     return None
 
 
-def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]) -> Any:
+def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]) -> Member:
     """Return an action whose parts `choose` picks from the choices that a joined mask allows."""
     index = 0
     for count, flags in zip(code.counts, _cut(code, joined), strict=True):
@@ -57,7 +57,7 @@ def draw_legal(code: SpaceCode, joined: Mask, choose: Callable[[list[int]], int]
     return code.decode(index)
 
 
-def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
+def _digits(code: SpaceCode, mask: object) -> Iterator[Mask]:
     """Yield the mask of each digit, first to last."""
     if mask is None:
         for count in code.counts:
@@ -81,14 +81,14 @@ def _digits(code: SpaceCode, mask: Any) -> Iterator[Mask]:
         yield from _cut(code, mask)
 
 
-def _is_fixing(mask: Any, shape: tuple[int, ...]) -> bool:
+def _is_fixing(mask: object, shape: tuple[int, ...]) -> TypeGuard[NDArray[np.integer]]:
     """Return whether the mask has Gymnasium's form for MultiBinary: 0 and 1 fix a bit, 2 leaves it free."""
     if not isinstance(mask, np.ndarray) or mask.shape != shape or mask.dtype.kind not in "iu":
         return False
     return bool(((mask == 0) | (mask == 1) | (mask == 2)).all())
 
 
-def _is_nested(mask: Any) -> bool:
+def _is_nested(mask: object) -> TypeGuard[Sequence[object]]:
     """Return whether the mask holds masks, not flags."""
     if isinstance(mask, np.ndarray):
         return mask.ndim > 1  # masks of equal length that were stacked on the way
@@ -97,18 +97,21 @@ def _is_nested(mask: Any) -> bool:
     )
 
 
-def _of_array(code: ArrayCode, mask: Any) -> Iterator[Mask]:
+def _of_array(code: ArrayCode, mask: object) -> Iterator[Mask]:
     """Yield masks from nested tuples, one level per axis, as Gymnasium samples them."""
-    rows = [mask]
+    rows: list[object] = [mask]
     for length in code.space.shape:
-        if any(not isinstance(row, tuple | list | np.ndarray) or len(row) != length for row in rows):
-            raise _refusal(code, mask, f"it should be masks in tuples of the shape {code.space.shape}")
-        rows = [own for row in rows for own in row]
+        inner: list[object] = []
+        for row in rows:
+            if not isinstance(row, tuple | list | np.ndarray) or len(row) != length:
+                raise _refusal(code, mask, f"it should be masks in tuples of the shape {code.space.shape}")
+            inner.extend(row)
+        rows = inner
     for count, own in zip(code.counts, rows, strict=True):
         yield np.ones(count, np.bool_) if own is None else _flags(code, own, count)
 
 
-def _cut(code: SpaceCode, mask: Any) -> Iterator[Mask]:
+def _cut(code: SpaceCode, mask: object) -> Iterator[Mask]:
     flags = _flags(code, mask, sum(code.counts))
     start = 0
     for count in code.counts:
@@ -116,7 +119,7 @@ def _cut(code: SpaceCode, mask: Any) -> Iterator[Mask]:
         start += count
 
 
-def _flags(code: SpaceCode, mask: Any, length: int) -> Mask:
+def _flags(code: SpaceCode, mask: object, length: int) -> Mask:
     try:
         flags = np.asarray(mask)
     except ValueError:  # masks of different length
@@ -128,9 +131,9 @@ def _flags(code: SpaceCode, mask: Any, length: int) -> Mask:
     return flags.astype(np.bool_)
 
 
-def _is_binary(flags: NDArray[Any]) -> bool:
+def _is_binary(flags: NDArray[np.generic]) -> bool:
     return flags.dtype.kind in "iuf" and bool(((flags == 0) | (flags == 1)).all())
 
 
-def _refusal(code: SpaceCode, mask: Any, demand: str) -> InputError:
+def _refusal(code: SpaceCode, mask: object, demand: str) -> InputError:
     return InputError(f"{shown(mask)} is not a mask of {space_text(code.space)}: {demand}.")

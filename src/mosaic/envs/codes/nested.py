@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import index as as_int
-from typing import Any
+from typing import SupportsIndex
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Box, Space
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.envs.codes.box import Axis, BinnedCode, BinsGiven, Spelling, in_training, settle
 from mosaic.envs.codes.discrete import ArrayCode, DiscreteCode
 from mosaic.envs.codes.space_code import (
     MOST_STATES,
+    Member,
     SpaceCode,
     check_batchable,
     checked_index,
@@ -42,21 +43,21 @@ class TupleCode:
         self.size = product(part.size for part in parts)
         self._sizes = [part.size for part in parts]
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Member) -> int:
         return _encode(self.parts, self._values(value))
 
-    def decode(self, index: Any) -> tuple[Any, ...]:
+    def decode(self, index: SupportsIndex) -> tuple[Member, ...]:
         digits = split_index(checked_index(index, self.size), self._sizes)
         return tuple(part.decode(digit) for part, digit in zip(self.parts, digits, strict=True))
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+    def encode_batch(self, values: Member) -> NDArray[np.int64]:
         return _encode_batch(self.parts, self._values(values), self.size)
 
-    def decode_batch(self, indices: Any) -> tuple[Any, ...]:
+    def decode_batch(self, indices: ArrayLike) -> tuple[Member, ...]:
         digits = split_indices(checked_indices(indices, self.size), self._sizes)
         return tuple(part.decode_batch(digits[:, column]) for column, part in enumerate(self.parts))
 
-    def _values(self, value: Any) -> Iterable[Any]:
+    def _values(self, value: Member) -> Iterable[Member]:
         if not isinstance(value, tuple | list | np.ndarray) or len(value) != len(self.parts):
             raise refusal(value, self.space, f"it should be a tuple of {len(self.parts)}")
         return value
@@ -75,7 +76,7 @@ class DictCode:
         self._sizes = [part.size for part in parts.values()]
         self._whole_numbers = _whole_numbers(parts)
 
-    def encode(self, value: Any) -> int:
+    def encode(self, value: Member) -> int:
         if self._whole_numbers is not None and type(value) is dict and len(value) == len(self._whole_numbers):
             index = 0
             try:
@@ -90,18 +91,18 @@ class DictCode:
                 pass  # falls through to the code that raises the full error
         return _encode(self.parts.values(), self._values(value))
 
-    def decode(self, index: Any) -> dict[str, Any]:
+    def decode(self, index: SupportsIndex) -> dict[str, Member]:
         digits = split_index(checked_index(index, self.size), self._sizes)
         return {key: part.decode(digit) for (key, part), digit in zip(self.parts.items(), digits, strict=True)}
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]:
+    def encode_batch(self, values: Member) -> NDArray[np.int64]:
         return _encode_batch(self.parts.values(), self._values(values), self.size)
 
-    def decode_batch(self, indices: Any) -> dict[str, Any]:
+    def decode_batch(self, indices: ArrayLike) -> dict[str, Member]:
         digits = split_indices(checked_indices(indices, self.size), self._sizes)
         return {key: part.decode_batch(digits[:, column]) for column, (key, part) in enumerate(self.parts.items())}
 
-    def _values(self, value: Any) -> Iterable[Any]:
+    def _values(self, value: Member) -> Iterable[Member]:
         if not isinstance(value, Mapping) or value.keys() != self.parts.keys():
             raise refusal(value, self.space, f"it should be a dict of {', '.join(map(repr, self.parts))}")
         return [value[key] for key in self.parts]
@@ -114,14 +115,14 @@ def _whole_numbers(parts: Mapping[str, SpaceCode]) -> list[tuple[str, int, int]]
     return [(key, int(part.decode(0)), part.size) for key, part in parts.items()]
 
 
-def _encode(parts: Iterable[SpaceCode], values: Iterable[Any]) -> int:
+def _encode(parts: Iterable[SpaceCode], values: Iterable[Member]) -> int:
     index = 0
     for part, value in zip(parts, values, strict=True):
         index = index * part.size + part.encode(value)
     return index
 
 
-def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Any], size: int) -> NDArray[np.int64]:
+def _encode_batch(parts: Iterable[SpaceCode], values: Iterable[Member], size: int) -> NDArray[np.int64]:
     check_batchable(size)
     columns = [(part.size, part.encode_batch(value)) for part, value in zip(parts, values, strict=True)]
     lengths = {len(column) for _, column in columns}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Space
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import InputError, shown
 
+Member: TypeAlias = Any  # a member of a space, or a batch of members; codes refuse anything else
 MOST_STATES = int(np.iinfo(np.int64).max)  # so that every index, and the size itself, fits into int64
 
 
@@ -32,16 +33,16 @@ class SpaceCode(Protocol):
     @property
     def counts(self) -> tuple[int, ...]: ...  # choices of each digit of the index, first to last; their product is size
 
-    def encode(self, value: Any) -> int: ...
+    def encode(self, value: Member) -> int: ...
 
-    def decode(self, index: Any) -> Any: ...  # for a Box: the middle of its bins
+    def decode(self, index: SupportsIndex) -> Member: ...  # for a Box: the middle of its bins
 
-    def encode_batch(self, values: Any) -> NDArray[np.int64]: ...
+    def encode_batch(self, values: Member) -> NDArray[np.int64]: ...
 
-    def decode_batch(self, indices: Any) -> Any: ...
+    def decode_batch(self, indices: ArrayLike) -> Member: ...
 
 
-def refusal(value: Any, space: Space[object], demand: str) -> InputError:
+def refusal(value: Member, space: Space[object], demand: str) -> InputError:
     return InputError(f"{shown(value)} is not in {space_text(space)}: {demand}.")
 
 
@@ -56,7 +57,7 @@ def count_text(count: int) -> str:
     return f"{count:,}" if count < 10**24 else f"about 10^{math.log10(count):.0f}"
 
 
-def checked_index(index: Any, size: int) -> int:
+def checked_index(index: SupportsIndex, size: int) -> int:
     try:
         number = as_int(index)
     except TypeError:
@@ -66,7 +67,7 @@ def checked_index(index: Any, size: int) -> int:
     return number
 
 
-def checked_indices(indices: Any, size: int) -> NDArray[np.int64]:
+def checked_indices(indices: ArrayLike, size: int) -> NDArray[np.int64]:
     check_batchable(size)
     array = np.asarray(indices)
     if array.ndim != 1 or array.dtype.kind not in "iu":

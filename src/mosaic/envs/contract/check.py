@@ -53,7 +53,7 @@ def check_face(env: Any) -> Env:
     return checked
 
 
-def _check_spec_spaces(place: CheckPosition, name: str, found: Any, agents: tuple[str, ...]) -> None:
+def _check_spec_spaces(place: CheckPosition, name: str, found: object, agents: tuple[str, ...]) -> None:
     for agent in agents:
         space = found.get(agent) if isinstance(found, Mapping) else None
         if not isinstance(space, Space):

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from random import Random
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
+from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
@@ -29,12 +29,12 @@ class Kept:
 
     def __init__(self) -> None:
         self._turns: deque[tuple[CheckPosition, Turn, dict[tuple[str, AgentID], int]]] = deque(maxlen=_REMEMBERED)
-        self._pictures: deque[tuple[CheckPosition, Any, int]] = deque(maxlen=1)
+        self._pictures: deque[tuple[CheckPosition, NDArray[np.uint8], int]] = deque(maxlen=1)
 
     def add(self, place: CheckPosition, turn: Turn) -> None:
         self._turns.append((place, turn, _digests(turn)))
 
-    def add_picture(self, place: CheckPosition, picture: Any) -> None:
+    def add_picture(self, place: CheckPosition, picture: NDArray[np.uint8]) -> None:
         self._pictures.append((place, picture, digest_value(picture)))
 
     def check(self, now: CheckPosition) -> None:

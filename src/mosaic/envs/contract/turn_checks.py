@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -17,8 +17,10 @@ from mosaic.envs.contract.report import CheckPosition, ContractError
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import describe_space, parts_of
 
+_Unchecked: TypeAlias = Any  # what a third-party env returned as its Turn
 
-def why_outside(space: Space[object], value: Any) -> str | None:
+
+def why_outside(space: Space[object], value: object) -> str | None:
     """Return why the value is not a member of the space; None if it is."""
     match space:
         case spaces.Box():
@@ -38,7 +40,7 @@ def why_outside(space: Space[object], value: Any) -> str | None:
     return None if inside else f"{_short(value)} of type {type(value).__name__} instead of {describe_space(space)}"
 
 
-def _first_part(parts: Any) -> str | None:
+def _first_part(parts: Iterable[tuple[str, Space[object], object]]) -> str | None:
     for where, space, value in parts:
         why = why_outside(space, value)
         if why is not None:
@@ -46,7 +48,7 @@ def _first_part(parts: Any) -> str | None:
     return None
 
 
-def _why_outside_box(space: spaces.Box, value: Any) -> str | None:
+def _why_outside_box(space: spaces.Box, value: object) -> str | None:
     if not isinstance(value, np.ndarray | np.generic):
         return f"a {type(value).__name__} instead of a numpy array"
     if value.shape != space.shape:
@@ -61,7 +63,7 @@ def _why_outside_box(space: spaces.Box, value: Any) -> str | None:
     return None
 
 
-def _short(value: Any, most: int = 60) -> str:
+def _short(value: object, most: int = 60) -> str:
     text = repr(value)
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -87,7 +89,7 @@ class TurnChecker:
         self._infos(turn)
         self._agents()
 
-    def _names(self, turn: Any) -> None:
+    def _names(self, turn: _Unchecked) -> None:
         if not isinstance(turn, Turn) or not all(isinstance(part, Mapping) for part in turn):
             self._broken(
                 f"it returned a {type(turn).__name__}",
@@ -113,7 +115,7 @@ class TurnChecker:
                 "add it there, or make possible_agents () if agents are not known in advance",
             )
 
-    def _types(self, turn: Any) -> None:
+    def _types(self, turn: _Unchecked) -> None:
         for agent, reward in turn.rewards.items():
             if type(reward) is not float or not math.isfinite(reward):
                 self._broken(
@@ -223,7 +225,7 @@ class TurnChecker:
                     agent,
                 )
 
-    def _infos(self, turn: Any) -> None:
+    def _infos(self, turn: _Unchecked) -> None:
         self._require_none(
             turn.infos.keys() - turn.observations.keys() - turn.final_observations.keys(),
             "it has an info but neither acts nor ended",
@@ -251,7 +253,7 @@ class TurnChecker:
         raise ContractError(self.place, found, promise, advice, agent)
 
 
-def _why_no_mask(space: Any, mask: Any) -> str | None:
+def _why_no_mask(space: Space[object], mask: object) -> str | None:
     code = parts_of(space)
     if code is None:
         return f"restricts a {type(space).__name__}"

@@ -5,14 +5,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from types import ModuleType
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.adapters.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
-from mosaic.envs.adapters.upstream import NO_REPAIRS, REPAIRS, draw_without_screen, quiet, refuse_second_go_size
+from mosaic.envs.adapters.upstream import (
+    NO_REPAIRS,
+    REPAIRS,
+    UpstreamEnv,
+    draw_without_screen,
+    quiet,
+    refuse_second_go_size,
+)
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
 
@@ -73,7 +81,7 @@ class PettingZooFamily:
         return f"pip install 'mosaic-rl[{self.name}]'"
 
 
-def _is_parallel(module: Any, config: EnvironmentConfig) -> bool:
+def _is_parallel(module: ModuleType, config: EnvironmentConfig) -> bool:
     """Return whether agents act at once, which is preferred: in turns, later agents would observe a changed world."""
     can = hasattr(module, "parallel_env")
     match config.api_type:
@@ -88,7 +96,7 @@ def _is_parallel(module: Any, config: EnvironmentConfig) -> bool:
     raise InputError(f"{config.id} is turn-based: its api_type is 'aec', not 'parallel'.")
 
 
-def _make(maker: Any, config: EnvironmentConfig) -> Any:
+def _make(maker: Callable[..., UpstreamEnv], config: EnvironmentConfig) -> UpstreamEnv:
     options = dict(config.options)
     if config.env_id.startswith("hanabi"):  # it cannot render
         options.setdefault("render_mode", None)

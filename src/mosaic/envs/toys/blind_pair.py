@@ -8,7 +8,6 @@ observation subtracts the tide, and reads from the lamp at once whether the deci
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -16,11 +15,11 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Turn
+from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 
 SEER, BLIND = AGENTS = ("seer", "blind")
-_NONE: dict[AgentID, Any] = {}
+_NONE: dict[AgentID, Observation] = {}
 _ROLE, _TIDE, _LAMP, _TIME, _CUE = range(5)  # indices of an observation; the cue, one-hot, comes last
 _SIDE = 64  # pixels of a cell of the image
 _COLOURS = {-1.0: (56, 189, 248), 0.0: (51, 65, 85), 1.0: (249, 115, 22)}

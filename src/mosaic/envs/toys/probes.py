@@ -7,7 +7,7 @@ pain".
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, SupportsFloat, TypeAlias
+from typing import NoReturn, SupportsFloat, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,7 @@ from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
 
 _END = "end"
-_NONE: dict[AgentID, Any] = {}
+_NONE: dict[AgentID, NoReturn] = {}
 _Outcomes: TypeAlias = Sequence[tuple[float, Hashable, float, bool]]
 
 
@@ -57,7 +57,7 @@ def cut_off() -> MdpEnv:
 
 
 def _episodes(
-    starts: Sequence[int], step: Callable[[Any, int], _Outcomes], actions: int, time_limit: int = 0
+    starts: Sequence[int], step: Callable[[int, int], _Outcomes], actions: int, time_limit: int = 0
 ) -> MdpEnv:
     mdp, _ = enumerate_mdp(starts, step, actions, time_limit=time_limit)
     return MdpEnv(mdp)
@@ -79,7 +79,7 @@ class Forbidden(gymnasium.Env[int, int]):
     def step(self, action: int) -> tuple[int, SupportsFloat, bool, bool, dict[str, object]]:
         return 0, self.PAY[action], True, False, self._info()
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> dict[str, object]:
         return {"action_mask": np.array([1, 1, 0], np.int8)}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -106,7 +106,9 @@ def _choice(start: int) -> Callable[[Row], Action]:
     return lambda row: int(row[0]) + start
 
 
-def _choices(shape: tuple[int, ...], dtype: Any, start: Any) -> Callable[[Row], Action]:
+def _choices(
+    shape: tuple[int, ...], dtype: np.dtype[np.generic] | None, start: NDArray[np.integer] | int
+) -> Callable[[Row], Action]:
     return lambda row: (row.reshape(shape) + start).astype(dtype)
 
 
@@ -191,7 +193,7 @@ def _write_picture(observation: Observation, out: Row) -> None:
     np.divide(pixels if pixels.dtype == np.uint8 else _as_bytes(pixels), BRIGHTEST, out=out)
 
 
-def _as_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+def _as_bytes(pixels: NDArray[np.generic]) -> NDArray[np.uint8]:
     """Convert numbers that an env gave in another type to bytes; raise if they do not match its space."""
     with np.errstate(invalid="ignore"):
         made = pixels.astype(np.uint8)
@@ -248,13 +250,13 @@ def _joined(space: spaces.Dict | spaces.Tuple) -> RowCode:
 
 
 def _leaves(space: Space[object], path: tuple[str | int, ...] = ()) -> Iterator[_Leaf]:
-    inner: Mapping[Any, Space[object]]
+    inner: Iterable[tuple[str | int, Space[object]]]
     if isinstance(space, spaces.Dict):
-        inner = space.spaces
+        inner = space.spaces.items()
     elif isinstance(space, spaces.Tuple):
-        inner = dict(enumerate(space.spaces))
+        inner = enumerate(space.spaces)
     else:
         yield _Leaf(path, space)
         return
-    for key, part in inner.items():
+    for key, part in inner:
         yield from _leaves(part, (*path, key))

@@ -17,9 +17,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import recv_handle
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
@@ -27,6 +28,13 @@ from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.in_process import PythonVector, part_of, vector_shape
 from mosaic.envs.vector.layout import VectorShape, map_arrays
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Closed = TypeVar("Closed", bound=_Closable)
 
 STEP = b""
 DONE = b""
@@ -87,7 +95,7 @@ def play_share(share: EnvShare, connection: Connection) -> None:
         _answer(connection, last)
 
 
-def _set_up(share: EnvShare, connection: Connection, stack: ExitStack) -> tuple[PythonVector, Any]:
+def _set_up(share: EnvShare, connection: Connection, stack: ExitStack) -> tuple[PythonVector, NDArray[np.float32]]:
     envs = [_kept(share.make(), stack) for _ in range(share.envs)]
     others = _kept(share.make_others(), stack) if share.make_others else None
     shape = vector_shape(envs, others, share.masked)
@@ -106,12 +114,12 @@ def _set_up(share: EnvShare, connection: Connection, stack: ExitStack) -> tuple[
     return vector, act[share.start * slots : share.stop * slots]
 
 
-def _kept(made: Any, stack: ExitStack) -> Any:
+def _kept(made: Closed, stack: ExitStack) -> Closed:
     stack.callback(made.close)
     return made
 
 
-def _serve(vector: PythonVector, act: np.ndarray[Any, np.dtype[np.float32]], connection: Connection) -> None:
+def _serve(vector: PythonVector, act: NDArray[np.float32], connection: Connection) -> None:
     while True:
         request = _next_request(connection)
         if request == STEP:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Mask, Turn
+from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView, Others
@@ -25,7 +25,7 @@ class _Place(NamedTuple):
     slot: int
     choices: int  # how many entries of the mask are its own
     action: Callable[[Row], Action]
-    write: Callable[[Any, Row], None]
+    write: Callable[[Observation, Row], None]
     seen: Row
     rest: Row  # columns that another agent of the same slot may have written
     final: Row
@@ -174,7 +174,7 @@ class GymSlot:
             observation = self._end(observation, terminated, truncated)
         self._write(observation, self._row)
 
-    def _end(self, observation: Any, terminated: bool, truncated: bool) -> Any:
+    def _end(self, observation: Observation, terminated: bool, truncated: bool) -> Observation:
         self._arrays.term[0], self._arrays.trunc[0] = terminated, truncated
         if truncated:
             self._write(observation, self._final)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Box, Space
@@ -18,6 +18,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.wrappers.observation import View, Viewed, is_picture
 from mosaic.envs.wrappers.transform import WrapperKind
 
+Pixels: TypeAlias = NDArray[np.number]
 Filter = Literal["box", "bilinear"]
 _FILTERS = {"box": Image.Resampling.BOX, "bilinear": Image.Resampling.BILINEAR}
 
@@ -44,7 +45,7 @@ def resized(options: ResizeOptions) -> Callable[[Space[object]], View]:
         high = np.broadcast_to(space.high.max(axis=(0, 1)), shape)
         whole = space.dtype == np.uint8
 
-        def see(observation: Observation) -> NDArray[Any]:
+        def see(observation: Observation) -> NDArray[np.generic]:
             picture = np.asarray(observation, dtype=np.uint8 if whole else np.float32)
             small = resize(picture, size, filter_)
             return small if whole else np.clip(small, low, high).astype(space.dtype)  # means of equals are rounded
@@ -54,7 +55,7 @@ def resized(options: ResizeOptions) -> Callable[[Space[object]], View]:
     return view
 
 
-def resize(picture: NDArray[Any], size: tuple[int, int], filter_: Image.Resampling) -> NDArray[Any]:
+def resize(picture: NDArray[np.generic], size: tuple[int, int], filter_: Image.Resampling) -> NDArray[np.generic]:
     """Resize the image to this size (width, height), each channel by itself."""
     if picture.ndim == 2 or (picture.dtype == np.uint8 and picture.shape[2] == 3):
         return np.array(Image.fromarray(np.ascontiguousarray(picture)).resize(size, filter_))
@@ -89,7 +90,7 @@ def grayed(options: GrayscaleOptions) -> Callable[[Space[object]], View]:
         shape = low.shape if options.keep_dim else low.shape[:2]
         low, high = low.reshape(shape), high.reshape(shape)
 
-        def see(observation: Observation) -> NDArray[Any]:
+        def see(observation: Observation) -> Pixels:
             shades = luma(np.asarray(observation, dtype=space.dtype)).reshape(shape)
             return shades if shades.dtype == np.uint8 else np.clip(shades, low, high)  # the weights' sum is rounded
 
@@ -98,7 +99,7 @@ def grayed(options: GrayscaleOptions) -> Callable[[Space[object]], View]:
     return view
 
 
-def luma(picture: NDArray[Any]) -> NDArray[Any]:
+def luma(picture: Pixels) -> Pixels:
     """Compute brightness by ITU-R 601: 0.299 red, 0.587 green, 0.114 blue."""
     if picture.dtype == np.uint8:
         return np.array(Image.fromarray(np.ascontiguousarray(picture)).convert("L"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -23,6 +23,7 @@ from mosaic.envs.env import Env
 from mosaic.envs.wrappers.transform import Transform, WrapperKind
 
 T = TypeVar("T")
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class View(NamedTuple):
@@ -97,7 +98,7 @@ def flattened(space: Space[object]) -> View:
     return View(Box(_single(flat.low), _single(flat.high), flat.shape, np.float32), see)
 
 
-def _single(numbers: Any) -> NDArray[np.float32]:
+def _single(numbers: object) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # values beyond float32 become infinity, in the bounds as in the observations
         return np.array(numbers, dtype=np.float32)
 
@@ -138,7 +139,7 @@ def normalised(space: Space[object]) -> View:
         zero, one = zero.astype(np.float32), one.astype(np.float32)
 
     def see(observation: Observation) -> NDArray[np.float32]:
-        scaled: NDArray[Any] = np.clip((observation - zero) / one, least, 1.0)
+        scaled: NDArray[np.floating] = np.clip((observation - zero) / one, least, 1.0)
         return scaled.astype(np.float32, copy=False)
 
     return View(Box(least, 1.0, space.shape, np.float32), see)
@@ -217,7 +218,7 @@ class FrameStack(Transform):
     def __init__(self, env: Env, num: int) -> None:
         super().__init__(env)
         self._num = num
-        self._frames: dict[AgentID, deque[NDArray[Any]]] = {}
+        self._frames: dict[AgentID, deque[NDArray[np.number]]] = {}
         self.observation_spaces = each_agent(env, lambda space: stacked_space(space, num))
 
     def reset(self, seed: int | None = None) -> Turn:
@@ -230,7 +231,7 @@ class FrameStack(Transform):
             del self._frames[agent]
         return turn
 
-    def _see(self, agent: AgentID, observation: Observation) -> NDArray[Any]:
+    def _see(self, agent: AgentID, observation: Observation) -> NDArray[np.number]:
         frame = np.asarray(observation, dtype=self.observation_spaces[agent].dtype)
         if agent not in self._frames:
             self._frames[agent] = deque([frame] * self._num, self._num)
@@ -238,7 +239,7 @@ class FrameStack(Transform):
         return stack(tuple(self._frames[agent]))
 
 
-def stack(frames: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def stack(frames: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
     """Stack (height, width, channels) along the channels; any other shape along a new first axis."""
     return np.concatenate(frames, axis=-1) if frames[0].ndim == 3 else np.stack(frames)
 

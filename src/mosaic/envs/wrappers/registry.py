@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import Field
 
@@ -63,7 +62,7 @@ WRAPPERS: Mapping[str, WrapperKind] = {
 }
 
 
-def parse_wrapper(reference: str) -> tuple[WrapperKind, Any]:
+def parse_wrapper(reference: str) -> tuple[WrapperKind, Options]:
     """Return the kind and its validated options; nothing is wrapped yet."""
     name, text = split_reference(reference)
     if name not in WRAPPERS:

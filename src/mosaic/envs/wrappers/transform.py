@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
-from mosaic.core.reference import Options
+from mosaic.core.reference import KindOptions, Options
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
@@ -61,6 +60,6 @@ class WrapperKind:
 
     usage: str  # frame_stack[:num=4]
     help: str  # one line for lists
-    make: Callable[[Env, Any], Env]  # second argument: an instance of `options`
+    make: Callable[[Env, KindOptions], Env]  # second argument: an instance of `options`
     options: type[Options] = Options
     first: str | None = None  # the option that may be given without its name: python:MODULE:FACTORY

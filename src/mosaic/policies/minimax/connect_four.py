@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def _table() -> Table:
     return new_table()
 
 
-def read_board(observation: NDArray[Any]) -> ConnectFourBoard:
+def read_board(observation: NDArray[np.generic]) -> ConnectFourBoard:
     """Read the observation that PettingZoo gives the player to move."""
     mine, theirs = (int(_BITS[observation[:, :, plane] != 0].sum()) for plane in (0, 1))
     return ConnectFourBoard(mine, theirs)

@@ -6,7 +6,6 @@ A line of four cells in which only one side has stones is worth 1, 4 or 16 to it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def _stones(bits: int) -> int:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def open_lines(mine: int, theirs: int) -> Any:
+def open_lines(mine: int, theirs: int) -> int:
     """Return the value of the lines to the owner of `mine`."""
     worth = 0
     for line in _LINES:
@@ -65,19 +64,20 @@ def _four(stones: int) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _landing(taken: int, column: int) -> Any:
+def _landing(taken: int, column: int) -> np.int64:
     """Return the cell where a stone lands; 0 where the column is full."""
     return (taken + (np.int64(1) << (PITCH * column))) & (_COLUMN_CELLS << (PITCH * column))
 
 
 @njit("int64(int64, int64, int64, int64, int64)", cache=True, nogil=True, error_model="numpy")
-def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> Any:
+def search(mine: int, theirs: int, depth: int, alpha: int, beta: int) -> int:
     """Return the value for the mover, given that the other side has not won; an earlier win is worth more."""
     taken = mine | theirs
     if taken == _FULL:
         return 0
     if depth == 0:
-        return open_lines(mine, theirs)
+        leaf: int = open_lines(mine, theirs)
+        return leaf
     for column in range(COLUMNS):
         cell = _landing(taken, column)
         if cell and _four(mine | cell):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numba import uint64
@@ -43,7 +43,7 @@ _LINES = np.array(
 ).ravel()
 _THREAT = uint64(64)  # more than any number of lines
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _compiled(function: Function) -> Function:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
@@ -30,15 +31,18 @@ GAMES = {
 }
 
 
+Board: TypeAlias = object  # of the game's own type, which only its module reads
+
+
 class MinimaxGame(Protocol):
     """Interface of a module in GAMES."""
 
     ACTIONS: int
     SHAPE: tuple[int, ...]  # of an observation
 
-    def read_board(self, observation: NDArray[Any]) -> Any: ...
+    def read_board(self, observation: NDArray[np.generic]) -> Board: ...
 
-    def judge(self, board: Any, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict: ...
+    def judge(self, board: Board, legal: Iterable[int] | None = None, depth: int | None = None) -> Verdict: ...
 
 
 def find_game(spec: EnvSpec) -> MinimaxGame:

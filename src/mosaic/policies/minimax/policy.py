@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.policies.controller import Explanation, PolicyKind, PolicyRequest
-from mosaic.policies.minimax.games import Verdict, find_game
+from mosaic.policies.minimax.games import Board, Verdict, find_game
 
 
 class MinimaxOptions(Options):
@@ -57,12 +57,14 @@ class MinimaxPolicyController:
             legal = None if mask is None else mask.nonzero()[0].tolist()
             yield agent, self._judge(self._game.read_board(observation), legal)
 
-    def _judge(self, board: Any, legal: list[int] | None) -> Verdict:
+    def _judge(self, board: Board, legal: list[int] | None) -> Verdict:
         if not self._lines:
             return self._game.judge(board, legal, self._depth)
+        from mosaic.policies.minimax.connect_four import ConnectFourBoard
         from mosaic.policies.minimax.connect_four_lines import judge_lines
 
         assert self._depth is not None
+        assert isinstance(board, ConnectFourBoard)
         return judge_lines(board, legal, self._depth)
 
     def _explanation(self, verdict: Verdict) -> Explanation:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.policies.minimax.games import Verdict
@@ -28,7 +29,7 @@ class TicTacToeBoard(NamedTuple):
 EMPTY = TicTacToeBoard(0, 0)
 
 
-def read_board(observation: NDArray[Any]) -> TicTacToeBoard:
+def read_board(observation: NDArray[np.generic]) -> TicTacToeBoard:
     """Read the observation that PettingZoo gives the player to move."""
     cells = observation.reshape(CELLS, 2).tolist()
     mine = sum(1 << cell for cell, (stone, _) in enumerate(cells) if stone)
