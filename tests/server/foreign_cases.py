@@ -17,7 +17,7 @@ from mosaic.models.layout import tensors
 from mosaic.models.weights_file import save_weights
 from mosaic.store.archives.archive import archive_run
 from mosaic.store.archives.import_run import import_run
-from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
+from mosaic.store.checkpoints import CheckpointContents, PolicyEntry, Provenance, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store
@@ -86,8 +86,6 @@ def foreign_network(store: Store, scratch: Path) -> RunFolder:
         (path / "facts.json").write_text(json.dumps({"engine": "torch", "network": f"python:{MODULE}:make"}))
 
     entry = PolicyEntry(files=("policy_0.safetensors", "facts.json"), agents=("*",))
-    environment = {"env_id": TICTACTOE}
-    write_checkpoint(
-        theirs, 100, save, seq=1, policies={"shared": entry}, worker="native", environment=environment, pickles=False
-    )
+    made = Provenance("native", {"env_id": TICTACTOE})
+    write_checkpoint(theirs, CheckpointContents(100, 1, {"shared": entry}, provenance=made, pickles=False), save)
     return import_run(store, archive_run(theirs, scratch / "net.tar.gz"))

@@ -23,8 +23,8 @@ from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.client.client import Client
+from mosaic.server.context import ServerSettings
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.settings import ServerSettings
 
 LIMITS = QueueLimits(runs=8, cores=64, memory_mb=100_000, gpus=1)
 NOTHING_STARTS = QueueLimits(runs=0, cores=1, memory_mb=1024, gpus=1)
@@ -33,10 +33,11 @@ PATIENCE_S = 60.0
 SERVE = """
 import json, sys
 from pathlib import Path
+from mosaic.server.context import ServerSettings
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.serve import serve
+from mosaic.server.serve import Binding, serve
 options = json.loads(sys.argv[1])
-serve(home=Path(options.pop("home")), limits=QueueLimits(**options.pop("limits")), **options)
+serve(Binding(port=options["port"]), Path(options["home"]), ServerSettings(limits=QueueLimits(**options["limits"])))
 """
 
 
@@ -75,8 +76,8 @@ def app_client(home: Path, **settings: Any) -> Iterator[TestClient]:
 class ServerProcess:
     """`serve()` in a process of its own, on a free port unless one is given."""
 
-    def __init__(self, home: Path, port: int = 0, limits: QueueLimits = LIMITS, **options: Any) -> None:
-        asked = {"home": str(home), "port": port, "limits": _fields(limits), **options}
+    def __init__(self, home: Path, port: int = 0, limits: QueueLimits = LIMITS) -> None:
+        asked = {"home": str(home), "port": port, "limits": _fields(limits)}
         self.home = home
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVE, json.dumps(asked)],

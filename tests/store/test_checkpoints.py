@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
 from mosaic.store.checkpoints import (
+    CheckpointContents,
     PolicyEntry,
+    Retention,
     best_first,
-    dispensable,
     find_checkpoint,
     list_checkpoints,
     newest_first,
@@ -64,7 +65,7 @@ def test_a_failing_save_leaves_nothing(run):
         raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError, match="boom"):
-        write_checkpoint(run, 200, save, seq=2, policies={})
+        write_checkpoint(run, CheckpointContents(200, 2, {}), save)
     assert names(run) == ["100"]
 
 
@@ -78,7 +79,7 @@ def test_a_failing_save_leaves_nothing(run):
 )
 def test_a_wrong_save_is_refused(run, save, policies, text):
     with pytest.raises(StorageError, match=f"The checkpoint at 5 env steps could not be written: {text}.*none before"):
-        write_checkpoint(run, 5, save, seq=1, policies=policies)
+        write_checkpoint(run, CheckpointContents(5, 1, policies), save)
     assert names(run) == []
 
 
@@ -89,7 +90,7 @@ def test_retention_keeps_the_last_and_the_best(run):
     assert find_checkpoint(run, "best").env_steps == 20
     assert find_checkpoint(run, "latest").env_steps == 50
     assert find_checkpoint(run, 40).reward is None
-    write(run, 60, 1.0, keep_last=1, keep_best=False)
+    write(run, 60, 1.0, keep_last=1, keep_best=0)
     assert names(run) == ["60"]
 
 
@@ -342,7 +343,7 @@ def described(env_steps, reward, seq, **more):
 def test_retention_keeps_what_it_promises(facts, keep_last, keep_best, data):
     every = [described(env_steps, reward, seq) for env_steps, (reward, seq) in enumerate(facts)]
     written = data.draw(st.sampled_from(every))
-    gone = dispensable(every, written, keep_last, keep_best)
+    gone = Retention(keep_last, keep_best).dispensable(every, written)
     kept = [c for c in every if c not in gone]
     assert written in kept
     assert all(c in kept for c in newest_first(every)[:keep_last])
@@ -374,5 +375,5 @@ def test_checkpoints_are_ranked_by_what_the_newest_is_ranked_by():
 def test_a_run_outside_any_store_can_save_too(tmp_path):
     run = RunFolder(tmp_path / "loose")
     run.path.mkdir()
-    write_checkpoint(run, 1, save_weights(), seq=1, policies={})
+    write_checkpoint(run, CheckpointContents(1, 1, {}), save_weights())
     assert find_checkpoint(run).mark == ""

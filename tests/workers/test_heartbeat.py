@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mosaic.core.compile_time import Compilation
-from mosaic.workers.heartbeat import Heartbeat
+from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
 
 
@@ -23,9 +23,8 @@ class Case:
         self.clock, self.inbox = Clock(), Inbox()
         self.events: list[dict[str, Any]] = []
         self.told: list[float] = []
-        self.heartbeat = Heartbeat(
-            self._report, self.inbox, every_s, patience_s, self._tell, env_steps, clock=self.clock
-        )
+        self.patience = StopPatience(patience_s, self._tell, self.clock)
+        self.heartbeat = Heartbeat(self._report, self.inbox, every_s, self.patience, env_steps, self.clock)
         self.heartbeat.measure_with(dict)  # training begins
 
     def _report(self, **fields: Any) -> int:
@@ -52,7 +51,7 @@ def test_a_silent_worker_is_reported_for_every_few_seconds() -> None:
 
 def test_nothing_is_reported_before_training_begins() -> None:
     case = Case()
-    fresh = Heartbeat(case._report, case.inbox, 2.0, 10.0, case._tell, clock=case.clock)
+    fresh = Heartbeat(case._report, case.inbox, 2.0, case.patience, clock=case.clock)
     case.clock.now_s += 60.0
     fresh.beat()
     assert case.events == []
@@ -74,7 +73,13 @@ def test_a_worker_that_reports_by_itself_is_left_alone() -> None:
 def test_what_is_known_is_kept_and_what_is_measured_is_new() -> None:
     case = Case()
     case.heartbeat.report(
-        {"kind": "iteration", "env_steps": 100, "episode_reward_mean": 7.0, "time_env_s": 3.0, "training_iteration": 4}
+        {
+            "kind": "iteration",
+            "env_steps": 100,
+            "episode_reward_mean": 7.0,
+            "time_split": {"env": 3.0},
+            "training_iteration": 4,
+        }
     )
     case.heartbeat.measure_with(lambda: {"env_steps": 180})
     case.clock.now_s += 4.0
@@ -106,9 +111,9 @@ def test_patience_follows_iterations_and_checkpoints() -> None:
     assert case.told == []  # what the worker declares is enough
     case.iterate(60.0)
     assert case.told == [130.0]
-    case.heartbeat.saved(5.0)
+    case.patience.saved(5.0)
     assert case.told == [130.0]  # hardly more
-    case.heartbeat.saved(50.0)
+    case.patience.saved(50.0)
     assert case.told[-1] == 230.0
     for _ in range(5):
         case.iterate(1.0)
@@ -127,7 +132,7 @@ def test_patience_grows_while_the_first_iteration_lasts() -> None:
 @pytest.mark.parametrize("seconds", [0.5, 35.0])
 def test_a_worker_may_say_what_it_needs(seconds: float) -> None:
     case = Case()
-    case.heartbeat.need_patience(seconds)
+    case.patience.declare(seconds)
     assert case.told == [seconds]
 
 
@@ -137,8 +142,7 @@ def test_compiling_is_reported_as_such_and_not_as_training_at_no_speed() -> None
         case._report,
         case.inbox,
         2.0,
-        10.0,
-        case._tell,
+        case.patience,
         clock=case.clock,
         compiling=lambda: under_way[0] if under_way else None,
     )

@@ -17,7 +17,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.context import DoctorFinding, ServerContext
+from mosaic.server.context import DoctorFinding, ServerContext, ServerSettings
 from mosaic.server.errors import REFUSALS, answer_errors
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
@@ -25,7 +25,6 @@ from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.server.queue.idempotency import Submissions
 from mosaic.server.routes import catalog, events, examinations, frames, metrics, runs
 from mosaic.server.routes import matches as match_routes
-from mosaic.server.settings import ServerSettings
 
 
 def create_app(

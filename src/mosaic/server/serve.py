@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
@@ -20,13 +21,12 @@ from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts, is_loopback
 from mosaic.server.auth.token import read_token, token_file
 from mosaic.server.client.address import DEFAULT_HOST, DEFAULT_PORT
-from mosaic.server.context import DoctorFinding
-from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.settings import ServerSettings, machine_limits
+from mosaic.server.context import DoctorFinding, ServerSettings
 from mosaic.store.archives.trust import VARIABLE as TRUST
 from mosaic.store.store import Store
 
 REQUEST_WITHIN_S = 30.0  # from the first byte, or from the start of the connection, to the end of the headers
+_PATIENCE_S = 3  # for requests in progress when the server ends
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -74,9 +74,6 @@ class TimedProtocol(_Protocol):
             self.transport.close()
 
 
-_PATIENCE_S = 3  # for requests in progress when the server ends
-
-
 class Listening(NamedTuple):
     """A server that accepts connections from now on, though it responds a moment later."""
 
@@ -94,53 +91,67 @@ def _say(text: str) -> None:
     print(text, flush=True)  # a parent process that reads through a pipe waits for the address
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Address to listen on."""
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT  # 0: a free one
+    allow_public: bool = False  # whether other machines may reach it
+
+    def check(self) -> None:
+        if not self.allow_public and not is_loopback(self.host):
+            raise InputError(
+                f"'{self.host}' can be reached from other machines. To reach this one from elsewhere, use ssh: "
+                "mosaic runs list --server ssh://HOST. If you do want a public server, type: mosaic serve "
+                f"--host {self.host} --allow-public"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """What a user interface adds to the server: pages, messages, and findings about this machine."""
+
+    doctor: Callable[[], Iterable[DoctorFinding]] = tuple
+    add_pages: Callable[[FastAPI], None] | None = None
+    greet: Callable[[Listening], None] | None = None  # called as soon as the server listens
+    say: Callable[[str], None] = _say
+
+
+_API_ONLY = Frontend()
+
+
 def serve(
-    host: str = DEFAULT_HOST,
-    port: int = DEFAULT_PORT,
+    binding: Binding,
     home: Path | None = None,
-    *,
-    allow_public: bool = False,
-    allow_programs: bool = False,
-    limits: QueueLimits | None = None,
-    retries: int = 0,
-    further_hosts: Iterable[str] = (),
-    doctor: Callable[[], Iterable[DoctorFinding]] = tuple,
-    add_pages: Callable[[FastAPI], None] | None = None,
-    greet: Callable[[Listening], None] | None = None,
-    say: Callable[[str], None] = _say,
+    settings: ServerSettings | None = None,
+    frontend: Frontend = _API_ONLY,
 ) -> None:
-    """Serve until Ctrl-C. Runs continue; queued ones wait for the next server."""
-    if not allow_public and not is_loopback(host):
-        raise InputError(
-            f"'{host}' can be reached from other machines. To reach this one from elsewhere, use ssh: "
-            "mosaic runs list --server ssh://HOST. If you do want a public server, type: mosaic serve "
-            f"--host {host} --allow-public"
-        )
-    store = Store(home)
-    settings = ServerSettings(
-        hosts=allowed_hosts(host, further_hosts),
-        allow_programs=allow_programs,
-        limits=limits or machine_limits(),
-        retries=retries,
-    )
-    if not allow_programs:
+    """Serve until Ctrl-C. Runs continue; queued ones wait for the next server.
+
+    The host names that requests may use follow from the binding.
+    """
+    binding.check()
+    store, say = Store(home), frontend.say
+    settings = replace(settings or ServerSettings(), hosts=allowed_hosts(binding.host))
+    if not settings.allow_programs:
         os.environ.pop(TRUST, None)  # nor does it run the code of foreign runs
     os.environ["MOSAIC_HOME"] = str(store.home)  # `run:` policies of matches are found in the same store
-    listener = _listen(host, port)
+    listener = _listen(binding)
     with listener:
-        app = create_app(store.home, settings, doctor)
-        if add_pages is not None:
-            add_pages(app)
+        app = create_app(store.home, settings, frontend.doctor)
+        if frontend.add_pages is not None:
+            frontend.add_pages(app)
         server = uvicorn.Server(_config(app))
         listening = Listening(_address(listener), read_token(store.home), app, lambda: _end(server))
         say(f"Mosaic listens on {listening.address}")
-        if add_pages is not None:
+        if frontend.add_pages is not None:
             say(f"Open {listening.link('/')}")
         say(f"Its token is in {token_file(store.home)}; programs of this user find it there by themselves.")
-        if allow_programs:
+        if settings.allow_programs:
             say("Requests may name code and programs: anyone with the token can run anything as this user.")
-        if greet is not None:
-            greet(listening)
+        if frontend.greet is not None:
+            frontend.greet(listening)
         with suppress(KeyboardInterrupt):  # the normal way to end a server
             server.run([listener])
     say("The server has ended. Active runs continue.")
@@ -165,7 +176,8 @@ def _config(app: object) -> uvicorn.Config:
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(binding: Binding) -> socket.socket:
+    host, port = binding.host, binding.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, OverflowError) as error:

@@ -7,13 +7,14 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mosaic.core.reference import explain
+from mosaic.runners.versions import versions
 from mosaic.store.archives.signature import is_sealed, seal
 from mosaic.store.errors import DamagedError
 from mosaic.store.run_folder import RunFolder
@@ -66,6 +67,69 @@ class CheckpointManifest(_Record):
     versions: dict[str, str]
     pickles: bool  # its files may run code when loaded
     files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointScore:
+    """How good the policies are, and by which of the figures the best checkpoint is chosen."""
+
+    reward: float | None = None
+    rating: float | None = None
+    best_by: BestBy = "reward"
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What a checkpoint was trained with: the worker that can load it, the env and its spaces, seed and versions."""
+
+    worker: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    spaces: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=versions)  # those of this process
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointContents:
+    """Description of a checkpoint that is about to be written; its files come from the worker."""
+
+    env_steps: int
+    seq: int  # the last metric event before it
+    policies: Mapping[str, PolicyEntry]
+    score: CheckpointScore = CheckpointScore()
+    provenance: Provenance = field(default_factory=Provenance)
+    pickles: bool = True  # False only if no file runs code when it is loaded
+
+    @classmethod
+    def of(cls, manifest: CheckpointManifest, *, seq: int) -> CheckpointContents:
+        """Describe a copy of a written checkpoint, at another place in the events."""
+        return cls(
+            manifest.env_steps,
+            seq,
+            manifest.policies,
+            CheckpointScore(manifest.reward, manifest.rating, manifest.best_by),
+            Provenance(manifest.worker, manifest.environment, manifest.spaces, manifest.seed, manifest.versions),
+            manifest.pickles,
+        )
+
+    def manifest(self, origin: str, files: Mapping[str, FileEntry]) -> CheckpointManifest:
+        score, made = self.score, self.provenance
+        return CheckpointManifest(
+            origin=origin,
+            worker=made.worker,
+            env_steps=self.env_steps,
+            seq=self.seq,
+            seed=made.seed,
+            reward=_finite_or_none(score.reward),
+            rating=_finite_or_none(score.rating),
+            best_by=score.best_by,
+            policies=dict(self.policies),
+            environment=dict(made.environment),
+            spaces=dict(made.spaces),
+            versions=dict(made.versions),
+            pickles=self.pickles,
+            files=dict(files),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +253,10 @@ def _raise(error: OSError) -> None:
 def _digest(document: Mapping[str, Any]) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _finite(value: Any) -> Any:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
 from mosaic.core.files import sync_file, sync_folder
-from mosaic.core.version import versions as versions_here
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import (
     MANIFEST,
-    BestBy,
     Checkpoint,
+    CheckpointContents,
     CheckpointManifest,
+    CheckpointScore,
     PolicyEntry,
+    Provenance,
     damage,
     file_entry,
     files_in,
@@ -30,6 +30,25 @@ from mosaic.store.checkpoint_record import (
 )
 from mosaic.store.errors import DamagedError, StorageError, reason
 from mosaic.store.run_folder import RunFolder
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointContents",
+    "CheckpointManifest",
+    "CheckpointScore",
+    "PolicyEntry",
+    "Provenance",
+    "Retention",
+    "find_checkpoint",
+    "list_checkpoints",
+    "write_checkpoint",
+]
+
+Which: TypeAlias = Literal["latest", "best"] | int
+
+# A checkpoint that is being replaced is called .old-STEP until the new one is in its place.
+_NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
+_THIS_PROCESS = secrets.token_hex(4)
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -44,65 +63,38 @@ def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
     return sorted(checkpoints, key=lambda c: c.rank, reverse=True)
 
 
-def dispensable(
-    checkpoints: Iterable[Checkpoint], written: Checkpoint, keep_last: int, keep_best: int
-) -> list[Checkpoint]:
-    """Return all but the newest and the best; the one just written, the only one known to be whole, is always kept."""
-    everything = list(checkpoints)
-    kept = {written.path}
-    kept.update(c.path for c in newest_first(everything)[: max(keep_last, 1)])
-    kept.update(c.path for c in best_first(everything)[:keep_best])
-    return [c for c in everything if c.path not in kept]
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many checkpoints of a run to keep."""
+
+    keep_last: int = 3
+    keep_best: int = 1
+
+    def dispensable(self, checkpoints: Iterable[Checkpoint], written: Checkpoint) -> list[Checkpoint]:
+        """Return all but the newest and the best.
+
+        The one just written, the only one known to be whole, is always kept.
+        """
+        everything = list(checkpoints)
+        kept = {written.path}
+        kept.update(c.path for c in newest_first(everything)[: max(self.keep_last, 1)])
+        kept.update(c.path for c in best_first(everything)[: self.keep_best])
+        return [c for c in everything if c.path not in kept]
 
 
-__all__ = ["Checkpoint", "CheckpointManifest", "PolicyEntry", "find_checkpoint", "list_checkpoints", "write_checkpoint"]
-
-Which: TypeAlias = Literal["latest", "best"] | int
-
-# A checkpoint that is being replaced is called .old-STEP until the new one is in its place.
-_NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
-_THIS_PROCESS = secrets.token_hex(4)
+_DEFAULT_RETENTION = Retention()
 
 
 def write_checkpoint(
     folder: RunFolder,
-    env_steps: int,
+    contents: CheckpointContents,
     save: Callable[[Path], None],
-    *,
-    seq: int,
-    policies: Mapping[str, PolicyEntry],
-    worker: str = "",
-    environment: Mapping[str, Any] | None = None,
-    spaces: Mapping[str, Any] | None = None,
-    seed: int | None = None,
-    reward: float | None = None,
-    rating: float | None = None,
-    best_by: BestBy = "reward",
-    versions: Mapping[str, str] | None = None,
-    pickles: bool = True,
-    keep_last: int = 3,
-    keep_best: int = 1,
+    retention: Retention = _DEFAULT_RETENTION,
 ) -> Path:
-    """Write `checkpoints/<env_steps>` atomically from a folder that `save` fills. One process writes at a time.
+    """Write `checkpoints/<env_steps>` atomically from a folder that `save` fills, and remove what is not to be kept.
 
-    Pass `pickles=False` only if no file runs code when it is loaded.
+    One process writes at a time.
     """
-    described = CheckpointManifest(
-        origin=folder.run_id,
-        worker=worker,
-        env_steps=env_steps,
-        seq=seq,
-        seed=seed,
-        reward=reward if reward is not None and math.isfinite(reward) else None,
-        rating=rating if rating is not None and math.isfinite(rating) else None,
-        best_by=best_by,
-        policies=dict(policies),
-        environment=dict(environment or {}),
-        spaces=dict(spaces or {}),
-        versions=dict(versions_here() if versions is None else versions),
-        pickles=pickles,
-        files={},
-    )
     temporary = folder.checkpoints / f".tmp-{_THIS_PROCESS}-{secrets.token_hex(4)}"
     try:
         folder.checkpoints.mkdir(exist_ok=True)  # not its parents: a deleted run stays deleted
@@ -110,16 +102,15 @@ def write_checkpoint(
         _tidy(folder.checkpoints)
         temporary.mkdir()
         save(temporary)
-        _complete(folder, temporary, described)
-        path = _publish(temporary, folder.checkpoints / str(env_steps))
+        _complete(folder, temporary, contents)
+        path = _publish(temporary, folder.checkpoints / str(contents.env_steps))
     except BaseException as error:
         if temporary.exists():
             shutil.rmtree(temporary)
         if isinstance(error, OSError | StorageError | DamagedError):
-            raise StorageError(_not_written(folder, env_steps, error)) from error
+            raise StorageError(_not_written(folder, contents.env_steps, error)) from error
         raise
-    written = read_checkpoint(path)
-    for old in dispensable(list_checkpoints(folder), written, keep_last, int(keep_best)):
+    for old in retention.dispensable(list_checkpoints(folder), read_checkpoint(path)):
         _remove(old.path)
     return path
 
@@ -158,12 +149,12 @@ def find_checkpoint(folder: RunFolder, which: Which = "latest", *, missing_ok: b
             raise DamagedError(_refusal(folder, which, damaged | skipped, readable))
 
 
-def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest) -> None:
+def _complete(folder: RunFolder, temporary: Path, contents: CheckpointContents) -> None:
     """Add the manifest and make everything survive a power cut."""
     names = files_in(temporary)
     if MANIFEST in names:
         raise StorageError(f"save() wrote a file called {MANIFEST}, a name reserved for the checkpoint")
-    for policy, entry in described.policies.items():
+    for policy, entry in contents.policies.items():
         missing = sorted(set(entry.files) - names)
         if missing:
             raise StorageError(f"policy '{policy}' names the file '{missing[0]}', which save() did not write")
@@ -171,8 +162,7 @@ def _complete(folder: RunFolder, temporary: Path, described: CheckpointManifest)
     for name in sorted(names):
         sync_file(temporary / name)
         files[name] = file_entry(temporary / name)
-    whole = described.model_copy(update={"files": files})
-    write_atomic(temporary / MANIFEST, manifest_bytes(folder, whole))
+    write_atomic(temporary / MANIFEST, manifest_bytes(folder, contents.manifest(folder.run_id, files)))
     for path, folders, _ in os.walk(temporary, topdown=False):
         for name in folders:
             sync_folder(Path(path, name))

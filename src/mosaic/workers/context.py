@@ -16,10 +16,18 @@ from mosaic.config.run import RunConfig
 from mosaic.core.compile_time import working_time
 from mosaic.core.version import versions
 from mosaic.store.checkpoint_record import BestBy
-from mosaic.store.checkpoints import Checkpoint, PolicyEntry, write_checkpoint
+from mosaic.store.checkpoints import (
+    Checkpoint,
+    CheckpointContents,
+    CheckpointScore,
+    PolicyEntry,
+    Provenance,
+    Retention,
+    write_checkpoint,
+)
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
-from mosaic.workers.heartbeat import Heartbeat
+from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
 
 if TYPE_CHECKING:  # these import numba
@@ -64,7 +72,8 @@ class WorkerContext:
         self.training_began_at: float | None = None  # in `working_time`
         self.training_ended_at: float | None = None
         every_s, before = config.telemetry.report_every_s, resume_from.env_steps if resume_from else 0
-        self.heartbeat = Heartbeat(writer.report, inbox, every_s, patience_s, tell, before)
+        self.patience = StopPatience(patience_s, tell)
+        self.heartbeat = Heartbeat(writer.report, inbox, every_s, self.patience, before)
 
     @property
     def seed(self) -> int:
@@ -190,29 +199,19 @@ class WorkerContext:
         """
         settings, began_s = self.config.checkpoint, perf_counter()
         self._writer.sync()  # a checkpoint must not outlive the events that led to it
-        path = write_checkpoint(
-            self.folder,
-            env_steps,
-            save,
-            seq=self._writer.seq,
-            policies=policies,
-            environment=self.config.environment.model_dump(mode="json"),
-            worker=self.config.training.worker or "",
-            spaces=self._agent_spaces(),
-            seed=self.seed,
-            reward=reward,
-            rating=rating,
-            best_by=best_by or ("reward" if rating is None else "rating"),
-            pickles=pickles,
-            keep_last=settings.keep_last,
-            keep_best=settings.keep_best,
-        )
+        score = CheckpointScore(reward, rating, best_by or ("reward" if rating is None else "rating"))
+        contents = CheckpointContents(env_steps, self._writer.seq, policies, score, self._provenance(), pickles)
+        path = write_checkpoint(self.folder, contents, save, Retention(settings.keep_last, settings.keep_best))
         ended_s = perf_counter()
-        self.heartbeat.saved(ended_s - began_s)
+        self.patience.saved(ended_s - began_s)
         self._saved_here, self._saved_at = True, env_steps
         self._save_again_s = ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path
+
+    def _provenance(self) -> Provenance:
+        worker, environment = self.config.training.worker or "", self.config.environment.model_dump(mode="json")
+        return Provenance(worker, environment, self._agent_spaces(), self.seed)
 
     def _agent_spaces(self) -> Mapping[str, Any]:
         """Return the spaces of all agents, from an env created for this; none if the worker takes any env."""

@@ -23,35 +23,81 @@ _WORTH_TELLING_S = 1.0
 _SHARE_OF_PERIOD = 0.25  # how late a report may come
 
 
-class Heartbeat:
-    """Reporting by the clock, in a thread that is silent during a pause.
+class StopPatience:
+    """Time that a stop may take, told to the supervisor whenever it changes.
 
-    `report` stores an event, `tell` reaches the supervisor.
+    A stop may come as an iteration begins; it and a checkpoint may each take twice as long as usual.
     """
+
+    def __init__(self, declared_s: float, tell: Callable[..., None], clock: Callable[[], float] = perf_counter) -> None:
+        """Begin with what the worker declares to need besides iterations and checkpoints."""
+        self._declared_s = self._told_s = declared_s
+        self._tell, self._clock = tell, clock
+        self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
+        self._began_s: float | None = None  # of the running iteration or part of one
+        self._in_parts = False  # whether the running iteration is measured in parts
+        self._save_s = 0.0
+
+    def declare(self, seconds: float) -> None:
+        """Set how long a stop takes besides iterations and checkpoints."""
+        self._declared_s = seconds
+        self._tell_changes()
+
+    def saved(self, seconds: float) -> None:
+        """Record how long a checkpoint took."""
+        self._save_s = seconds
+        self._tell_changes()
+
+    @contextmanager
+    def iteration(self) -> Iterator[None]:
+        """Measure one iteration, or a part of one after which a stop can end it."""
+        part, began_s = self._began_s is not None, self._clock()
+        self._began_s, self._in_parts = began_s, part and self._in_parts
+        try:
+            yield
+        finally:
+            ended_s = self._clock()
+            if part or not self._in_parts:
+                self._iterations.append(ended_s - began_s)
+            self._began_s, self._in_parts = (ended_s, True) if part else (None, False)
+            self._tell_changes()
+
+    def update(self) -> None:
+        """Tell the supervisor if the running iteration takes longer than all before it; called repeatedly."""
+        began_s = self._began_s
+        if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
+            self._tell_changes()
+
+    def _tell_changes(self) -> None:
+        began_s = self._began_s
+        running_s = 0.0 if began_s is None else self._clock() - began_s
+        longest_s = max([running_s, *tuple(self._iterations)])
+        needed_s = self._declared_s + 2.0 * (longest_s + self._save_s)
+        if abs(needed_s - self._told_s) >= max(_WORTH_TELLING_S, 0.1 * self._told_s):
+            self._told_s = needed_s
+            self._tell("patience", patience_s=needed_s)
+
+
+class Heartbeat:
+    """Reporting by the clock, in a thread that is silent during a pause. `report` stores an event."""
 
     def __init__(
         self,
         report: Callable[..., int],
         inbox: Inbox,
         every_s: float,
-        patience_s: float,
-        tell: Callable[..., None],
+        patience: StopPatience,
         env_steps: int = 0,
         clock: Callable[[], float] = perf_counter,
         compiling: Callable[[], Compilation | None] = timer.current,
     ) -> None:
-        self._report, self._inbox, self._tell, self._clock = report, inbox, tell, clock
+        self._report, self._inbox, self._patience, self._clock = report, inbox, patience, clock
         self._compiling = compiling
         self.every_s: float | None = every_s  # None: the thread does not report
-        self.patience_s = self._told_s = patience_s  # needed by the worker to stop, besides iterations
         self._measure: Callable[[], Mapping[str, Any]] = dict
         self._last: dict[str, Any] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
-        self._iterations: deque[float] = deque(maxlen=_REMEMBERED)
-        self._began_s: float | None = None  # of the running iteration or part of one
-        self._in_parts = False  # whether the running iteration is measured in parts
-        self._save_s = 0.0
         self._over = threading.Event()
 
     def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
@@ -74,27 +120,10 @@ class Heartbeat:
 
     @contextmanager
     def iteration(self) -> Iterator[None]:
-        """Measure one iteration, or a part of one after which a stop can end it."""
-        self._training, part, began_s = True, self._began_s is not None, self._clock()
-        self._began_s, self._in_parts = began_s, part and self._in_parts
-        try:
+        """Measure one iteration, or a part of one after which a stop can end it; training has begun."""
+        self._training = True
+        with self._patience.iteration():
             yield
-        finally:
-            ended_s = self._clock()
-            if part or not self._in_parts:
-                self._iterations.append(ended_s - began_s)
-            self._began_s, self._in_parts = (ended_s, True) if part else (None, False)
-            self._tell_patience()
-
-    def need_patience(self, seconds: float) -> None:
-        """Set how long a stop takes besides iterations and checkpoints."""
-        self.patience_s = seconds
-        self._tell_patience()
-
-    def saved(self, seconds: float) -> None:
-        """Record how long a checkpoint took."""
-        self._save_s = seconds
-        self._tell_patience()
 
     @contextmanager
     def beating(self) -> Iterator[None]:
@@ -108,9 +137,7 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Report if it is due; called repeatedly."""
-        began_s = self._began_s
-        if began_s is not None and self._clock() - began_s > max(self._iterations, default=0.0):
-            self._tell_patience()
+        self._patience.update()
         with self._inbox.reporting:  # events are stored in the order in which they were measured
             if self._inbox.paused or not self.due():
                 return
@@ -121,7 +148,7 @@ class Heartbeat:
             if not self._training:
                 return
             last, since_s = self._last, self._reported_s
-            kept = {name: value for name, value in last.items() if not name.startswith("time_")}
+            kept = {name: value for name, value in last.items() if name != "time_split"}
             fields = {**kept, **self._measure(), "kind": "iteration", "trigger": "clock"}
             steps = (fields.get("env_steps") or 0) - (last.get("env_steps") or 0)
             fields["env_steps_per_s"] = steps / max(self._clock() - since_s, 1e-9)
@@ -138,16 +165,3 @@ class Heartbeat:
 
     def _period_s(self) -> float:
         return _SHARE_OF_PERIOD * min(self.every_s or _WORTH_TELLING_S, _WORTH_TELLING_S * 4)
-
-    def _tell_patience(self) -> None:
-        """Tell the supervisor how long a stop may take.
-
-        A stop may come as an iteration begins; it and a checkpoint may each take twice as long as usual.
-        """
-        began_s = self._began_s
-        running_s = 0.0 if began_s is None else self._clock() - began_s
-        longest_s = max([running_s, *tuple(self._iterations)])
-        needed_s = self.patience_s + 2.0 * (longest_s + self._save_s)
-        if abs(needed_s - self._told_s) >= max(_WORTH_TELLING_S, 0.1 * self._told_s):
-            self._told_s = needed_s
-            self._tell("patience", patience_s=needed_s)

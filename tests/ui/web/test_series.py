@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.settings import ServerSettings
+from mosaic.server.context import ServerSettings
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
 from mosaic.ui.web.data.facts import last_iteration

@@ -32,13 +32,15 @@ FLAGS = [
 SERVE = """
 import json, sys
 from pathlib import Path
+from mosaic.server.context import ServerSettings
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.serve import serve
+from mosaic.server.serve import Binding, Frontend, serve
 from mosaic.ui.health import examine
 from mosaic.ui.web.app import add_pages
 options = json.loads(sys.argv[1])
 limits = QueueLimits(runs=8, cores=64, memory_mb=100_000, gpus=1)
-serve(home=Path(options.pop("home")), limits=limits, doctor=examine, add_pages=add_pages, **options)
+settings = ServerSettings(limits=limits)
+serve(Binding(port=options["port"]), Path(options["home"]), settings, Frontend(examine, add_pages))
 """
 
 

@@ -17,7 +17,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.plan import SearchPlan
 from mosaic.store.archives.trust import require_trust, trust_given
 from mosaic.store.checkpoint_record import damage, read_checkpoint
-from mosaic.store.checkpoints import Checkpoint, find_checkpoint, write_checkpoint
+from mosaic.store.checkpoints import Checkpoint, CheckpointContents, find_checkpoint, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE, State
 from mosaic.telemetry.events.reader import visible
@@ -43,22 +43,8 @@ def fork(trainer: Trainer, config: RunConfig, checkpoint: Path, group: str) -> R
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(checkpoint / name, folder / name)
 
-    write_checkpoint(
-        run.folder,
-        source.env_steps,
-        copy,
-        seq=0,  # before everything that the new run will report
-        policies=manifest.policies,
-        worker=manifest.worker,
-        environment=manifest.environment,
-        spaces=manifest.spaces,
-        seed=manifest.seed,
-        reward=manifest.reward,
-        rating=manifest.rating,
-        best_by=manifest.best_by,
-        versions=manifest.versions,
-        pickles=manifest.pickles,
-    )
+    # Its events come before everything that the new run will report.
+    write_checkpoint(run.folder, CheckpointContents.of(manifest, seq=0), copy)
     return run
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -50,12 +49,11 @@ class AllowedHosts:
         return host is not None and (host in self.names or (self.any_address and _is_ip(host)))
 
 
-def allowed_hosts(bound_to: str = "127.0.0.1", further: Iterable[str] = ()) -> AllowedHosts:
+def allowed_hosts(bound_to: str = "127.0.0.1") -> AllowedHosts:
     """Allow loopback names always; on a public address also its own name, the machine's name and any bare address."""
-    names = _LOOPBACK_NAMES | {name.lower() for name in further}
     if is_loopback(bound_to):
-        return AllowedHosts(names | {bound_to.lower()})
-    return AllowedHosts(names | {bound_to.lower(), socket.gethostname().lower()}, any_address=True)
+        return AllowedHosts(_LOOPBACK_NAMES | {bound_to.lower()})
+    return AllowedHosts(_LOOPBACK_NAMES | {bound_to.lower(), socket.gethostname().lower()}, any_address=True)
 
 
 def same_origin(origin: str, host_header: str) -> bool:

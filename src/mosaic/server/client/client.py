@@ -24,23 +24,12 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import check_url, find_token
 from mosaic.server.client.tunnel import SshAddress, Tunnel
-from mosaic.server.schemas import (
-    CurvePoints,
-    EnvRow,
-    Events,
-    FindingRow,
-    Health,
-    LiveRow,
-    LogPart,
-    PolicyRow,
-    RunDetails,
-    RunRow,
-    WorkerRow,
-)
+from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.server.streams.frame_messages import unpack
 from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
+from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest

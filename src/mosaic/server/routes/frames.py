@@ -18,12 +18,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.context import ServerContext
-from mosaic.server.schemas import LiveRow
 from mosaic.server.streams.frame_messages import pack
 from mosaic.server.streams.frames import FrameFeed, FrameSource, RunFrames, SessionFrames, StreamPicture
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, close_reason
-from mosaic.server.views import live_rows
 from mosaic.store.live_sessions import find_session
+from mosaic.store.views import LiveRow, live_rows
 from mosaic.telemetry.frames.reader import StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
 

@@ -8,10 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from mosaic.server.context import ServerContext
-from mosaic.server.curve_points import curve_of
-from mosaic.server.schemas import CurvePoints, Events, LogPart
-from mosaic.server.views import log_part
+from mosaic.server.schemas import Events
 from mosaic.store.logs import Stream
+from mosaic.store.views import CurvePoints, LogPart, curve_of, log_part
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.events.reader import read_events
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from starlette.concurrency import run_in_threadpool
 
 from mosaic.server.streams.shared import final_state, sleep_unless_left
-from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
+from mosaic.store.views import last_seq
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.reader import EventTail
 

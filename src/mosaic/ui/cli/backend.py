@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
-    from mosaic.server.schemas import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
     from mosaic.store.live_sessions import LiveSession
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
+    from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.pictures.live import Pictures
 
@@ -78,8 +78,8 @@ class _LocalBackend:
         return _LocalRun(self._trainer.submit(config, group=group or None))
 
     def runs(self) -> list[RunRow]:
-        from mosaic.server.views import row_of
         from mosaic.store.store import Store
+        from mosaic.store.views import row_of
         from mosaic.ui.cli.output import note
 
         index = Store().index  # listing does not need a trainer, whose import takes longer than the list
@@ -92,8 +92,8 @@ class _LocalBackend:
         return _LocalRun(self._trainer.run(ref))
 
     def sessions(self) -> list[LiveRow]:
-        from mosaic.server.views import live_rows
         from mosaic.store.store import home
+        from mosaic.store.views import live_rows
 
         return live_rows(home())
 
@@ -109,7 +109,7 @@ class _LocalRun:
         self._run, self.id = run, run.id
 
     def show(self) -> RunDetails:
-        from mosaic.server.views import details_of
+        from mosaic.store.views import details_of
 
         return details_of(self._run.folder)
 
@@ -135,12 +135,12 @@ class _LocalRun:
         return self._run.wait()
 
     def curve(self, metric: str, *, buckets: int) -> CurvePoints:
-        from mosaic.server.curve_points import curve_of
+        from mosaic.store.views import curve_of
 
         return curve_of(self._run.folder, metric, buckets=buckets)
 
     def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
-        from mosaic.server.views import log_part
+        from mosaic.store.views import log_part
 
         return log_part(self._run.folder, stream, after, size)
 

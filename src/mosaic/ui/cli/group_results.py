@@ -11,7 +11,7 @@ from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.evaluation.statistics import Estimate
-    from mosaic.server.schemas import RunDetails, RunRow
+    from mosaic.store.views import RunDetails, RunRow
 
 
 METRIC = "episode_reward_mean"

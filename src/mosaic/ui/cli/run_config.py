@@ -10,7 +10,7 @@ from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
-    from mosaic.server.schemas import RunDetails
+    from mosaic.store.views import RunDetails
 
 
 class Configured(NamedTuple):

@@ -21,9 +21,9 @@ from mosaic.core.machine import available_cores
 from mosaic.server.context import ServerContext
 from mosaic.server.errors import REFUSALS
 from mosaic.server.schemas import ResponseModel
-from mosaic.server.views import last_seq
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
+from mosaic.store.views import last_seq
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.curves.downsample import Curve
 from mosaic.telemetry.curves.prefetch import bring_up_to_date

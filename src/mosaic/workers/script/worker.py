@@ -89,7 +89,7 @@ class ScriptWorker:
         options = context.options
         assert isinstance(options, ScriptOptions)
         context.heartbeat.every_s = None  # the program's own reports are forwarded, and nothing else is known
-        context.heartbeat.need_patience(options.patience_s + _AFTERWARDS_S)
+        context.patience.declare(options.patience_s + _AFTERWARDS_S)
         with Program(options.command, options.cwd, _environment(context, options)) as program:
             listener = Listener(context, context.folder.path / FILES)
             why = _listen(context, program, listener, options.patience_s)

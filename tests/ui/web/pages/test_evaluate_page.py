@@ -19,9 +19,9 @@ from mosaic.runners.record import episode_from_json
 from mosaic.server.app import create_app
 from mosaic.server.auth.hosts import allowed_hosts
 from mosaic.server.auth.token import ensure_token
+from mosaic.server.context import ServerSettings
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest, check_request
-from mosaic.server.settings import ServerSettings
 from mosaic.ui.web.pages.evaluate.results import chosen_episodes
 from mosaic.ui.web.pages.evaluate.text import (
     PairScore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mosaic.config.loading import parse_run_config
-from mosaic.store.checkpoints import PolicyEntry, write_checkpoint
+from mosaic.store.checkpoints import CheckpointContents, PolicyEntry, Provenance, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 from mosaic.ui.web.pages.play_choices import initial_policies, trained_agents
@@ -22,7 +22,8 @@ def saved(home: Path, *agents: str) -> RunFolder:
     def save(path: Path) -> None:
         (path / "net.bin").write_bytes(b"weights")
 
-    write_checkpoint(folder, 10, save, seq=1, policies={"learner": entry}, worker="toy", pickles=False)
+    contents = CheckpointContents(10, 1, {"learner": entry}, provenance=Provenance("toy"), pickles=False)
+    write_checkpoint(folder, contents, save)
     return folder
 
 

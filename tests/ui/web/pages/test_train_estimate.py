@@ -13,8 +13,8 @@ from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.runs.trainer import Trainer
 from mosaic.server.app import create_app
-from mosaic.server.schemas import AttemptRow, RunDetails
 from mosaic.store.state import State
+from mosaic.store.views import AttemptRow, RunDetails
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.train.estimate import SpeedEstimate, find_pace, pace_of, plan_html, time_words
 from tests.ui.web.web_kit import Tab, WebServer

@@ -60,14 +60,14 @@ def _play_in_the_browser(run_id: str) -> bool:
 
 
 def _serve_board(run_id: str, port: int) -> None:
-    from mosaic.server.serve import serve
+    from mosaic.server.serve import Binding, Frontend, serve
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
 
     def greet(listening: Listening) -> None:
         _show_board(listening, run_id)
 
-    serve(port=port, doctor=examine, add_pages=add_pages, greet=greet, say=_quiet)
+    serve(Binding(port=port), frontend=Frontend(examine, add_pages, greet, _quiet))
 
 
 def _show_board(listening: Listening, run_id: str) -> None:

@@ -18,7 +18,7 @@ from mosaic.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mosaic.server.schemas import CheckpointRow
+    from mosaic.store.views import CheckpointRow
     from mosaic.ui.cli.backend import BackendRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)

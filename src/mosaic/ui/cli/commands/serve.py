@@ -29,11 +29,10 @@ def serve(
     pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Serve the web app, or only the HTTP API.")] = True,
 ) -> None:
     """Serve the queue, the web app and the HTTP API. Runs continue when the server ends."""
-    from dataclasses import replace
-
     from mosaic.core.errors import InputError
+    from mosaic.server.context import ServerSettings, machine_limits
+    from mosaic.server.serve import Binding, Frontend
     from mosaic.server.serve import serve as run
-    from mosaic.server.settings import machine_limits
     from mosaic.ui.cli.output import out
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
@@ -43,19 +42,13 @@ def serve(
         if not pages:
             raise InputError("--window shows the web app and --no-pages turns it off: leave out one of them.")
         require_window()
-    limits = machine_limits()
-    if max_runs is not None:
-        limits = replace(limits, runs=max_runs)
+    limits = machine_limits(runs=max_runs)
+    settings = ServerSettings(allow_programs=allow_programs, limits=limits, retries=retries)
     with Window() as shown:
-        run(
-            host,
-            port,
-            allow_public=allow_public,
-            allow_programs=allow_programs,
-            limits=limits,
-            retries=retries,
+        frontend = Frontend(
             doctor=examine,
             add_pages=add_pages if pages else None,
             greet=shown.show if window else None,
             say=lambda text: out.print(text, soft_wrap=True),
         )
+        run(Binding(host, port, allow_public), settings=settings, frontend=frontend)

@@ -18,13 +18,12 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID
 from mosaic.server.context import ServerContext
-from mosaic.server.curve_points import curve_of
 from mosaic.server.env_trial import check_environment
-from mosaic.server.schemas import CurvePoints, FindingRow, RunDetails
-from mosaic.server.views import details_of
+from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE
+from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.ui.web.data.env_info import EnvLook, look_at
 from mosaic.ui.web.pages.train.draft import Checked, check

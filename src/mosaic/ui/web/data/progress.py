@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mosaic.server.schemas import RunDetails
 from mosaic.store.state import State
+from mosaic.store.views import RunDetails
 
 
 @dataclass(frozen=True, slots=True)

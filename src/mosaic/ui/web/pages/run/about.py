@@ -13,9 +13,9 @@ from typing import Any
 from nicegui import run
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.server.schemas import RunDetails
 from mosaic.store.logs import STREAMS, Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
+from mosaic.store.views import RunDetails
 from mosaic.ui.cli.group_results import differences
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, title

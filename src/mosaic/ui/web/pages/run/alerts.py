@@ -7,9 +7,9 @@ from html import escape
 
 from nicegui import run
 
-from mosaic.server.schemas import RunDetails
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
+from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout

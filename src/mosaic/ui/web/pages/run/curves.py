@@ -9,10 +9,10 @@ from html import escape
 
 from nicegui import ui
 
-from mosaic.server.schemas import RunDetails
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
+from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.names import leaves
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import (

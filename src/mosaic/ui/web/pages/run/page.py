@@ -11,8 +11,8 @@ from nicegui import PageArguments, ui
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
-from mosaic.server.schemas import RunDetails
 from mosaic.store.state import LIVE, State
+from mosaic.store.views import RunDetails
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import count, duration, env_title, number

@@ -11,10 +11,10 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.gridworld import grid_layout
 from mosaic.learners.tabular.grid_picture import Cell, read_cells
 from mosaic.learners.tabular.saved_values import read_values
-from mosaic.server.schemas import RunDetails
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
+from mosaic.store.views import RunDetails
 from mosaic.ui.web.components.live import FrameCanvas
 from mosaic.ui.web.components.widgets import box, button, panel, raw, select
 

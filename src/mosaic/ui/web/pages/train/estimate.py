@@ -11,9 +11,9 @@ from typing import Any
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.server.schemas import RunDetails
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
+from mosaic.store.views import RunDetails
 from mosaic.ui.web.components.theme import count, duration, env_title, title
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.facts import Facts

@@ -1,0 +1,206 @@
+"""Read models of runs and live sessions, built from their folders.
+
+The HTTP API returns them and the local command line prints them, so both show the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from mosaic.store.checkpoints import best_first, list_checkpoints
+from mosaic.store.errors import DamagedError
+from mosaic.store.index.last_metrics import last_metrics
+from mosaic.store.index.summary import RunSummary
+from mosaic.store.live_sessions import list_sessions
+from mosaic.store.logs import Stream, WorkerLog
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.state import State, read_state
+from mosaic.telemetry.events.journal import last_whole
+
+if TYPE_CHECKING:
+    from mosaic.telemetry.curves.curves import Axis
+
+
+class View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class RunRow(View):
+    """One row of the list of runs."""
+
+    run_id: str
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    state: State
+    env: str
+    worker: str | None = None
+    algorithm: str | None = None
+    env_steps: int | None = None
+    episode_reward_mean: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    group: str | None = None
+    seed: int | None = None
+
+
+class CheckpointRow(View):
+    env_steps: int
+    path: str
+    best: bool = False
+    best_by: str = Field("reward", description="Measure by which the best one is chosen: reward, rating or env_steps.")
+    reward: float | None = None
+    rating: float | None = None
+
+
+class AttemptRow(View):
+    number: int
+    started: float | None = None
+    ended: float | None = None
+    exit: int | None = None
+    reason: str = ""
+    forced: bool = Field(False, description="It did not stop by itself and was killed: nothing new was saved.")
+
+
+class RunDetails(View):
+    run_id: str
+    state: State
+    queued_at: float
+    attempts: tuple[AttemptRow, ...]
+    config: dict[str, Any]
+    env_steps: int | None
+    last_metric: dict[str, Any] | None = Field(description="The newest event that counts.")
+    last_seq: int = Field(description="Of the newest stored event; 0 where there is none.")
+    checkpoints: tuple[CheckpointRow, ...]
+    exit: int | None
+    reason: str = Field("", description="Why the last attempt ended.")
+
+
+class CurvePoints(View):
+    """Buckets of a curve: position, and the least, greatest and mean value of each."""
+
+    metric: str
+    x_name: str
+    x: list[float]
+    low: list[float | None]
+    high: list[float | None]
+    mean: list[float | None]
+
+
+class LogPart(View):
+    text: str
+    start: int = Field(description="Byte of the log at which the text begins.")
+    end: int = Field(description="Byte after its last one; ask with after = this for what comes next.")
+
+
+class LiveRow(View):
+    """An activity that is played now and is not a run."""
+
+    id: str
+    kind: str = Field(description="evaluate, tournament, play or match.")
+    env: str
+    policies: dict[str, str] = Field(description="Agent or pattern → policy.")
+    began: float = Field(description="In seconds since 1970.")
+
+
+def row_of(summary: RunSummary) -> RunRow:
+    return RunRow.model_validate(summary, from_attributes=True)
+
+
+def details_of(folder: RunFolder) -> RunDetails:
+    state = read_state(folder)
+    metrics = last_metrics(folder.metrics)
+    checkpoints = list_checkpoints(folder)
+    best = {checkpoint.path for checkpoint in best_first(checkpoints)[:1]}
+    attempts = tuple(AttemptRow.model_validate(attempt, from_attributes=True) for attempt in state.attempts)
+    return RunDetails(
+        run_id=folder.run_id,
+        state=state.state,
+        queued_at=state.queued_at,
+        attempts=attempts,
+        config=_config(folder),
+        env_steps=metrics.env_steps,
+        last_metric=dict(metrics.event) or None,
+        last_seq=last_seq(folder),
+        checkpoints=tuple(
+            CheckpointRow(
+                env_steps=c.env_steps,
+                path=str(c.path),
+                best=c.path in best,
+                best_by=c.manifest.best_by,
+                reward=c.reward,
+                rating=c.manifest.rating,
+            )
+            for c in checkpoints
+        ),
+        exit=attempts[-1].exit if attempts else None,
+        reason=attempts[-1].reason if attempts else "",
+    )
+
+
+def _config(folder: RunFolder) -> dict[str, Any]:
+    """Return the configuration as it was written, by any version of Mosaic."""
+    try:
+        document = json.loads(folder.config.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"'{folder.config}' is damaged: {error}.") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"'{folder.config}' is damaged: it is not a JSON object.")
+    return document
+
+
+def log_part(folder: RunFolder, stream: Stream, after: int | None, size: int) -> LogPart:
+    part = WorkerLog(folder, stream).read(after, size)
+    text, end = part.text()
+    return LogPart(text=text, start=part.start, end=end)
+
+
+def last_seq(folder: RunFolder) -> int:
+    try:
+        descriptor = os.open(folder.metrics, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        return last_whole(descriptor).seq
+    finally:
+        os.close(descriptor)
+
+
+def live_rows(home: Path) -> list[LiveRow]:
+    """Return the live activities, newest first."""
+    rows = []
+    for session in list_sessions(home):
+        about = session.about()
+        if about is not None:  # it may have ended in between
+            row = LiveRow(
+                id=session.id, kind=about.kind, env=about.env, policies=dict(about.policies), began=about.began
+            )
+            rows.append(row)
+    return rows
+
+
+def curve_of(
+    folder: RunFolder,
+    metric: str,
+    x: Axis = "env_steps",
+    *,
+    buckets: int = 500,
+    start: float | None = None,
+    stop: float | None = None,
+) -> CurvePoints:
+    from mosaic.telemetry.curves.curves import Curves  # listing runs does without it
+
+    found = Curves(folder.path).query(metric, x, buckets, start, stop)
+    low, high, mean = map(_numbers, (found.low, found.high, found.mean))
+    return CurvePoints(metric=metric, x_name=x, x=found.x.tolist(), low=low, high=high, mean=mean)
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    """Replace NaN, which JSON does not have, by None."""
+    return [value if np.isfinite(value) else None for value in values.tolist()]
