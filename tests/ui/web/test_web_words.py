@@ -95,7 +95,7 @@ def test_a_plateau_is_told_from_progress() -> None:
 
 
 def test_shares_of_time_add_up() -> None:
-    assert time_shares({"time_env_s": 1.0, "time_inference_s": 1.0, "time_learning_s": 2.0}) == {
+    assert time_shares({"time_split": {"env": 1.0, "inference": 1.0, "learning": 2.0}}) == {
         "env": 25.0,
         "inference": 25.0,
         "learning": 50.0,

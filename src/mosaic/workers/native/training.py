@@ -17,6 +17,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
+from mosaic.telemetry.events.event import TimeSplit
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
@@ -79,9 +80,7 @@ class NativeTraining:
         return {
             "training_iteration": self._iteration,
             **self.measure(),
-            "time_env_s": env_s,
-            "time_inference_s": inference_s,
-            "time_learning_s": learning_s,
+            "time_split": TimeSplit(env=env_s, inference=inference_s, learning=learning_s),
             "policies": policies,
             "custom_metrics": custom,
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 from mosaic.store.state import State
 from mosaic.store.views import RunDetails
+from mosaic.telemetry.events.event import TimeSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,7 @@ def wall_s(details: RunDetails, now: float) -> float:
 def time_spent(iteration: Mapping[str, Any]) -> dict[str, float]:
     """Return seconds since the previous event by what they were spent on; empty where the worker does not report it."""
     split = iteration.get("time_split") or {}
-    found = {name: iteration.get(f"time_{name}_s") or split.get(name) for name in ("env", "inference", "learning")}
-    return {name: float(value) for name, value in found.items() if value}
+    return {name: float(split[name]) for name in TimeSplit.__annotations__ if split.get(name)}
 
 
 def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
