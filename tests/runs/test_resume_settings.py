@@ -11,8 +11,8 @@ from mosaic.runs.launch import RunAliveError
 from mosaic.runs.resume_settings import change_settings, with_changes
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
-from mosaic.store.config_history import read_history
 from mosaic.store.lock import RunLock
+from mosaic.store.origin import read_history
 from mosaic.store.state import State
 from tests.runs.run_cases import assert_no_gap, first_event, toy
 

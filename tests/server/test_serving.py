@@ -18,8 +18,8 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server import context as machine
 from mosaic.server.auth.token import ensure_token, token_file
+from mosaic.server.client.address import SshAddress, Tunnel
 from mosaic.server.client.client import Client
-from mosaic.server.client.tunnel import SshAddress, Tunnel
 from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
 from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.serve import Binding, serve

@@ -19,7 +19,7 @@ from mosaic.server.play.registry import Matches
 from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import StorageError
 from mosaic.store.live_sessions import begin_session
-from mosaic.store.run_ids import new_run_id
+from mosaic.store.run_folder import new_run_id
 from mosaic.store.staging import staged, sweep
 from mosaic.store.state import State, read_state
 from mosaic.store.store import Store, home

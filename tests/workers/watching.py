@@ -3,7 +3,7 @@
 from itertools import pairwise
 from time import monotonic
 
-from mosaic.runs.waiting import sleep_between_polls
+from mosaic.runs.launch import sleep_between_polls
 from mosaic.store.state import ENDED
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.reader import FrameReader

@@ -11,6 +11,14 @@ from mosaic.store.state import LIVE, State
 DEFAULT_PATIENCE_S = 10.0
 LONGEST_PATIENCE_S = 86_400.0
 
+End: TypeAlias = Literal[State.FINISHED, State.STOPPED, State.FAILED, State.LOST]
+Verdict: TypeAlias = Literal[State.STOPPED, State.FAILED]
+Limit: TypeAlias = Literal["wall time", "memory"]
+Order: TypeAlias = Literal["stop", "pause", "resume", "checkpoint"]
+Outcome: TypeAlias = Literal["finished", "stopped"]
+
+# Using up the allowed time is a normal end; exceeding the memory limit is a failure.
+_VERDICTS: dict[Limit, Verdict] = {"wall time": State.STOPPED, "memory": State.FAILED}
 _PUSHES = ((0.6, SIGINT), (0.8, SIGTERM), (1.0, SIGKILL))  # share of the patience at which each is sent
 
 
@@ -40,13 +48,6 @@ def bring_forward(signals: tuple[ScheduledSignal, ...], now_s: float, patience_s
     return stop_signals(now_s, patience_s)[-len(signals) :]
 
 
-End: TypeAlias = Literal[State.FINISHED, State.STOPPED, State.FAILED, State.LOST]
-Verdict: TypeAlias = Literal[State.STOPPED, State.FAILED]
-Limit: TypeAlias = Literal["wall time", "memory"]
-Order: TypeAlias = Literal["stop", "pause", "resume", "checkpoint"]
-Outcome: TypeAlias = Literal["finished", "stopped"]
-
-
 @dataclass(frozen=True, slots=True)
 class PendingStop:
     """A stop in progress."""
@@ -66,10 +67,6 @@ class Life:
     outcome: Outcome | None = None  # what the worker reported about its end; its exit code alone proves nothing
     patience_s: float = DEFAULT_PATIENCE_S  # for a stop that gives none
     reason: str = ""  # why it ended
-
-
-# Using up the allowed time is a normal end; exceeding the memory limit is a failure.
-_VERDICTS: dict[Limit, Verdict] = {"wall time": State.STOPPED, "memory": State.FAILED}
 
 
 # Events

@@ -17,6 +17,11 @@ from mosaic.store.index.index import Index
 from mosaic.store.logs import STREAMS, WorkerLog
 from mosaic.store.run_folder import RunFolder
 
+PERIOD_S = 1.0  # of the checks, and of the updates of the index
+LONG_BYTES = 2 << 20  # of events; fewer are read quickly enough while a page opens
+
+_Stamp: TypeAlias = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
@@ -43,9 +48,6 @@ class RunLimits:
         return LimitExceeded("memory", detail, now_s)
 
 
-LONG_BYTES = 2 << 20  # of events; fewer are read quickly enough while a page opens
-
-
 def prepare_curves(folder: RunFolder) -> bool:
     """Prepare the curves of a long run for its first viewer; return whether there was anything to prepare."""
     try:
@@ -57,11 +59,6 @@ def prepare_curves(folder: RunFolder) -> bool:
 
         Curves(folder.path).catch_up()
     return long
-
-
-EVERY_S = 1.0
-
-_Stamp: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Publisher:
@@ -94,7 +91,7 @@ class Publisher:
                 complained = True
             if last:
                 return
-            self._over.wait(EVERY_S)
+            self._over.wait(PERIOD_S)
 
     def _publish(self) -> None:
         stamp = self._stamp()
@@ -106,9 +103,6 @@ class Publisher:
         """Return a value that changes when there is something to publish."""
         files = (path.stat() for path in (self._folder.state, self._folder.metrics) if path.exists())
         return tuple((file.st_mtime_ns, file.st_size) for file in files)
-
-
-_EVERY_S = 1.0
 
 
 class FolderGoneError(MosaicError):
@@ -133,7 +127,7 @@ class PeriodicChecks:
         if now_s < self.due_s:
             return None
         over_s = self._started_s + (self._limits.max_wall_s or 0.0)
-        self.due_s = over_s if now_s < over_s < now_s + _EVERY_S else now_s + _EVERY_S
+        self.due_s = over_s if now_s < over_s < now_s + PERIOD_S else now_s + PERIOD_S
         if not self._folder.exists():
             raise FolderGoneError(f"the folder of the run, {self._folder.path}, is gone")
         self._state_file.catch_up()

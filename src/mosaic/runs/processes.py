@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from mosaic.core.machine import is_current
 from mosaic.core.proc import environment, pids, read_stat, wait_gone
-from mosaic.store.run_ids import MARK as MARK
+from mosaic.store.run_folder import MARK as MARK
 
 
 class Identified(Protocol):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError
 from mosaic.runs.launch import RunAliveError
-from mosaic.store.config_history import add_to_history, changed_settings
 from mosaic.store.lock import RunLock
+from mosaic.store.origin import add_to_history, changed_settings
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_written_state, write_state
 
@@ -81,7 +81,7 @@ def change_settings(
 def _check_extended(folder: RunFolder, config: RunConfig) -> None:
     """Raise InputError if a finished run would end at once."""
     from mosaic.store.checkpoints import find_checkpoint
-    from mosaic.store.index.last_metrics import last_metrics
+    from mosaic.store.index.summary import last_metrics
 
     saved = find_checkpoint(folder, "latest", missing_ok=True)
     if saved is None:

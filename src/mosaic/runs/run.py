@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
-from mosaic.runs.launch import start_attempt
+from mosaic.runs.launch import has_ended, sleep_between_polls, start_attempt, wait_until
 from mosaic.runs.lifecycle import Order, StopAsked, advance
 from mosaic.runs.state_file import StateFile
-from mosaic.runs.waiting import has_ended, sleep_between_polls, wait_until
 from mosaic.store.archives.trust import require_trust_to_resume, require_trust_to_run, trust_given
 from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.index.summary import RunSummary, summarise

@@ -9,8 +9,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from mosaic.runs.disk_reserve import Reserve
 from mosaic.runs.lifecycle import Life
+from mosaic.store.atomic import Reserve
 from mosaic.store.errors import StorageError
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Attempt, ProcessRecord, RunState, State, read_written_state, write_state

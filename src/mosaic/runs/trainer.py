@@ -20,7 +20,7 @@ from mosaic.store.archives.trust import require_trust_in_file, require_trust_to_
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
-from mosaic.store.run_ids import new_run_id
+from mosaic.store.run_folder import new_run_id
 from mosaic.store.store import Store
 from mosaic.workers.registry import resolve
 

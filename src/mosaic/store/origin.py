@@ -1,12 +1,14 @@
-"""Origin of a run: the request, the command, the code and the machine."""
+"""Origin of a run (request, command, code, machine), and the changes made to its configuration since."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,6 +27,7 @@ _PACKAGES = ("torch", "ray", "numba", "stable-baselines3", "scipy", "safetensors
 _GIT_WITHIN_S = 10.0
 _SECRET = re.compile(r"token|secret|passw|api.?key|credential", re.IGNORECASE)
 _HIDDEN = "***"
+HISTORY = "config_history.json"
 
 
 class _Record(BaseModel):
@@ -157,3 +160,27 @@ def _gpus() -> tuple[str, ...]:
         found = re.search(r"^Model:\s*(.+)$", path.read_text(errors="replace"), re.MULTILINE)
         names.append(found[1].strip() if found else path.parent.name)
     return tuple(names)
+
+
+def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above: str = "") -> dict[str, list[Any]]:
+    """Return the settings in which two documents differ: {dotted name: [old value, new value]}."""
+    found: dict[str, list[Any]] = {}
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found |= changed_settings(old, new, f"{above}{name}.")
+        elif old != new:
+            found[f"{above}{name}"] = [old, new]
+    return found
+
+
+def read_history(folder: RunFolder) -> list[dict[str, Any]]:
+    """Return the changes, oldest first: the first attempt with them, the time, and old and new values."""
+    path = folder.path / HISTORY
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def add_to_history(folder: RunFolder, attempt: int, changes: Mapping[str, Any]) -> None:
+    """Append the changes of an attempt; the caller holds the run's lock."""
+    entry = {"attempt": attempt, "timestamp": time.time(), "changes": dict(changes)}
+    write_atomic(folder.path / HISTORY, json.dumps([*read_history(folder), entry], indent=1) + "\n")

@@ -1,16 +1,39 @@
-"""Paths of a run's files."""
+"""Id of a run, and the paths of its files."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mosaic.core.ids import EnvID
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
 
 STATE = "state.json"
+MARK = "MOSAIC_RUN"  # environment variable with the run's id, set for everything that an attempt starts
+_LONGEST = 40
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 characters that are not easily confused
+_VERSION = re.compile(r"[-_]?v\d+$")
+
+
+def new_run_id(env: EnvID, now: float, random_below: Callable[[int], int]) -> str:
+    """Return an id that sorts by time (UTC), names the env, and ends in four random letters."""
+    when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
+    mark = "".join(_LETTERS[random_below(len(_LETTERS))] for _ in range(4))
+    return f"{when}-{_short(env)}-{mark}"
+
+
+def _short(env: EnvID) -> str:
+    """Shorten an env id: classic/tictactoe_v3 → tictactoe; python:my.module:make_maze → make-maze."""
+    name = re.split("[/:]", env)[-1].lower()
+    words = re.findall("[a-z0-9]+", _VERSION.sub("", name))
+    return "-".join(words)[:_LONGEST].strip("-") or "env"
 
 
 @dataclass(frozen=True, slots=True)

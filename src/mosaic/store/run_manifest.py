@@ -14,7 +14,7 @@ from mosaic.core.reference import explain
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_record import file_entry
 from mosaic.store.errors import DamagedError
-from mosaic.store.index.last_metrics import last_metrics
+from mosaic.store.index.summary import last_metrics
 from mosaic.store.origin import MachineRecord, Origin, all_versions, machine_here, read_origin
 from mosaic.store.run_folder import STATE, RunFolder
 from mosaic.store.state import Attempt, RunState, State

@@ -12,8 +12,7 @@ from mosaic.config.run import RunConfig, check_run_id
 from mosaic.core.errors import InputError
 from mosaic.store.archives.signature import RUNS, run_digest, seal
 from mosaic.store.index.index import Index
-from mosaic.store.run_folder import RunFolder
-from mosaic.store.run_ids import new_run_id
+from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.staging import TakenError, staged
 from mosaic.store.state import RunState, State, write_state
 

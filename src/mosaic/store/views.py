@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
-from mosaic.store.index.last_metrics import last_metrics
-from mosaic.store.index.summary import RunSummary
+from mosaic.store.index.summary import RunSummary, last_metrics
 from mosaic.store.live_sessions import list_sessions
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder

@@ -79,7 +79,7 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
     from mosaic.config.loading import load_run_config
     from mosaic.store.archives.trust import confine
     from mosaic.store.checkpoints import find_checkpoint
-    from mosaic.store.config_history import read_history
+    from mosaic.store.origin import read_history
     from mosaic.store.run_folder import RunFolder
     from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.context import WorkerContext

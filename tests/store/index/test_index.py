@@ -17,7 +17,7 @@ from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.store.archives.archive import delete_run
 from mosaic.store.errors import StorageError
 from mosaic.store.index.index import Index, reindex
-from mosaic.store.index.last_metrics import last_metrics
+from mosaic.store.index.summary import last_metrics
 from mosaic.store.lock import RunLock
 from mosaic.store.state import LIVE, State
 from mosaic.store.store import Store

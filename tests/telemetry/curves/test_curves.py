@@ -20,11 +20,9 @@ from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.telemetry.curves import curves as columns_module
 from mosaic.telemetry.curves import decode as scan
 from mosaic.telemetry.curves.columns import Columns, transpose
-from mosaic.telemetry.curves.curves import Curves
+from mosaic.telemetry.curves.curves import Curves, thinned
 from mosaic.telemetry.curves.decode import Scanner
-from mosaic.telemetry.curves.downsample import thinned
-from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.names import AXES, leaves
+from mosaic.telemetry.events.event import AXES, MetricEvent, leaves
 from mosaic.telemetry.events.writer import EventWriter
 from tests.telemetry.event_cases import CALM, FIELDS, naive_visible, stories, write_lines
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import MissingExtraError, UnknownNameError
 from mosaic.core.plugins import plugins as installed
-from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.names import leaves
+from mosaic.telemetry.events.event import MetricEvent, leaves
 from mosaic.telemetry.events.reader import read_events, visible
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.sinks.base import mirror

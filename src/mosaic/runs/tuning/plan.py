@@ -13,7 +13,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import Section
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.search_space import Space, parse_space
-from mosaic.store.run_ids import new_run_id
+from mosaic.store.run_folder import new_run_id
 from mosaic.workers.registry import choose, load_worker, options_model
 
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]

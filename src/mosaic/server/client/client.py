@@ -22,8 +22,7 @@ from mosaic.config.loading import dump_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.run import WaitedTooLongError
-from mosaic.server.client.address import check_url, find_token
-from mosaic.server.client.tunnel import SshAddress, Tunnel
+from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_token
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.server.streams.frame_messages import unpack
 from mosaic.server.streams.shared import ENDED_CODE
@@ -34,6 +33,15 @@ from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
 
+T = TypeVar("T", bound=BaseModel)
+
+_KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be reused in that instant
+_DEGRADED = 503  # of GET /health
+TIMEOUT_S = 60.0
+RECONNECT_S = 30.0  # how long to try to reconnect a lost stream
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_NOTHING_YET = 2**62  # a seq that no run reaches: only the end is awaited
+_ENDED, _OWN_CODES = 1000, 4000  # close codes
 _AHEAD = 2  # one picture in transit while another is drawn
 
 
@@ -75,17 +83,6 @@ class RemotePictures:
             raise MosaicError(f"The server sends no more pictures: {end.reason if end and end.reason else closed}.")
         self._over = True
         self.state = "finished" if end.reason in (State.FINISHED, State.STOPPED) else "writer died"
-
-
-T = TypeVar("T", bound=BaseModel)
-
-_KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be reused in that instant
-_DEGRADED = 503  # of GET /health
-TIMEOUT_S = 60.0
-RECONNECT_S = 30.0  # how long to try to reconnect a lost stream
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
-_NOTHING_YET = 2**62  # a seq that no run reaches: only the end is awaited
-_ENDED, _OWN_CODES = 1000, 4000  # close codes
 
 
 class ServerError(MosaicError):

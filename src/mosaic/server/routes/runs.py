@@ -21,8 +21,7 @@ from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
 from mosaic.server.queue.policy import demand_of, too_much
 from mosaic.store.archives.trust import foreign
-from mosaic.store.run_folder import RunFolder
-from mosaic.store.run_ids import new_run_id
+from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.state import ENDED, State
 from mosaic.store.views import RunDetails, RunRow, details_of, row_of
 

@@ -14,8 +14,7 @@ from mosaic.store.archives.signature import RUNS
 from mosaic.store.errors import StorageError
 from mosaic.store.index.database import Database, Row, UnusableError
 from mosaic.store.index.summary import RunSummary, summarise
-from mosaic.store.run_folder import STATE, RunFolder
-from mosaic.store.run_ids import MARK
+from mosaic.store.run_folder import MARK, STATE, RunFolder
 from mosaic.store.state import LIVE, State, read_state, read_written_state
 
 T = TypeVar("T")

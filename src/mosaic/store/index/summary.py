@@ -1,13 +1,98 @@
-"""Summary of one run, as listed in the index."""
+"""Summary of one run, as listed in the index, with its last metrics."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from mosaic.core.ids import EnvID
-from mosaic.store.index.last_metrics import last_metrics
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_state
+
+_CHUNK = 1 << 14
+_ASIDES = ("checkpoint", "evaluation")  # not about training itself
+_FARTHEST = 1 << 22  # a run without training metrics in its last 4 MiB has no last metrics
+
+
+@dataclass(frozen=True, slots=True)
+class LastMetrics:
+    env_steps: int = 0
+    episode_reward_mean: float | None = None
+    event: Mapping[str, Any] = field(default_factory=dict)  # the last one with measurements
+
+
+def last_metrics(path: Path) -> LastMetrics:
+    """Return the last visible metrics: events that a later attempt repeated from an earlier step are hidden."""
+    newest: Mapping[str, Any] = {}
+    measured: Mapping[str, Any] = {}
+    reached = math.inf  # where the next attempt began
+    resumed_at: int | None = None
+    for line in _lines_backwards(path):
+        event = _event(line)
+        steps = _steps(event.get("env_steps"))
+        if event.get("kind") == "resumed":
+            start = _steps(event.get("from_env_steps")) or 0
+            reached = min(reached, start)
+            if not newest and resumed_at is None:
+                resumed_at = start
+        elif steps is not None and steps <= reached:
+            newest = newest or event
+            if event.get("kind") in _ASIDES:
+                continue
+            measured = measured or event
+            reward = _number(event.get("episode_reward_mean"))
+            if reward is not None:
+                return LastMetrics(_reached(newest, resumed_at), reward, measured)
+    return LastMetrics(_reached(newest, resumed_at), None, measured)
+
+
+def _reached(newest: Mapping[str, Any], resumed_at: int | None) -> int:
+    return resumed_at if resumed_at is not None else _steps(newest.get("env_steps")) or 0
+
+
+def _lines_backwards(path: Path) -> Iterator[bytes]:
+    """Yield whole lines, last one first; anything after the last line break is still being written."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        size = position = file.seek(0, os.SEEK_END)
+        rest, torn = b"", True
+        while position > 0 and size - position < _FARTHEST:
+            start = max(0, position - _CHUNK)
+            file.seek(start)
+            rest, *lines = (file.read(position - start) + rest).split(b"\n")
+            position = start
+            if torn and lines:
+                lines.pop()
+                torn = False
+            yield from reversed(lines)
+        if position == 0 and not torn:
+            yield rest
+
+
+def _event(line: bytes) -> Mapping[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}  # the metrics reader reports damaged lines; here the line before is enough
+    return value if isinstance(value, dict) else {}
+
+
+def _steps(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < 1e300 else None
 
 
 @dataclass(frozen=True, slots=True)

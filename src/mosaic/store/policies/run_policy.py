@@ -38,6 +38,12 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_written_state
 from mosaic.store.store import Store
 
+_LOG = logging.getLogger(__name__)
+_SAMPLED = (
+    "'{reference}' draws its actions by their probabilities, the default in {env}, where moves are simultaneous or "
+    "hidden; for the most probable action type {reference},sample=false"
+)
+
 
 class PolicyGroup:
     """Controller of several policies of one run, each of which acts for its own agents."""
@@ -93,15 +99,6 @@ class PolicyGroup:
             controller.begin(members, child_seed(self._seed, policy))
             self._begun.add(policy)
         return controller
-
-
-_LOG = logging.getLogger(__name__)
-
-
-_SAMPLED = (
-    "'{reference}' draws its actions by their probabilities, the default in {env}, where moves are simultaneous or "
-    "hidden; for the most probable action type {reference},sample=false"
-)
 
 
 class RunPolicyOptions(Options):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import MosaicError
 from mosaic.core.files import replace_file
 from mosaic.telemetry.curves.columns import Cells, Columns, Values
-from mosaic.telemetry.events.resume_filter import ResumePoint
+from mosaic.telemetry.events.reader import ResumePoint
 
 VERSION = 1
 _EMPTY = np.empty(0)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.names import AXES, FRAME, prefix
+from mosaic.telemetry.events.event import AXES, FRAME, MetricEvent, prefix
 
 Rows = NDArray[np.uint32]
 Values = NDArray[np.float64]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,61 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.telemetry.curves.cache_files import ColumnFiles, DamagedColumnsError, read_head
 from mosaic.telemetry.curves.columns import Cells, Values
 from mosaic.telemetry.curves.decode import Scanner
-from mosaic.telemetry.curves.downsample import Curve, thinned
-from mosaic.telemetry.events.event import MEASURES
+from mosaic.telemetry.events.event import AXES, MEASURES
 from mosaic.telemetry.events.journal import CHUNK, next_whole, read_span
-from mosaic.telemetry.events.names import AXES
 
 Axis = Literal["env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq"]
 T = TypeVar("T")
 _MARK_BYTES = 4096
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+Floats = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """Arrays of equal length, by ascending x. `low` and `high` keep every outlier that `mean` smooths away."""
+
+    x: Floats
+    low: Floats
+    high: Floats
+    mean: Floats
+
+
+def thinned(x: Floats, y: Floats, buckets: int, start: float | None = None, stop: float | None = None) -> Curve:
+    """Return the points with start ≤ x ≤ stop, at most `buckets` of them.
+
+    More points than that are put into buckets of equal width in x; empty buckets are left out. A bucket's x is the mean
+    of its points' x. Points of equal x keep their order.
+    """
+    keep = np.isfinite(x) & np.isfinite(y)
+    if start is not None:
+        keep &= x >= start
+    if stop is not None:
+        keep &= x <= stop
+    if not keep.all():
+        x, y = x[keep], y[keep]
+    if np.any(x[1:] < x[:-1]):
+        order = np.argsort(x, kind="stable")
+        x, y = x[order], y[order]
+    if len(x) <= buckets:
+        return Curve(x, y, y, y)
+    bounds = np.flatnonzero(np.diff(bucket_of(x, buckets), prepend=-1))
+    counts = np.diff(bounds, append=len(x))
+    low, high = np.minimum.reduceat(y, bounds), np.maximum.reduceat(y, bounds)
+    return Curve(_means(x, bounds, counts), low, high, np.clip(_means(y, bounds, counts), low, high))
+
+
+def bucket_of(x: Floats, buckets: int) -> NDArray[np.int64]:
+    """Return the bucket number of each x; x ascends."""
+    half = x / 2  # halved, because the width of the full range could overflow
+    width = half[-1] - half[0]
+    if width == 0:
+        return np.zeros(len(x), np.int64)
+    numbers: NDArray[np.int64] = np.minimum((half - half[0]) / width * buckets, buckets - 1).astype(np.int64)
+    return numbers
+
+
+def _means(values: Floats, bounds: NDArray[np.int64], counts: NDArray[np.int64]) -> Floats:
+    return np.add.reduceat(values / np.repeat(counts, counts), bounds)  # divided first: a sum of huge values overflows
 
 
 class Curves:

@@ -24,10 +24,12 @@ from mosaic.telemetry.curves.columns import (
     stacked,
     transpose,
 )
+from mosaic.telemetry.events.event import FRAME, prefix
 from mosaic.telemetry.events.journal import Whole, whole_events
-from mosaic.telemetry.events.names import FRAME, prefix
 
 _MOST_KEYS = 2000
+_PIECE = 256 << 10  # decoded at a time: it should fit the processor's cache
+_FIRST = 16 << 10  # until the shape of the events is known they are decoded the slow way
 _ALWAYS = {"kind": str, "seq": int, "attempt": int}
 _NUMBER = float | bool | None
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
@@ -110,10 +112,6 @@ def _struct(tree: Tree, always: Mapping[str, type]) -> tuple[type[msgspec.Struct
             fields.append(Field(key, attrgetter(name), None))
     struct = msgspec.defstruct("Event", slots, rename=names, kw_only=True, gc=False, forbid_unknown_fields=True)
     return struct, tuple(fields)
-
-
-_PIECE = 256 << 10  # decoded at a time: it should fit the processor's cache
-_FIRST = 16 << 10  # until the shape of the events is known they are decoded the slow way
 
 
 class Scanner:

@@ -1,9 +1,10 @@
-"""Format of a metric event, and its encoding as a line of JSON."""
+"""Format of a metric event, its encoding as a line of JSON, and the names of its numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, Required, TypedDict
+from typing import Any, Required, TypedDict, TypeGuard
 
 import msgspec
 
@@ -17,6 +18,9 @@ MEASURES = (
     "episode_len_mean",
     "env_steps_per_s",
 )
+AXES = ("env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq")
+FRAME = frozenset({*AXES, "attempt", "kind"})
+"""Fields that locate an event; the others are its content."""
 
 
 class TimeSplit(TypedDict, total=False):
@@ -97,3 +101,31 @@ def _plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def prefix(kind: str) -> str:
+    """Return the prefix of an event's metric names: none for iterations, else the kind.
+
+    Without it an evaluation's mean reward would appear on the training curve.
+    """
+    return "" if kind == "iteration" else f"{kind}/"
+
+
+def leaves(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of an event's content, without the fields that locate it."""
+    start = prefix(event["kind"])
+    for key, value in event.items():
+        if key not in FRAME:
+            yield from _below(start + key, value)
+
+
+def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _below(f"{name}/{key}", inner)
+    else:
+        yield name, value
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from mosaic.core.errors import FormatError, MosaicError
-from mosaic.telemetry.events.event import COUNTERS, MEASURES, PolicyMetrics, TimeSplit, encode
-from mosaic.telemetry.events.resume_filter import is_number
+from mosaic.telemetry.events.event import COUNTERS, MEASURES, PolicyMetrics, TimeSplit, encode, is_number
 
 MARK = "@METRIC"
 SWITCHES = ("MOSAIC_METRICS", "CONTROLLER_METRICS")

@@ -1,18 +1,53 @@
-"""Reader of stored events, also while they are being written."""
+"""Reader of stored events, also while they are being written, and filter of those that a resume superseded."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from mosaic.core.errors import FormatError
-from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent, is_number
 from mosaic.telemetry.events.journal import next_events, start_after
-from mosaic.telemetry.events.resume_filter import visible as visible
+
+
+class ResumePoint(NamedTuple):
+    """Point from which `attempt` replaces the attempts before it."""
+
+    seq: int
+    attempt: int
+    from_env_steps: float
+
+
+def resume_point(event: Mapping[str, Any]) -> ResumePoint | None:
+    """Return the resume point of a `resumed` event, at 0 where it names none: the run started over."""
+    if event["kind"] != "resumed":
+        return None
+    start = event.get("from_env_steps")
+    return ResumePoint(event["seq"], event["attempt"], start if is_number(start) else 0)
+
+
+def resume_points(events: Iterable[Mapping[str, Any]]) -> list[ResumePoint]:
+    return [point for event in events if (point := resume_point(event))]
+
+
+def is_hidden(event: Mapping[str, Any], points: Iterable[ResumePoint]) -> bool:
+    """Return whether a later attempt superseded this event. Events without env_steps (alerts) are always visible."""
+    steps = event.get("env_steps")
+    return is_number(steps) and any(
+        event["seq"] < point.seq and event["attempt"] < point.attempt and steps > point.from_env_steps
+        for point in points
+    )
+
+
+def visible(events: Iterable[MetricEvent]) -> list[MetricEvent]:
+    """Return the visible events of a run: from each resume point on, only those of the newest attempt."""
+    kept = list(events)
+    points = resume_points(kept)
+    return [event for event in kept if not is_hidden(event, points)] if points else kept
 
 
 class EventTail:

@@ -15,8 +15,7 @@ from typing import Protocol
 
 from mosaic.core.plugins import load_plugin
 from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.reader import follow, read_events
-from mosaic.telemetry.events.resume_filter import is_hidden, resume_points
+from mosaic.telemetry.events.reader import follow, is_hidden, read_events, resume_points
 
 
 class Sink(Protocol):

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mosaic.core.files import replace_file
-from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.names import AXES, leaves
+from mosaic.telemetry.events.event import AXES, MetricEvent, leaves
 
 _FIRST = ("kind", "seq", "attempt", *(axis for axis in AXES if axis != "seq"))
 

@@ -9,9 +9,7 @@ from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-u
 from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
-from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.events.names import leaves
-from mosaic.telemetry.events.resume_filter import is_number
+from mosaic.telemetry.events.event import MetricEvent, is_number, leaves
 
 
 class TensorBoardSink:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from mosaic.telemetry.events.event import COUNTERS, MetricEvent
-from mosaic.telemetry.events.resume_filter import visible
+from mosaic.telemetry.events.reader import visible
 
 TRAINING = frozenset({"iteration", "episode", "evaluation"})  # kinds that report training progress
 _OF_THE_MOMENT = frozenset({"seq", "attempt", "timestamp", "time_split"})

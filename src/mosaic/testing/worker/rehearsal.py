@@ -11,9 +11,9 @@ from typing import Self
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.runs.launch import sleep_between_polls, wait_until
 from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
-from mosaic.runs.waiting import sleep_between_polls, wait_until
 from mosaic.store.state import ENDED, State
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.reader import EventTail

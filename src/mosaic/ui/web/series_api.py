@@ -24,8 +24,7 @@ from mosaic.server.schemas import ResponseModel
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_state
 from mosaic.store.views import last_seq
-from mosaic.telemetry.curves.curves import Axis, Curves
-from mosaic.telemetry.curves.downsample import Curve
+from mosaic.telemetry.curves.curves import Axis, Curve, Curves
 from mosaic.telemetry.curves.prefetch import bring_up_to_date
 from mosaic.telemetry.curves.seed_groups import group_curves
 from mosaic.ui.cli.group_results import differences, settings_key

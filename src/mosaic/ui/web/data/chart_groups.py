@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mosaic.telemetry.events.names import AXES
+from mosaic.telemetry.events.event import AXES
 
 ALL = "all"  # the label of what is measured over all policies
 RETURN, RATING, LENGTH = "Return", "Rating", "Episode length"

@@ -13,7 +13,7 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
 from mosaic.store.views import RunDetails
-from mosaic.telemetry.events.names import leaves
+from mosaic.telemetry.events.event import leaves
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import (
     FEW_CURVES,
