@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
+from mosaic.store import checkpoints
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
 from mosaic.store.checkpoints import (
     CheckpointContents,
@@ -275,6 +276,24 @@ def test_a_reader_always_finds_one_while_the_writer_replaces_and_removes(run):
         writing.result()
     assert seen == sorted(seen)
     assert find_checkpoint(run).env_steps == 19
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_called_damaged(run, monkeypatch):
+    """Between the two renames of a replacement there is no folder of that name."""
+    path, read = write(run, 5, data=b"old"), checkpoints.read_checkpoint
+
+    def read_in_the_gap(path):
+        monkeypatch.setattr(checkpoints, "read_checkpoint", read)
+        path.rename(path.with_name("away"))
+        try:
+            return read(path)
+        finally:
+            write(run, 5, data=b"new")
+
+    monkeypatch.setattr(checkpoints, "read_checkpoint", read_in_the_gap)
+    found = find_checkpoint(run)
+    assert (found.path, found.skipped) == (path, ())
+    assert (path / "net" / "weights.bin").read_bytes() == b"new"
 
 
 # Disk full.

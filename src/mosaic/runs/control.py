@@ -8,7 +8,8 @@ import math
 import os
 import select
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import MosaicError
 from mosaic.runs.lifecycle import LONGEST_PATIENCE_S, CheckpointAsked, Event, PauseAsked, ResumeAsked, StopAsked
@@ -31,7 +32,7 @@ def open_control(folder: RunFolder) -> int:
     return os.open(folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def send(folder: RunFolder, command: Order, **facts: Any) -> None:
+def send(folder: RunFolder, command: Order, **facts: object) -> None:
     """Send a command to the run's supervisor, without confirmation that it could be carried out."""
     line = json.dumps({"command": command, **facts}, allow_nan=False).encode() + b"\n"
     if len(line) > select.PIPE_BUF:  # longer writes could interleave with another sender's
@@ -76,10 +77,13 @@ def read_command(line: bytes, now_s: float) -> Event:
             raise ValueError(f"{other!r} is not a command: stop, pause, resume, checkpoint")
 
 
-def _patience(message: dict[str, Any]) -> float | None:
-    if message.get("patience_s") is None:
+def _patience(message: Mapping[str, object]) -> float | None:
+    given = message.get("patience_s")
+    if given is None:
         return None
-    patience_s = float(message["patience_s"])
+    if not isinstance(given, int | float | str):
+        raise TypeError("patience_s is not a number")
+    patience_s = float(given)
     if math.isnan(patience_s):
         raise ValueError("patience_s is not a number")
     return min(max(patience_s, 0.0), LONGEST_PATIENCE_S)

@@ -82,6 +82,7 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
     """Raise InputError if a finished run would end at once."""
     from mosaic.store.checkpoints import find_checkpoint
     from mosaic.store.index.summary import last_metrics
+    from mosaic.telemetry.events.event import is_number
 
     saved = find_checkpoint(folder, "latest", missing_ok=True)
     if saved is None:
@@ -95,7 +96,7 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
         ("episodes", training.episodes, episodes),
         ("stop_reward", training.stop_reward, reward),
     ):
-        if limit is not None and reached is not None and reached >= limit:
+        if limit is not None and is_number(reached) and reached >= limit:
             option = {"total_timesteps": "--steps ", "episodes": "--episodes "}.get(name, "--set training.stop_reward=")
             raise InputError(
                 f"The run {folder.run_id} is finished: its {name} is {limit:g} and it has reached {reached:g}. "

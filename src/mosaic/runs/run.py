@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.control import RunNotAliveError, send
@@ -126,7 +126,7 @@ class Run:
         self,
         timeout_s: float = _ANSWER_WITHIN_S,
         *,
-        resources: Mapping[str, Any] | None = None,
+        resources: Mapping[str, object] | None = None,
         settings: Sequence[str] = (),
         trust: bool | None = None,
     ) -> None:
@@ -310,7 +310,7 @@ class Run:
             if lock.try_acquire():
                 end_leftovers(self.folder, self.record())
 
-    def _change_settings(self, record: RunState, resources: Mapping[str, Any], settings: Sequence[str]) -> None:
+    def _change_settings(self, record: RunState, resources: Mapping[str, object], settings: Sequence[str]) -> None:
         from mosaic.runs.resume_settings import change_settings
 
         change_settings(self.folder, record, resources, settings)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 
 from mosaic.runs.lifecycle import Life
 from mosaic.store.atomic import Reserve
@@ -101,10 +100,10 @@ class StateFile:
         if self._unwritten:
             self.write()
 
-    def _change(self, state: State, **more: Any) -> None:
+    def _change(self, state: State, **more: object) -> None:
         self.record = self.record.model_copy(update={"state": state, "updated": self._clock(), **more})
 
-    def _change_attempt(self, **facts: Any) -> None:
+    def _change_attempt(self, **facts: object) -> None:
         *earlier, last = self.record.attempts
         self.record = self.record.model_copy(
             update={"updated": self._clock(), "attempts": (*earlier, last.model_copy(update=facts))}

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ, Signals
-from typing import Any
 
 from mosaic.core.child_process import module_command
 from mosaic.runs.processes import MARK
@@ -43,7 +42,7 @@ class WorkerProcess:
             for end in theirs:
                 os.close(end)
 
-    def tell(self, **message: Any) -> None:
+    def tell(self, **message: object) -> None:
         """Send a command; raise BlockingIOError if the worker left thousands unread, BrokenPipeError if it died."""
         os.write(self._commands, json.dumps(message).encode() + b"\n")
 
@@ -72,12 +71,13 @@ def read_waiting(fd: int) -> bytes | None:
         return None
 
 
-def read_progress(line: bytes) -> Any:
+def read_progress(line: bytes) -> object:
     """Parse a progress line; return None if it is not JSON."""
     try:
-        return json.loads(line)
+        message: object = json.loads(line)
     except ValueError:
         return None
+    return message
 
 
 def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int:

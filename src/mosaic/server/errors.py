@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -14,7 +12,7 @@ from mosaic.server.auth.programs import ForbiddenProgramsError
 from mosaic.server.schemas import Complaint
 from mosaic.store.errors import StorageError, reason
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
+REFUSALS: dict[int | str, dict[str, object]] = {
     400: {"model": Complaint, "description": "The request is invalid."},
     401: {"model": Complaint, "description": "No token, or a wrong one."},
     403: {"model": Complaint, "description": "Only the server's owner may allow this."},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,7 +27,7 @@ class Health(ResponseModel):
 
 
 class Events(ResponseModel):
-    events: list[dict[str, Any]]
+    events: list[dict[str, object]]
     last_seq: int = Field(description="Ask with after_seq = this for what comes next.")
 
 
@@ -41,7 +41,7 @@ class WorkerRow(ResponseModel):
     id: str
     installed: bool
     install: str | None
-    capabilities: dict[str, Any] | None
+    capabilities: dict[str, object] | None
 
 
 class PolicyRow(ResponseModel):

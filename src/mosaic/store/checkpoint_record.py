@@ -62,7 +62,7 @@ class CheckpointManifest(_Record):
     rating: float | None = None  # of the learner in its league, on Elo's scale
     best_by: BestBy = "reward"
     policies: dict[str, PolicyEntry]
-    environment: dict[str, Any]
+    environment: dict[str, object]
     spaces: dict[str, Any]
     versions: dict[str, str]
     pickles: bool  # its files may run code when loaded
@@ -83,8 +83,8 @@ class Provenance:
     """What a checkpoint was trained with: the worker that can load it, the env and its spaces, seed and versions."""
 
     worker: str = ""
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    spaces: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, object] = field(default_factory=dict)
+    spaces: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=versions)  # those of this process
 
@@ -185,7 +185,7 @@ class Checkpoint:
 
 def manifest_bytes(folder: RunFolder, manifest: CheckpointManifest) -> bytes:
     """Return the manifest with its own hash, so that every change is noticed, and the store's seal."""
-    document = _finite(manifest.model_dump(mode="python"))
+    document = {name: _finite(value) for name, value in manifest.model_dump(mode="python").items()}
     digest = _digest(document)
     return json.dumps({**document, "digest": digest, "seal": seal(folder, digest)}, indent=1, allow_nan=False).encode()
 
@@ -250,7 +250,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _digest(document: Mapping[str, Any]) -> str:
+def _digest(document: Mapping[str, object]) -> str:
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -259,7 +259,7 @@ def _finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace infinities, which occur in the bounds of spaces, by text: JSON does not support them."""
     match value:
         case float() if not math.isfinite(value):

@@ -210,17 +210,31 @@ def _changed(checkpoint: Checkpoint) -> bool:
 
 def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
     """Return the readable ones, and the problems of the others by their env steps."""
-    while True:
-        readable: list[Checkpoint] = []
-        damaged: dict[int, str] = {}
-        paths = _paths(folder.checkpoints)
-        for steps, path in paths.items():
-            try:
-                readable.append(_read_in_place(path, steps))
-            except DamagedError as error:
-                damaged[steps] = str(error)
-        if all(paths[steps].exists() for steps in damaged):  # else the writer removed it meanwhile
-            return readable, damaged
+    while (found := _read_all(_paths(folder.checkpoints))) is None:
+        pass  # the writer removed or replaced one meanwhile
+    return found
+
+
+def _read_all(paths: Mapping[int, Path]) -> tuple[list[Checkpoint], dict[int, str]] | None:
+    """Return what `_survey` does, or None if a checkpoint was removed or replaced while it was read."""
+    readable: list[Checkpoint] = []
+    damaged: dict[int, str] = {}
+    for steps, path in paths.items():
+        before = _inode(path)
+        try:
+            readable.append(_read_in_place(path, steps))
+        except DamagedError as error:
+            if before is None or _inode(path) != before:
+                return None
+            damaged[steps] = str(error)
+    return readable, damaged
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _read_in_place(path: Path, steps: int) -> Checkpoint:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -48,14 +47,14 @@ class MachineRecord(_Record):
 
 
 class Origin(_Record):
-    asked: dict[str, Any]  # the configuration before Mosaic filled it in
+    asked: dict[str, object]  # the configuration before Mosaic filled it in
     command: tuple[str, ...]  # of the process that created the run, without secrets
     git: GitState | None  # of the folder it was created from; None: not a repository
     machine: MachineRecord
     versions: dict[str, str]
 
 
-def origin_here(asked: Mapping[str, Any]) -> Origin:
+def origin_here(asked: Mapping[str, object]) -> Origin:
     """Describe this process, its working directory and its machine."""
     return Origin(
         asked=dict(asked),
@@ -162,9 +161,11 @@ def _gpus() -> tuple[str, ...]:
     return tuple(names)
 
 
-def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above: str = "") -> dict[str, list[Any]]:
+def changed_settings(
+    before: Mapping[str, object], after: Mapping[str, object], above: str = ""
+) -> dict[str, list[object]]:
     """Return the settings in which two documents differ: {dotted name: [old value, new value]}."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[object]] = {}
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -174,13 +175,13 @@ def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any], above:
     return found
 
 
-def read_history(folder: RunFolder) -> list[dict[str, Any]]:
+def read_history(folder: RunFolder) -> list[dict[str, object]]:
     """Return the changes, oldest first: the first attempt with them, the time, and old and new values."""
     path = folder.path / HISTORY
     return json.loads(path.read_text()) if path.exists() else []
 
 
-def add_to_history(folder: RunFolder, attempt: int, changes: Mapping[str, Any]) -> None:
+def add_to_history(folder: RunFolder, attempt: int, changes: Mapping[str, object]) -> None:
     """Append the changes of an attempt; the caller holds the run's lock."""
     entry = {"attempt": attempt, "timestamp": time.time(), "changes": dict(changes)}
     write_atomic(folder.path / HISTORY, json.dumps([*read_history(folder), entry], indent=1) + "\n")

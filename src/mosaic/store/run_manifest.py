@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -47,7 +47,7 @@ class RunManifest(_Record):
     run_id: str
     state: State
     artefacts: tuple[Artefact, ...]
-    final_metrics: dict[str, Any]
+    final_metrics: dict[str, object]
     versions: dict[str, str]
     attempts: tuple[Attempt, ...]
     origin: Origin | None = None  # the request and its source; None in runs of older versions

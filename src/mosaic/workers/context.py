@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,17 @@ LEAST_SAVE_S = 60.0  # between checkpoints if not configured: what a crash costs
 SAVE_SHARE = 0.02  # maximum share of time spent on checkpoints
 
 
+class FrameFacts(TypedDict, total=False):
+    """Facts about a frame, shown beside it."""
+
+    step: int
+    episode: int
+    env: int  # its index
+    agent: str  # a name, or `red=1.5, blue=-2`
+    reward: float
+    ret: float  # return so far
+
+
 class WorkerContext:
     """Context of one attempt of a run."""
 
@@ -63,7 +74,7 @@ class WorkerContext:
         self.resume_from = resume_from  # None: start from the beginning
         self._writer = writer
         self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
-        self._spaces: Mapping[str, Any] | None = None
+        self._spaces: Mapping[str, object] | None = None
         self._saved_at = resume_from.env_steps if resume_from else 0
         self._saved_here = False  # whether this attempt has written a checkpoint
         self._save_again_s = perf_counter() + LEAST_SAVE_S
@@ -83,7 +94,7 @@ class WorkerContext:
     def attempt(self) -> int:
         return self._writer.attempt
 
-    def report(self, **fields: Any) -> int:
+    def report(self, **fields: object) -> int:
         """Store one metric event before returning. Give `kind`, `env_steps` and the metrics."""
         if fields.get("kind", "iteration") == "iteration":
             return self.heartbeat.report(fields)
@@ -97,7 +108,7 @@ class WorkerContext:
         """
         return self.heartbeat.due()
 
-    def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
+    def measure_with(self, measure: Callable[[], Mapping[str, object]]) -> None:
         """Set the source of metrics for reports during an iteration.
 
         `measure` returns the fields of an iteration event, at least counters, and is called at any moment from another
@@ -128,11 +139,10 @@ class WorkerContext:
 
         return (self._frames.request() if self._frames else None) or FrameRequest()
 
-    def frame(self, rgb: NDArray[np.uint8], **facts: Any) -> None:
+    def frame(self, rgb: NDArray[np.uint8], **facts: Unpack[FrameFacts]) -> None:
         """Publish a frame of the env that is trained; call it if `frame_wanted` returned true.
 
-        `rgb` is height × width × 3, uint8. Facts about it: step, episode, env (its index), agent (a name, or
-        `red=1.5, blue=-2`), reward, ret (return so far).
+        `rgb` is height × width × 3, uint8.
         """
         if self._frames is not None:
             self._frames.publish(rgb, **facts)
@@ -213,7 +223,7 @@ class WorkerContext:
         worker, environment = self.config.training.worker or "", self.config.environment.model_dump(mode="json")
         return Provenance(worker, environment, self._agent_spaces(), self.seed)
 
-    def _agent_spaces(self) -> Mapping[str, Any]:
+    def _agent_spaces(self) -> Mapping[str, object]:
         """Return the spaces of all agents, from an env created for this; none if the worker takes any env."""
         if self._spaces is None:
             from mosaic.envs.catalog import make_env

@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import replace
 from statistics import fmean
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from mosaic.config.run import RunConfig
 from mosaic.core.episode import Episode, outcomes
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env, EnvSpec
 from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, distinct_seeds
@@ -32,7 +32,7 @@ def evaluate_learners(
     fixed: Mapping[AgentID, PolicyID] | None = None,
     screen: Screen | None = None,
     stopped: Callable[[], object] = lambda: None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """Yield one record per opponent, or one of the learners among themselves if there are no opponents.
 
     `fixed` are the policies of agents that do not learn; if one agent learns, opponents replace them. `screen` shows
@@ -54,10 +54,10 @@ def evaluate_learners(
         else:
             for opponent in evaluation.opponents:
                 played = []
-                for place, seat in enumerate(agents):  # each role in turn: moving first is an advantage
-                    rest = fixed if len(agents) == 1 else [agent for agent in agents if agent != seat]
+                for place, learner in enumerate(agents):  # each role in turn: moving first is an advantage
+                    rest = fixed if len(agents) == 1 else [agent for agent in agents if agent != learner]
                     others = {**fixed, **dict.fromkeys(rest, opponent)}
-                    played += _play(env, others, seat, numbered[place :: len(agents)], controllers, shown, stopped)
+                    played += _play(env, others, learner, numbered[place :: len(agents)], controllers, shown, stopped)
                 if stopped():
                     return
                 yield {**_record(played, env.spec), "opponent": opponent}
@@ -86,7 +86,7 @@ class _AsEvaluation:
 def _play(
     env: Env,
     others: Mapping[AgentID, PolicyID],
-    seat: AgentID,
+    learner: AgentID,
     numbered: list[tuple[int, int]],
     controllers: dict[PolicyID, PolicyController],
     screen: Screen | None,
@@ -99,12 +99,12 @@ def _play(
             for _ in runner.turns(seed, episode=number, max_steps=DEFAULT_MAX_STEPS):
                 if stopped():
                     return
-            yield seat, runner.record
+            yield learner, runner.record
 
 
-def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> dict[str, Any]:
-    returns = [episode.returns[seat] for seat, episode in played]
-    record: dict[str, Any] = {
+def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> JsonObject:
+    returns = [episode.returns[learner] for learner, episode in played]
+    record: JsonObject = {
         "episodes": len(played),
         "episode_reward_mean": fmean(returns),
         "episode_reward_min": min(returns),
@@ -112,6 +112,6 @@ def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> dict[str, A
         "episode_len_mean": fmean(episode.env_steps for _, episode in played),
     }
     if spec.facts.competitive:
-        ends = [outcomes(episode.returns, spec.facts.win_above)[seat] for seat, episode in played]
+        ends = [outcomes(episode.returns, spec.facts.win_above)[learner] for learner, episode in played]
         record |= {"wins": ends.count("win"), "draws": ends.count("draw"), "losses": ends.count("loss")}
     return record

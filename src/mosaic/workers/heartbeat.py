@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
 
 from mosaic.core.compile_time import Compilation, timer
+from mosaic.telemetry.events.event import is_number
 from mosaic.workers.inbox import Inbox
 
 _REMEMBERED = 5  # iterations; the longest of them counts
@@ -94,25 +94,25 @@ class Heartbeat:
         self._report, self._inbox, self._patience, self._clock = report, inbox, patience, clock
         self._compiling = compiling
         self.every_s: float | None = every_s  # None: the thread does not report
-        self._measure: Callable[[], Mapping[str, Any]] = dict
-        self._last: dict[str, Any] = {"env_steps": env_steps, "episode_reward_mean": None}
+        self._measure: Callable[[], Mapping[str, object]] = dict
+        self._last: dict[str, object] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._over = threading.Event()
 
-    def measure_with(self, measure: Callable[[], Mapping[str, Any]]) -> None:
+    def measure_with(self, measure: Callable[[], Mapping[str, object]]) -> None:
         """Take counters and means from `measure`, called by the thread at any moment, instead of repeating old ones."""
         self._measure, self._training = measure, True
 
     def due(self) -> bool:
         return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
 
-    def report(self, fields: Mapping[str, Any]) -> int:
+    def report(self, fields: Mapping[str, object]) -> int:
         """Store an iteration event that the worker reports itself."""
         with self._inbox.reporting:
             return self._store(fields)
 
-    def _store(self, fields: Mapping[str, Any]) -> int:
+    def _store(self, fields: Mapping[str, object]) -> int:
         self._training = True
         number = self._report(**fields)
         self._reported_s, self._last = self._clock(), dict(fields)
@@ -150,7 +150,7 @@ class Heartbeat:
             last, since_s = self._last, self._reported_s
             kept = {name: value for name, value in last.items() if name != "time_split"}
             fields = {**kept, **self._measure(), "kind": "iteration", "trigger": "clock"}
-            steps = (fields.get("env_steps") or 0) - (last.get("env_steps") or 0)
+            steps = _env_steps(fields) - _env_steps(last)
             fields["env_steps_per_s"] = steps / max(self._clock() - since_s, 1e-9)
             self._store(fields)
 
@@ -165,3 +165,8 @@ class Heartbeat:
 
     def _period_s(self) -> float:
         return _SHARE_OF_PERIOD * min(self.every_s or _WORTH_TELLING_S, _WORTH_TELLING_S * 4)
+
+
+def _env_steps(fields: Mapping[str, object]) -> float:
+    steps = fields.get("env_steps")
+    return steps if is_number(steps) else 0

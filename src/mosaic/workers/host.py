@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.sinks.base import mirror, sink_factory
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mosaic.telemetry.events.writer import EventWriter
     from mosaic.workers.api import Worker
     from mosaic.workers.context import WorkerContext
+    from mosaic.workers.inbox import Inbox
 
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy and torch are imported, which is later
@@ -39,7 +40,7 @@ class ProgressReporter:
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
-    def __call__(self, progress: str, **facts: Any) -> None:
+    def __call__(self, progress: str, **facts: object) -> None:
         if self._fd is None:
             return
         try:
@@ -48,7 +49,7 @@ class ProgressReporter:
             self._fd = None
 
 
-def _listen(fd: int, inbox: Any) -> None:
+def _listen(fd: int, inbox: Inbox) -> None:
     """Put commands into the inbox until the supervisor is gone."""
     with os.fdopen(fd, "rb", buffering=0) as pipe:
         for line in iter(pipe.readline, b""):

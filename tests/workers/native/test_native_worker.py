@@ -10,6 +10,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.models.weights_file import load_weights
 from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
+from mosaic.telemetry.events.event import TimeSplit
 from mosaic.testing import check_worker
 from mosaic.workers.host import STOPPED
 from tests.workers.hosting import run_config
@@ -91,6 +92,7 @@ def test_a_run_that_ends_by_its_episodes_reports_the_last_iteration(home):
     run = finished(home, config(CARTPOLE, training=limits, evaluation={"episodes": 1}))
     assert last_event(run)["episodes_total"] >= 3
     assert last_event(run)["episode_reward_mean"] > 0
+    assert last_event(run)["time_split"].keys() == TimeSplit.__annotations__.keys()
     assert run.summary().env_steps == run.checkpoints()[-1].env_steps
 
 

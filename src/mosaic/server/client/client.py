@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect, unix_connect
 from mosaic.config.loading import dump_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.core.ids import JsonObject
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_token
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
@@ -34,6 +35,7 @@ from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
 
 T = TypeVar("T", bound=BaseModel)
+Query: TypeAlias = Mapping[str, str | int | float | Sequence[str]]
 
 _KEEPALIVE_S = 2.0  # the server closes idle connections after 5 s: one must not be reused in that instant
 _DEGRADED = 503  # of GET /health
@@ -85,6 +87,14 @@ class RemotePictures:
         self.state = "finished" if end.reason in (State.FINISHED, State.STOPPED) else "writer died"
 
 
+class RequestParts(TypedDict, total=False):
+    """What a request may have besides its method and path."""
+
+    params: Query
+    json: object
+    headers: Mapping[str, str]
+
+
 class ServerError(MosaicError):
     """Error for a request that the server could not carry out."""
 
@@ -111,7 +121,7 @@ class Client:
             base_url=self._root, transport=transport, headers=self._headers(), timeout=timeout_s, trust_env=False
         )
 
-    def submit(self, config: RunConfig | Mapping[str, Any], *, group: str = "", key: str | None = None) -> RemoteRun:
+    def submit(self, config: RunConfig | Mapping[str, object], *, group: str = "", key: str | None = None) -> RemoteRun:
         """Queue a run. With a key, the same request can safely be sent again if the response got lost."""
         document = dump_run_config(config) if isinstance(config, RunConfig) else dict(config)
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
@@ -152,10 +162,10 @@ class Client:
             _check(response)
         return Health.model_validate_json(response.content)
 
-    def schema(self, worker: str | None = None, algorithm: str = "") -> dict[str, Any]:
+    def schema(self, worker: str | None = None, algorithm: str = "") -> JsonObject:
         """Return the schema of a run's configuration, or of a worker's options."""
         path = "/schemas/run" if worker is None else f"/schemas/workers/{_quoted(worker)}/{_quoted(algorithm)}"
-        found: dict[str, Any] = self.send("GET", path).json()
+        found: JsonObject = self.send("GET", path).json()
         return found
 
     def close(self) -> None:
@@ -171,15 +181,15 @@ class Client:
     ) -> None:
         self.close()
 
-    def ask(self, model: type[T], method: str, path: str, **what: Any) -> T:
+    def ask(self, model: type[T], method: str, path: str, **what: Unpack[RequestParts]) -> T:
         """Send a request and parse the response as `model`."""
         return model.model_validate_json(self.send(method, path, **what).content)
 
-    def send(self, method: str, path: str, **what: Any) -> httpx.Response:
+    def send(self, method: str, path: str, **what: Unpack[RequestParts]) -> httpx.Response:
         """Send any request; raise with the server's own message if it is refused."""
         return _check(self._request(method, path, **what))
 
-    def _request(self, method: str, path: str, **what: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **what: Unpack[RequestParts]) -> httpx.Response:
         try:
             return self._http.request(method, path, **what)
         except httpx.TransportError as error:
@@ -198,7 +208,7 @@ class Client:
         except (OSError, EOFError, InvalidHandshake) as error:
             raise self._unreachable(error) from error
 
-    def _list(self, model: type[T], path: str, params: Mapping[str, Any]) -> list[T]:
+    def _list(self, model: type[T], path: str, params: Query) -> list[T]:
         rows: list[T] = TypeAdapter(list[model]).validate_json(self.send("GET", path, params=params).content)  # type: ignore[valid-type]
         return rows
 
@@ -240,7 +250,7 @@ class RemoteRun:
     def pause(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/pause")
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> RunDetails:
+    def resume(self, *, resources: Mapping[str, object] | None = None, settings: Sequence[str] = ()) -> RunDetails:
         """Continue the run; `resources` and `settings` (SECTION.KEY=VALUE) can change only once it has ended."""
         body = {"resources": dict(resources or {}), "settings": list(settings)}
         return self._ask(RunDetails, "POST", "/resume", json=body)
@@ -252,14 +262,14 @@ class RemoteRun:
         self._client.send("DELETE", self._path)
 
     def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
-        params: dict[str, Any] = {"size": size, "stream": stream} | ({} if after is None else {"after": after})
+        params: Query = {"size": size, "stream": stream} | ({} if after is None else {"after": after})
         return self._ask(LogPart, "GET", "/log", params=params)
 
     def metrics(self, after_seq: int = 0, limit: int = 1000) -> Events:
         """Return stored events, at most `limit`."""
         return self._ask(Events, "GET", "/metrics", params={"after_seq": after_seq, "limit": limit})
 
-    def curve(self, metric: str, **query: Any) -> CurvePoints:
+    def curve(self, metric: str, **query: str | int | float) -> CurvePoints:
         return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
 
     def pictures(self, request: FrameRequest) -> RemotePictures:
@@ -306,7 +316,7 @@ class RemoteRun:
             raise WaitedTooLongError(f"The run {self.id} did not end within {timeout_s:g} s.") from error
         return self.state
 
-    def _ask(self, model: type[T], method: str, rest: str, **what: Any) -> T:
+    def _ask(self, model: type[T], method: str, rest: str, **what: Unpack[RequestParts]) -> T:
         return self._client.ask(model, method, self._path + rest, **what)
 
 

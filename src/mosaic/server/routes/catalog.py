@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Response
 
 from mosaic.config.schema import run_schema
@@ -53,11 +51,11 @@ def routes(context: ServerContext) -> APIRouter:
         return [_policy(name) for name in plugins("mosaic.policies")]
 
     @router.get("/schemas/run")
-    def schema_of_run() -> dict[str, Any]:
+    def schema_of_run() -> dict[str, object]:
         return run_schema()
 
     @router.get("/schemas/workers/{worker}/{algorithm}")
-    def schema_of_worker(worker: str, algorithm: str) -> dict[str, Any]:
+    def schema_of_worker(worker: str, algorithm: str) -> dict[str, object]:
         """Return the schema of `training.params`."""
         return options_model(load_worker(worker), algorithm).model_json_schema()
 

@@ -84,7 +84,7 @@ def _read(kind: Kind, body: bytes) -> Any:
         raise InputError(explain_settings(error, model)) from error
 
 
-def _describe(kind: Kind) -> dict[str, Any]:
+def _describe(kind: Kind) -> dict[str, object]:
     schema = MODELS[kind].model_json_schema()
     defs = schema.pop("$defs", {})
     schema["properties"]["environment"] = defs["EnvironmentConfig"]

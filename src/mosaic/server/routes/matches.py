@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError
@@ -63,7 +63,7 @@ class ReplayAsked(BaseModel):
 
     name: str | None = None
     match_id: str | None = None
-    episode: dict[str, Any] | None = None
+    episode: dict[str, object] | None = None
 
 
 async def _body(request: Request) -> bytes:
@@ -83,7 +83,7 @@ def routes(matches: Matches) -> APIRouter:
         return [_row(match) for match in matches.all()]
 
     @router.get("/matches/{match_id}")
-    def show_match(match_id: str) -> dict[str, Any]:
+    def show_match(match_id: str) -> dict[str, object]:
         """Return the state, as a spectator sees it."""
         return view_of(matches.find(match_id).state)
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
@@ -45,7 +45,7 @@ Patience = Annotated[
 
 
 OtherResources = Annotated[
-    dict[str, Any] | None,
+    dict[str, object] | None,
     Body(embed=True, description="Settings of `resources` to resume the run with; only once it has ended."),
 ]
 
@@ -164,7 +164,7 @@ def _fitting_its_state() -> Iterator[None]:
 def _acceptable(context: ServerContext, body: bytes) -> RunConfig:
     """Return the configuration in the body, if this server would run it."""
     try:
-        document: Any = read_json(body.decode())
+        document = read_json(body.decode())
     except (ValueError, RecursionError) as error:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
     config = parse_run_config(document)

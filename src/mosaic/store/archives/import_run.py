@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.store.archives.archive import NOT_PACKED
@@ -93,7 +92,7 @@ class _BoundedReader(gzip.GzipFile):
 def _each(members: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (member := members.next()) is not None:
         yield member
-        cast(Any, members).members = []  # tarfile would keep every header, however many there are
+        members.members = []  # type: ignore[attr-defined]  # tarfile would keep every header, however many there are
 
 
 def _parts(archive: Path, member: tarfile.TarInfo) -> tuple[str, ...]:

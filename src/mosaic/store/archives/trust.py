@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from mosaic.config.loading import parse_run_config
 from mosaic.config.programs import code_in_document, named_programs, programs_of_environment
@@ -140,7 +139,7 @@ def loading(checkpoint: Checkpoint, trust: bool) -> Iterator[None]:
         yield
 
 
-def require_trust_in_file(path: Path, document: Mapping[str, Any]) -> None:
+def require_trust_in_file(path: Path, document: Mapping[str, object]) -> None:
     """Raise TrustError for a configuration file inside a foreign run that names code."""
     folder = RunFolder(path.resolve().parent)
     if trust_given() or not folder.exists() or not (why := foreign(folder)):

@@ -150,7 +150,7 @@ def _read(connection: sqlite3.Connection) -> dict[str, Row]:
     return {row[0]: _row(row) for row in connection.execute("SELECT * FROM runs ORDER BY queued_at DESC, run_id DESC")}
 
 
-def _values(row: Row) -> list[Any]:
+def _values(row: Row) -> list[object]:
     values = list(astuple(row[0]))
     values[_TAGS] = json.dumps(values[_TAGS])
     values[_STATE] = str(values[_STATE])
@@ -169,5 +169,5 @@ def _row(values: tuple[Any, ...]) -> Row:
     return RunSummary(*summary), stamp
 
 
-def _checksum(values: list[Any]) -> int:
+def _checksum(values: list[object]) -> int:
     return zlib.crc32(repr(values).encode(errors="surrogatepass"))

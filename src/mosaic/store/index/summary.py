@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mosaic.core.ids import EnvID
 from mosaic.store.run_folder import RunFolder
@@ -23,13 +22,13 @@ _FARTHEST = 1 << 22  # a run without training metrics in its last 4 MiB has no l
 class LastMetrics:
     env_steps: int = 0
     episode_reward_mean: float | None = None
-    event: Mapping[str, Any] = field(default_factory=dict)  # the last one with measurements
+    event: Mapping[str, object] = field(default_factory=dict)  # the last one with measurements
 
 
 def last_metrics(path: Path) -> LastMetrics:
     """Return the last visible metrics: events that a later attempt repeated from an earlier step are hidden."""
-    newest: Mapping[str, Any] = {}
-    measured: Mapping[str, Any] = {}
+    newest: Mapping[str, object] = {}
+    measured: Mapping[str, object] = {}
     reached = math.inf  # where the next attempt began
     resumed_at: int | None = None
     for line in _lines_backwards(path):
@@ -51,7 +50,7 @@ def last_metrics(path: Path) -> LastMetrics:
     return LastMetrics(_reached(newest, resumed_at), None, measured)
 
 
-def _reached(newest: Mapping[str, Any], resumed_at: int | None) -> int:
+def _reached(newest: Mapping[str, object], resumed_at: int | None) -> int:
     return resumed_at if resumed_at is not None else _steps(newest.get("env_steps")) or 0
 
 
@@ -77,7 +76,7 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
             yield rest
 
 
-def _event(line: bytes) -> Mapping[str, Any]:
+def _event(line: bytes) -> Mapping[str, object]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

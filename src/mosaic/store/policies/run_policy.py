@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
 from pydantic import Field, model_validator
 
@@ -275,8 +275,7 @@ def _sampling(options: RunPolicyOptions, checkpoint: Checkpoint, policy: str, sp
 
 
 def _names(checkpoint: Checkpoint) -> str:
-    policies: Mapping[str, Any] = checkpoint.manifest.policies
-    return ", ".join(policies) or "none (this checkpoint names no policies)"
+    return ", ".join(checkpoint.manifest.policies) or "none (this checkpoint names no policies)"
 
 
 kind = PolicyKind(

@@ -21,6 +21,7 @@ from mosaic.telemetry.events.event import AXES, FRAME, MetricEvent, prefix
 Rows = NDArray[np.uint32]
 Values = NDArray[np.float64]
 Places = list[int] | None  # None: everywhere
+T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _NUMBERS = {int, float, bool}
 _NUMBERS_OR_NULL = _NUMBERS | {type(None)}
@@ -124,7 +125,7 @@ def rows_at(rows: Rows, places: Places) -> Rows:
     return rows if places is None else rows[places]
 
 
-def items_at(items: Sequence[Any], places: Places) -> Sequence[Any]:
+def items_at(items: Sequence[T], places: Places) -> Sequence[T]:
     return items if places is None else [items[place] for place in places]
 
 

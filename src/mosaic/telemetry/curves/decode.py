@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -33,9 +33,9 @@ _FIRST = 16 << 10  # until the shape of the events is known they are decoded the
 _ALWAYS = {"kind": str, "seq": int, "attempt": int}
 _NUMBER = float | bool | None
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
-_SLOTS: dict[type, Any] = {float: _NUMBER, NoneType: _NUMBER, str: str | None, list: list[Any] | None}
+_SLOTS: dict[type, object] = {float: _NUMBER, NoneType: _NUMBER, str: str | None, list: list[object] | None}
 
-Tree = dict[str, Any]
+Tree: TypeAlias = "dict[str, type | Tree]"
 """Key → float, str, list, NoneType (only null so far) or, for a dict, its own tree."""
 
 
@@ -43,7 +43,7 @@ class Field(NamedTuple):
     """Key that may lead to numbers."""
 
     key: str
-    value: Callable[[Any], Any]
+    value: Callable[[object], Any]
     inner: tuple[Field, ...] | None
     """Fields of a dict; None for a number."""
 
@@ -54,13 +54,13 @@ class Shape(NamedTuple):
     It is learnt from events that were decoded generically; an event that does not fit is refused, never misread.
     """
 
-    decoder: msgspec.json.Decoder[Any]
+    decoder: msgspec.json.Decoder[msgspec.Struct]
     """Builds objects that `Field.value` reads; they hold no reference cycles, so garbage collection skips them."""
-    kind: Callable[[Any], str]
+    kind: Callable[[object], str]
     fields: tuple[Field, ...]
 
 
-def learn(tree: Tree, events: Iterable[Mapping[str, Any]]) -> bool:
+def learn(tree: Tree, events: Iterable[Mapping[str, object]]) -> bool:
     """Make the tree fit the events; return False where it cannot: a key changes its type, or needs escapes."""
     return all(_learn_value(tree, key, value) for event in events for key, value in event.items())
 
@@ -73,7 +73,7 @@ def shape_of(tree: Tree) -> Shape | None:
     return Shape(msgspec.json.Decoder(struct), attrgetter(f"f{list(tree).index('kind')}"), fields)
 
 
-def _learn_value(tree: Tree, key: str, value: Any) -> bool:
+def _learn_value(tree: Tree, key: str, value: object) -> bool:
     if _ESCAPED.search(key):  # msgspec does not support fields with such names
         return False
     if isinstance(value, dict):
@@ -95,7 +95,7 @@ def _size(tree: Tree) -> int:
 
 
 def _struct(tree: Tree, always: Mapping[str, type]) -> tuple[type[msgspec.Struct], tuple[Field, ...]]:
-    slots: list[Any] = []
+    slots: list[tuple[str, Any] | tuple[str, Any, None]] = []
     fields: list[Field] = []
     names = {f"f{number}": key for number, key in enumerate(tree)}
     for name, key in names.items():
@@ -150,7 +150,7 @@ class Scanner:
         return Whole(transpose(events), end, damaged)
 
 
-def _taken(items: Sequence[Any], shape: Shape) -> Columns:
+def _taken(items: Sequence[object], shape: Shape) -> Columns:
     kinds = list(map(shape.kind, items))
     groups = grouped(kinds)
     if len(groups) == 1:
@@ -164,7 +164,7 @@ def _taken(items: Sequence[Any], shape: Shape) -> Columns:
 
 def _take(
     rows: Rows,
-    items: Sequence[Any],
+    items: Sequence[object],
     fields: Sequence[Field],
     start: str,
     collector: Collector,
@@ -182,7 +182,7 @@ def _take(
             _take(below, [values[place] for place in places], field.inner, f"{start}{field.key}/", collector)
 
 
-def _cells(rows: Rows, items: Sequence[Any], field: Field) -> Cells:
+def _cells(rows: Rows, items: Sequence[object], field: Field) -> Cells:
     try:
         numbers = np.fromiter(map(field.value, items), np.float64, len(items))
     except (TypeError, OverflowError):  # null, or an integer too large for a float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, Required, TypedDict, TypeGuard
+from typing import Required, TypedDict, TypeGuard
 
 import msgspec
 
@@ -37,9 +37,9 @@ class PolicyMetrics(TypedDict, total=False):
     reward_max: float | None
     agent_steps: int | None
     episodes_total: int | None
-    learner: dict[str, Any]
+    learner: dict[str, object]
     rating: float | None
-    custom_metrics: dict[str, Any]
+    custom_metrics: dict[str, object]
 
 
 class MetricEvent(TypedDict, total=False):
@@ -60,7 +60,7 @@ class MetricEvent(TypedDict, total=False):
     env_steps_per_s: float | None
     time_split: TimeSplit
     policies: dict[str, PolicyMetrics]
-    custom_metrics: dict[str, Any]
+    custom_metrics: dict[str, object]
     # kind "iteration": "clock" if due only because of telemetry.report_every_s, so that a repeated run has it elsewhere
     trigger: str
     # kind "started"
@@ -69,7 +69,7 @@ class MetricEvent(TypedDict, total=False):
     # kind "resumed"
     from_env_steps: int | None
     # kind "config_changed": {setting: [old value, new value]}
-    changes: dict[str, Any]
+    changes: dict[str, object]
     # kinds "alert", "equipped" and "compiling": what is wrong, what a worker trains with, progress of compiling
     message: str
     # kind "checkpoint"
@@ -91,7 +91,7 @@ def encode(record: object) -> bytes:
         ) from error
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Convert values of NumPy, torch and others with their own `tolist`, and paths to text."""
     if isinstance(value, PurePath):
         return str(value)
@@ -111,15 +111,15 @@ def prefix(kind: str) -> str:
     return "" if kind == "iteration" else f"{kind}/"
 
 
-def leaves(event: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def leaves(event: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield name and value of an event's content, without the fields that locate it."""
-    start = prefix(event["kind"])
+    start = prefix(str(event["kind"]))
     for key, value in event.items():
         if key not in FRAME:
             yield from _below(start + key, value)
 
 
-def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _below(name: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _below(f"{name}/{key}", inner)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TextIO
+from typing import TextIO
 
 from mosaic.core.errors import FormatError, MosaicError
 from mosaic.telemetry.events.event import COUNTERS, MEASURES, PolicyMetrics, TimeSplit, encode, is_number
@@ -26,7 +26,7 @@ class MalformedMetricError(FormatError):
     """Line that begins like a metric but is not one."""
 
 
-def parse_metric(line: str | bytes) -> dict[str, Any] | None:
+def parse_metric(line: str | bytes) -> dict[str, object] | None:
     """Return the event's fields in a line `@METRIC {json}`; None for other lines."""
     text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     text = text.strip()
@@ -51,7 +51,7 @@ def parse_metric(line: str | bytes) -> dict[str, Any] | None:
     return fields
 
 
-def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+def event_fields(data: Mapping[str, object]) -> dict[str, object]:
     """Convert a program's object to fields of an event; unknown ones become custom metrics."""
     given = dict(data)
     kind = given.pop("kind", "iteration")
@@ -59,7 +59,7 @@ def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
         raise MalformedMetricError(f"A program cannot report the kind {kind!r}. Known: {', '.join(KINDS)}.")
     if "timesteps_total" in given and given.get("env_steps") is None:
         given["env_steps"] = given.pop("timesteps_total")
-    fields: dict[str, Any] = {"kind": kind}
+    fields: dict[str, object] = {"kind": kind}
     for name in COUNTERS:
         if (count := _number(given, name)) is not None:
             fields[name] = _whole(name, count)
@@ -80,7 +80,7 @@ def event_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def emit_metric(stream: TextIO | None = None, /, **fields: Any) -> bool:
+def emit_metric(stream: TextIO | None = None, /, **fields: object) -> bool:
     """Print a metric line if MOSAIC_METRICS or CONTROLLER_METRICS is 1; return whether it was printed.
 
     ```python
@@ -96,7 +96,7 @@ def emit_metric(stream: TextIO | None = None, /, **fields: Any) -> bool:
     return True
 
 
-def _policy(policy: str, block: Any) -> dict[str, Any]:
+def _policy(policy: str, block: object) -> dict[str, object]:
     if not isinstance(block, dict):
         raise MalformedMetricError(f"policies.{policy} should be an object, not {_short(repr(block))}.")
     known = {name: value for name, value in block.items() if name in _POLICY_FIELDS - {"custom_metrics"}}
@@ -105,7 +105,7 @@ def _policy(policy: str, block: Any) -> dict[str, Any]:
     return {**known, "custom_metrics": custom} if custom else known
 
 
-def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
+def _object(given: dict[str, object], name: str) -> dict[str, object]:
     """Remove and return the field; an empty dict where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not isinstance(value, dict):
@@ -113,7 +113,7 @@ def _object(given: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(value or {})
 
 
-def _number(given: dict[str, Any], name: str) -> int | float | None:
+def _number(given: dict[str, object], name: str) -> int | float | None:
     """Remove and return the field; None where it is missing or null."""
     value = given.pop(name, None)
     if value is not None and not is_number(value):
@@ -121,12 +121,12 @@ def _number(given: dict[str, Any], name: str) -> int | float | None:
     return value
 
 
-def _moment(value: Any) -> int | float | None:
+def _moment(value: object) -> int | float | None:
     """Return seconds since 1970, from a number or from ISO 8601 text; text without a time zone is local time."""
     if value is None or is_number(value):
         return value
     try:
-        return datetime.fromisoformat(value).timestamp()
+        return datetime.fromisoformat(str(value)).timestamp()
     except (TypeError, ValueError, OverflowError, OSError) as error:
         raise MalformedMetricError(
             f"timestamp is {_short(repr(value))}; it should be seconds since 1970 or ISO 8601: "

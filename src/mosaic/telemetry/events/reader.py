@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from mosaic.core.errors import FormatError
 from mosaic.telemetry.events.event import MetricEvent, is_number
@@ -22,7 +22,7 @@ class ResumePoint(NamedTuple):
     from_env_steps: float
 
 
-def resume_point(event: Mapping[str, Any]) -> ResumePoint | None:
+def resume_point(event: MetricEvent) -> ResumePoint | None:
     """Return the resume point of a `resumed` event, at 0 where it names none: the run started over."""
     if event["kind"] != "resumed":
         return None
@@ -30,11 +30,11 @@ def resume_point(event: Mapping[str, Any]) -> ResumePoint | None:
     return ResumePoint(event["seq"], event["attempt"], start if is_number(start) else 0)
 
 
-def resume_points(events: Iterable[Mapping[str, Any]]) -> list[ResumePoint]:
+def resume_points(events: Iterable[MetricEvent]) -> list[ResumePoint]:
     return [point for event in events if (point := resume_point(event))]
 
 
-def is_hidden(event: Mapping[str, Any], points: Iterable[ResumePoint]) -> bool:
+def is_hidden(event: MetricEvent, points: Iterable[ResumePoint]) -> bool:
     """Return whether a later attempt superseded this event. Events without env_steps (alerts) are always visible."""
     steps = event.get("env_steps")
     return is_number(steps) and any(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from mosaic.core.errors import FormatError, MosaicError
 from mosaic.telemetry.events.event import encode
@@ -47,7 +47,7 @@ class EventWriter:
         """Return the seq of the last event stored; 0 before the first."""
         return self._seq
 
-    def report(self, event: Mapping[str, Any] | None = None, /, **fields: Any) -> int:
+    def report(self, event: Mapping[str, object] | None = None, /, **fields: object) -> int:
         """Store an event and return its seq; after that, no process's death can lose the event."""
         if event:
             fields = {**event, **fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from mosaic.core.files import replace_file
 from mosaic.telemetry.events.event import AXES, MetricEvent, leaves
@@ -36,7 +36,7 @@ class CsvSink:
     def close(self) -> None:
         self._file.close()
 
-    def _rewritten(self, rows: list[dict[str, Any]]) -> IO[str]:
+    def _rewritten(self, rows: list[dict[str, object]]) -> IO[str]:
         def write(path: Path) -> None:
             with path.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, self._columns)
@@ -47,5 +47,5 @@ class CsvSink:
         return self.path.open("a", newline="", encoding="utf-8")
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return json.dumps(value) if isinstance(value, list) else value

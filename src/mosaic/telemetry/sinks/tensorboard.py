@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TypeGuard
 
 from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
 from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
@@ -35,5 +36,5 @@ class TensorBoardSink:
         self._writer.close()
 
 
-def _is_scalar(value: object) -> bool:
+def _is_scalar(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and -math.inf < value < math.inf and abs(value) < 1e300

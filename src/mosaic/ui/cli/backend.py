@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
     from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+    from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.pictures.live import Pictures
 
@@ -30,13 +31,13 @@ class BackendRun(Protocol):
 
     def pause(self) -> object: ...
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> object: ...
+    def resume(self, *, resources: Mapping[str, object] | None = None, settings: Sequence[str] = ()) -> object: ...
 
     def checkpoint(self) -> object: ...
 
     def delete(self) -> None: ...
 
-    def events(self, after_seq: int = 0) -> Iterator[Mapping[str, Any]]: ...
+    def events(self, after_seq: int = 0) -> Iterator[MetricEvent]: ...
 
     def wait(self) -> State: ...
 
@@ -119,7 +120,7 @@ class _LocalRun:
     def pause(self) -> None:
         self._run.pause()
 
-    def resume(self, *, resources: Mapping[str, Any] | None = None, settings: Sequence[str] = ()) -> None:
+    def resume(self, *, resources: Mapping[str, object] | None = None, settings: Sequence[str] = ()) -> None:
         self._run.resume(resources=resources, settings=settings)
 
     def checkpoint(self) -> None:
@@ -128,7 +129,7 @@ class _LocalRun:
     def delete(self) -> None:
         self._run.delete()
 
-    def events(self, after_seq: int = 0) -> Iterator[Mapping[str, Any]]:
+    def events(self, after_seq: int = 0) -> Iterator[MetricEvent]:
         return self._run.events(after_seq, follow=True)
 
     def wait(self) -> State:
