@@ -181,11 +181,12 @@ def test_nonsense_in_the_fifo_is_logged_and_harms_nothing(trainer: Trainer) -> N
     first_event(run)
     with run.folder.control.open("wb") as control:
         control.write(b'hello\n{"command": "dance"}\n[]\n{"command": "stop", "patience_s": "soon"}\n')
+        control.write(b'{"command": "stop", "patience_s": [1]}\n')
     send(run.folder, "checkpoint")
     run.checkpoint()
     log = (run.folder.path / "supervisor.log").read_text()
     assert "'dance' is not a command: stop, pause, resume, checkpoint" in log
-    assert log.count("a command was not understood") == 4
+    assert log.count("a command was not understood") == 5
     run.stop()
     with pytest.raises(RunNotAliveError, match=f"cannot pause: it is not alive. Type: mosaic runs show {run.id}"):
         send(run.folder, "pause")

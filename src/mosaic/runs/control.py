@@ -82,7 +82,7 @@ def _patience(message: Mapping[str, object]) -> float | None:
     if given is None:
         return None
     if not isinstance(given, int | float | str):
-        raise TypeError("patience_s is not a number")
+        raise ValueError("patience_s is not a number")
     patience_s = float(given)
     if math.isnan(patience_s):
         raise ValueError("patience_s is not a number")

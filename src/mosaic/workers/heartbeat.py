@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 
 from mosaic.core.compile_time import Compilation, timer
@@ -118,12 +118,10 @@ class Heartbeat:
         self._reported_s, self._last = self._clock(), dict(fields)
         return number
 
-    @contextmanager
-    def iteration(self) -> Iterator[None]:
+    def iteration(self) -> AbstractContextManager[None]:
         """Measure one iteration, or a part of one after which a stop can end it; training has begun."""
         self._training = True
-        with self._patience.iteration():
-            yield
+        return self._patience.iteration()
 
     @contextmanager
     def beating(self) -> Iterator[None]:
