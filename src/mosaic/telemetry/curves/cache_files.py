@@ -78,17 +78,17 @@ class ColumnFiles:
 
     def append(self, columns: Columns, source_end: int, source_mark: int) -> None:
         head = self.head
-        told = dict.fromkeys(columns.kinds)
-        kinds = {kind: code for code, kind in enumerate(dict.fromkeys([*head.kinds, *told]))}
+        occurring = dict.fromkeys(columns.kinds)
+        kinds = {kind: code for code, kind in enumerate(dict.fromkeys([*head.kinds, *occurring]))}
         frame, cells = dict(head.frame), dict(head.cells)
-        for name, values in {"kind": _codes(columns.kinds, told, kinds), **columns.frame}.items():
+        for name, values in {"kind": _codes(columns.kinds, occurring, kinds), **columns.frame}.items():
             frame[name] = self._grown(frame.get(name) or ColumnHead(f"frame-{len(frame)}.column"), values)
         for name, (rows, values) in columns.cells.items():
             number = len(cells)
             old = cells.get(name) or CellsHead(ColumnHead(f"{number}-rows.column"), ColumnHead(f"{number}.column"))
             cells[name] = CellsHead(self._grown(old.rows, rows + np.uint32(head.rows)), self._grown(old.values, values))
         total = head.rows + len(columns.kinds)
-        resumes = [*head.resumes, *(_resume_points(columns) if "resumed" in told else ())]
+        resumes = [*head.resumes, *(_resume_points(columns) if "resumed" in occurring else ())]
         self._write_head(CacheHeader(source_end, source_mark, total, list(kinds), resumes, frame, cells))
 
     def frame(self, name: str) -> Values:
@@ -147,9 +147,9 @@ class ColumnFiles:
         self.head = head
 
 
-def _codes(names: Sequence[str], told: Collection[str], kinds: Mapping[str, int]) -> Values:
+def _codes(names: Sequence[str], occurring: Collection[str], kinds: Mapping[str, int]) -> Values:
     """Return the code of each name, without lookups in the usual case of a single kind."""
-    if len(told) == 1:
+    if len(occurring) == 1:
         return np.full(len(names), float(kinds[names[0]]))
     return np.fromiter(map(kinds.__getitem__, names), np.float64, len(names))
 
