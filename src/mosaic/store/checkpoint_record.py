@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mosaic.core.reference import explain
-from mosaic.runners.versions import versions
+from mosaic.core.version import versions
 from mosaic.store.archives.signature import is_sealed, seal
 from mosaic.store.errors import DamagedError
 from mosaic.store.run_folder import RunFolder
