@@ -72,9 +72,9 @@ window.WebSocket = class extends Plain {
   constructor(address, ...rest) {
     super(String(address).replace(/rate=[\\d.]+/, "rate=RATE"), ...rest);
     if (String(address).includes("/frames")) this.addEventListener("message", ({ data }) => {
-      const size = new DataView(data).getUint32(0, false);
-      const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size)));
-      if (data.byteLength > 4 + size) written.push(facts.wall_time * 1000);
+      const size = new DataView(data).getUint32(1, true);  // after the version, see telemetry/pictures/message.py
+      const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 5, size)));
+      if (data.byteLength > 5 + size) written.push(facts.wall_time * 1000);
     });
   }
 };

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketTestSession
 
-from mosaic.server.play.pictures import unpack
+from mosaic.telemetry.pictures.message import FrameFacts, FrameMessage, unpack
 
 
 class Screen:
@@ -20,7 +20,7 @@ class Screen:
         self._session = session
         self.state: dict[str, Any] = {}
         self.refused: list[str] = []
-        self.frames: list[tuple[dict[str, Any], bytes]] = []
+        self.frames: list[FrameMessage] = []
         self.until(lambda state: bool(state))
 
     def send(self, kind: str, **parts: Any) -> None:
@@ -50,10 +50,10 @@ class Screen:
             self.receive()
         return self.refused.pop(0)
 
-    def until_frame(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        while not self.frames or not true(self.frames[-1][0]):
+    def until_frame(self, true: Callable[[FrameFacts], bool]) -> FrameFacts:
+        while not self.frames or not true(self.frames[-1].facts):
             self.receive()
-        return self.frames[-1][0]
+        return self.frames[-1].facts
 
     def click(self, spot_id: str) -> None:
         """In the middle of a spot that is offered now, or that would begin anew."""

@@ -25,13 +25,13 @@ def test_real_time_with_held_keys(client: TestClient) -> None:
     match_id = open_match(client, "butterfly/cooperative_pong_v5", agents, rate_hz=60)
     with screen(client, match_id) as seat:
         assert seat.state["real_time"]
-        seat.until_frame(lambda h: h["step"] >= 2)
+        seat.until_frame(lambda h: h.step >= 2)
         seat.send("key", code="ArrowUp", key="ArrowUp", down=True)
-        start = seat.frames[-1][0]["step"]
-        seat.until_frame(lambda h: h["step"] >= start + 8)
+        start = seat.frames[-1].facts.step
+        seat.until_frame(lambda h: h.step >= start + 8)
         seat.send("key", code="ArrowUp", key="ArrowUp", down=False)
-        end = seat.frames[-1][0]["step"]
-        seat.until_frame(lambda h: h["step"] >= end + 8)
+        end = seat.frames[-1].facts.step
+        seat.until_frame(lambda h: h.step >= end + 8)
         seat.send("pause", on=True)
         seat.until(lambda s: s["paused"])
     episode = episode_from_json(client.get(f"/matches/{match_id}/episode").json())
@@ -54,7 +54,7 @@ def test_a_tap_shorter_than_a_step_counts_once(client: TestClient) -> None:
         before = _settled(client, match_id)
         seat.send("step")
         seat.send("step")
-        seat.until_frame(lambda h: h["step"] == before + 2)
+        seat.until_frame(lambda h: h.step == before + 2)
     episode = episode_from_json(client.get(f"/matches/{match_id}/episode").json())
     assert [actions["paddle_0"] for actions in episode.actions].count(2) == 1
     assert {actions["paddle_1"] for actions in episode.actions} == {0}
@@ -82,7 +82,7 @@ def test_continuous_actions_by_keys_and_axes(client: TestClient) -> None:
         ):
             seat.send(message.pop("type"), **message)
             seat.send("step")
-            seat.until_frame(lambda h, number=number: h["step"] == before + number + 1)
+            seat.until_frame(lambda h, number=number: h.step == before + number + 1)
     episode = episode_from_json(client.get(f"/matches/{match_id}/episode").json())
     played = [float(actions["agent_0"][0]) for actions in episode.actions[before : before + 4]]
     assert played == [1.0, -2.0, 0.0, 2.0]

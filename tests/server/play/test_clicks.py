@@ -82,11 +82,11 @@ def test_a_game_without_a_picture_shows_its_words_but_not_the_movers_own_cards()
 def test_hanabi_is_played_by_what_is_shown(client: TestClient) -> None:
     match_id = open_match(client, "classic/hanabi_v5", {"*": "human"})
     with screen(client, match_id) as seat:
-        seat.until_frame(lambda header: header["step"] == 0)
+        seat.until_frame(lambda header: header.step == 0)
         labels = [spot["label"] for spot in seat.state["spots"]]
         assert labels[:5] == [f"play card {place}" for place in range(1, 6)]
         seat.send("press", spot=seat.state["spots"][0]["id"])
-        seat.until_frame(lambda header: header["step"] == 1)
+        seat.until_frame(lambda header: header.step == 1)
         assert seat.state["note"] == ""
 
 

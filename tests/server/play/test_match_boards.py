@@ -36,9 +36,12 @@ def test_a_whole_game_by_clicks_against_minimax(client: TestClient) -> None:
         assert seat.state["result"] in ("player_2 (minimax) wins.", "A draw.")
         assert [move["agent"] for move in seat.state["moves"][:2]] == ["player_1", "player_2"]
         assert seat.state["moves"][0]["text"] == "cell 1"
-        header = seat.until_frame(lambda h: h["step"] == seat.state["step"])
-        assert header["kind"] == "webp"
-        assert seat.frames[-1][1][:4] == b"RIFF"
+        facts = seat.until_frame(lambda h: h.step == seat.state["step"])
+        picture = seat.frames[-1].frame()
+        assert picture is not None
+        assert (facts.format, (facts.height, facts.width)) == ("webp", picture.pixels.shape[:2])
+        returns = {agent["agent"]: agent["return"] for agent in seat.state["agents"]}
+        assert facts.agent == ", ".join(f"{agent}={value:.4g}" for agent, value in returns.items())
         seat.send("click", x=0.5, y=0.5)
         assert seat.until_refused() == "The episode is over. Restart to play again."
     episode = episode_from_json(client.get(f"/matches/{match_id}/episode").json())

@@ -1,4 +1,4 @@
-"""The pure parts of a match: keys, pace, seats, pictures, messages."""
+"""The pure parts of a match: keys, pace, policies of agents, messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from mosaic.server.play.human import plays_in_real_time, rate_of, read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
 from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, who_acts
-from mosaic.server.play.pictures import encode_picture, pack, unpack
 from mosaic.server.play.timing import Moment, wait_s
 
 
@@ -192,25 +191,6 @@ def test_spots_are_pressed_one_after_another() -> None:
     assert press(among, ("a",), "a") == (None, ())
     with pytest.raises(InputError, match=r"'x' cannot be chosen here after a\. You can choose: b, c\."):
         press(among, ("a",), "x")
-
-
-def test_flat_pictures_are_lossless() -> None:
-    from io import BytesIO
-
-    from PIL import Image
-
-    board = np.zeros((60, 80, 3), np.uint8)
-    board[10:20, 30:50] = (200, 20, 3)
-    found = encode_picture(board)
-    assert (found.kind, found.width, found.height) == ("webp", 80, 60)
-    assert (np.asarray(Image.open(BytesIO(found.data))) == board).all()
-    noise = np.random.default_rng(0).integers(0, 255, (240, 320, 3), np.uint8)
-    assert encode_picture(noise).kind == "jpeg"
-
-
-@given(st.dictionaries(st.text(), st.integers() | st.text()), st.binary())
-def test_a_packed_picture_is_unpacked(header: dict[str, Any], data: bytes) -> None:
-    assert unpack(pack(header, data)) == (header, data)
 
 
 def test_messages_are_read_strictly() -> None:

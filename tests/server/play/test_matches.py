@@ -79,7 +79,7 @@ def test_reload_in_mid_match_finds_everything(client: TestClient) -> None:
         again.until(lambda s: s["chooser"] is not None)
         for part in ("step", "moves", "spots", "agents", "seed"):
             assert again.state[part] == before[part]
-        assert again.until_frame(lambda h: h["step"] == 2)["episode"] == 0
+        assert again.until_frame(lambda h: h.step == 2).episode == 0
 
 
 def test_take_over_hand_back_and_swap(client: TestClient) -> None:

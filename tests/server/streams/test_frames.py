@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from mosaic.core.errors import FormatError, MosaicError, UnknownNameError
+from mosaic.core.errors import MosaicError, UnknownNameError
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
 from mosaic.server.routes.frames import MOST_CREDITS
-from mosaic.server.streams.frame_messages import FrameMessage, pack, unpack
 from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.writer import FrameWriter
+from mosaic.telemetry.pictures.message import FrameMessage, pack, unpack
 from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, toy
 
 
@@ -186,36 +184,3 @@ def test_a_client_sees_pictures_of_a_run_on_a_server(home: Path) -> None:
         with pytest.raises(MosaicError, match="The server sends no more pictures"):
             eventually(lambda: broken.newest() is not None, "the end")
         broken.close()
-
-
-frames = st.builds(
-    Frame,
-    number=st.integers(1, 2**62),
-    pixels=st.tuples(st.integers(1, 20), st.integers(1, 20)).map(lambda size: np.full((*size, 3), 7, np.uint8)),
-    step=st.integers(0, 2**62),
-    episode=st.integers(0, 2**62),
-    env=st.integers(0, 2**31),
-    agent=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
-    wall_time=st.floats(0, 1e10),
-    reward=st.floats(),
-    ret=st.floats(),
-)
-
-
-@given(frames)
-@settings(max_examples=40)
-def test_a_message_is_its_frame_again(frame: Frame) -> None:
-    message = unpack(pack("live", frame))
-    again = message.frame()
-    assert again is not None
-    assert message.facts.state == "live"
-    assert np.array_equal(again.pixels, frame.pixels)
-    assert again[2:7] == frame[2:7]
-    for value, was in zip(again[7:], frame[7:], strict=True):
-        assert value == was or (np.isnan(value) and not np.isfinite(was))
-
-
-@given(st.binary(max_size=40))
-def test_what_is_no_message_is_an_error_of_ours(data: bytes) -> None:
-    with pytest.raises(FormatError, match="The server sent a picture that"):
-        unpack(data)

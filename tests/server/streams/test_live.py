@@ -12,10 +12,10 @@ from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 
 from mosaic.envs.catalog import make_env
-from mosaic.server.streams.frame_messages import FrameMessage, unpack
 from mosaic.store.live_sessions import SessionPictures, find_session, list_sessions
 from mosaic.telemetry.frames.paths import ring_paths
 from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.pictures.message import FrameMessage, unpack
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import ServerProcess, app_client, eventually
 
@@ -93,7 +93,7 @@ def test_a_match_that_nobody_looks_at_from_outside_is_drawn_for_its_page_alone(
     match_id = open_match(client, TICTACTOE, {"*": "random"})
     assert drawn == []
     with screen(client, match_id) as seat:
-        seat.until_frame(lambda h: h["step"] >= 2)
+        seat.until_frame(lambda h: h.step >= 2)
         assert not any(path.exists() for path in ring_paths(find_session(tmp_path, match_id).path))
         assert len(drawn) <= seat.state["step"] + 2
 

@@ -13,9 +13,10 @@ from PIL import Image
 
 from mosaic.core.errors import InputError
 from mosaic.telemetry.pictures.captions import LEAST_WIDTH, rows_of, with_strip
-from mosaic.telemetry.pictures.encode import decoded, encoded, is_flat, save_png
 from mosaic.telemetry.pictures.labels import Label, from_line, return_labels, to_line
+from mosaic.telemetry.pictures.message import FEW_COLOURS, decoded, encoded, is_drawing
 from mosaic.telemetry.pictures.resize import as_rgb, enlarged, fitted, tiled
+from mosaic.ui.cli.recording import save_png
 
 
 def board(height: int = 64, width: int = 96) -> NDArray[np.uint8]:
@@ -28,7 +29,7 @@ def noise(height: int = 64, width: int = 96) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def test_flat_pictures_travel_without_loss_and_others_as_jpeg() -> None:
+def test_drawings_travel_without_loss_and_others_as_jpeg() -> None:
     flat = encoded(board())
     assert flat.format == "webp"
     assert np.array_equal(decoded(flat.data), board())
@@ -38,13 +39,24 @@ def test_flat_pictures_travel_without_loss_and_others_as_jpeg() -> None:
     assert decoded(rough.data).shape == (64, 96, 3)
 
 
-def test_flat_means_nine_pixels_in_ten_equal_their_neighbour() -> None:
-    picture = np.zeros((10, 101), np.uint8)
-    picture[:, 1:21:2] = 255  # twenty changes of a hundred pairs
-    assert not is_flat(picture)
-    picture[:, 11:] = 0
-    assert is_flat(picture)
-    assert is_flat(np.zeros((5, 1, 3), np.uint8))
+def test_a_drawing_has_few_colours_however_they_lie() -> None:
+    chance = np.random.default_rng(0)
+    assert is_drawing(chance.integers(0, 2, (200, 300, 3), np.uint8) * 255)  # eight colours, no two neighbours alike
+    assert not is_drawing(noise())
+    for colours in (FEW_COLOURS, FEW_COLOURS + 1):
+        greys = (np.arange(64 * 64) % colours).astype(np.uint8).reshape(64, 64)
+        for picture in (greys, np.dstack([greys] * 3), greys.repeat(5, axis=0).repeat(3, axis=1)):
+            assert is_drawing(picture) is (colours == FEW_COLOURS)
+    for shape in ((1, 1), (1, 1, 1), (5, 1, 3), (1, 5, 4)):
+        assert is_drawing(np.zeros(shape, np.uint8))
+
+
+def test_grey_and_transparent_pictures_are_encoded() -> None:
+    grey = noise()[:, :, 0]
+    assert encoded(grey).format == "jpeg"
+    assert decoded(encoded(grey).data).shape == grey.shape
+    assert np.array_equal(decoded(encoded(board()[:, :, :1]).data), board()[:, :, :1].repeat(3, axis=2))
+    assert np.array_equal(decoded(encoded(np.dstack([board(), board()[:, :, 0]])).data), board())
 
 
 def test_what_webp_cannot_hold_goes_as_jpeg() -> None:

@@ -25,7 +25,6 @@ from mosaic.core.ids import JsonObject
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_token
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
-from mosaic.server.streams.frame_messages import unpack
 from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
 from mosaic.store.state import State
@@ -33,6 +32,7 @@ from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.pictures.message import unpack
 
 T = TypeVar("T", bound=BaseModel)
 Query: TypeAlias = Mapping[str, str | int | float | Sequence[str]]

@@ -352,7 +352,7 @@ class Match:
             if order is not None:
                 self._carry_out(runner, *order)
             else:
-                self._screen.show(runner, page, live)
+                self._screen.show(runner.env, page, live)
 
     def _asked(self) -> _Next | None:
         state = self.state

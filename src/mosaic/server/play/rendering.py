@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from time import time
 from typing import Any
 
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
-from mosaic.runners.local import LocalEnvRunner
-from mosaic.server.play.pictures import MatchPicture, encode_picture
+from mosaic.runners.screen import Shot, develop
 from mosaic.server.play.state import MatchFrame, MatchState
+from mosaic.telemetry.frames.reader import Frame
 
 _SIZE_PX, _MARGIN_PX = 20, 24
 _PAPER, _INK = (19, 22, 26), (233, 235, 238)
@@ -76,11 +77,14 @@ class MatchScreen:
         page = self._shown != now and bool(self._state.viewers)
         return page, self._live is not None and self._shown_live != now and self._live.wanted()
 
-    def show(self, runner: LocalEnvRunner, page: bool, live: bool) -> None:
-        if live:
-            self._show_live(runner)
+    def show(self, env: Env, page: bool, live: bool) -> None:
+        shot = self._shot(env)
+        if live and self._live is not None:
+            if shot is not None:
+                self._live.show(shot)
+            self._shown_live = self._now
         if page:
-            self._draw(runner.env)
+            self._draw(shot)
 
     def close(self) -> None:
         if self._live is not None:
@@ -90,19 +94,20 @@ class MatchScreen:
     def _now(self) -> tuple[int, int]:
         return self._state.episode, self._state.step
 
-    def _show_live(self, runner: LocalEnvRunner) -> None:
-        assert self._live is not None
-        if self._state.turn is not None:
-            self._live.show(runner.shot(self._state.turn, self._state.episode))
-        self._shown_live = self._now
-
-    def _draw(self, env: Env) -> None:
+    def _shot(self, env: Env) -> Shot | None:
         state = self._state
-        picture = None
+        if state.turn is None:
+            return None
+        returns = dict(state.returns)
+        reward = state.turn.rewards.get(next(iter(returns), ""), 0.0)
+        return Shot(partial(picture_of, env), 0, state.step, state.episode, reward, returns)
+
+    def _draw(self, shot: Shot | None) -> None:
+        state = self._state
+        developed = None
         try:
-            pixels = picture_of(env)
-            picture = None if pixels is None else encode_picture(pixels)
-            problem = f"{state.known_spec.env_id} has no picture." if picture is None else ""
+            developed = None if shot is None else develop([shot])
+            problem = f"{state.known_spec.env_id} has no picture." if developed is None else ""
         except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
             problem = f"{state.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
             _log.exception("Match %s cannot be drawn", state.id)
@@ -111,21 +116,9 @@ class MatchScreen:
             if problem and not state.note:
                 state.note = problem
                 state.tell()
-            if picture is not None:
-                state.frame = self._framed(picture)
+            if developed is not None:
+                number = state.frame.number + 1 if state.frame else 1
+                frame = Frame(number, developed.rgb, wall_time=time(), **developed.facts)
+                state.frame = MatchFrame(frame)
                 for viewer in state.viewers:
                     viewer.notify()
-
-    def _framed(self, picture: MatchPicture) -> MatchFrame:
-        state = self._state
-        header = {
-            "type": "frame",
-            "episode": state.episode,
-            "step": state.step,
-            "kind": picture.kind,
-            "width": picture.width,
-            "height": picture.height,
-            "returns": state.returns,
-            "time": time(),
-        }
-        return MatchFrame(state.frame.number + 1 if state.frame else 1, header, picture.data)

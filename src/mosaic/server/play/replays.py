@@ -14,8 +14,8 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.runners.record import Difference, replay
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.pictures import MatchPicture, encode_picture
 from mosaic.server.play.rendering import picture_of
+from mosaic.telemetry.pictures.message import Encoded, encoded
 
 MOST_PICTURES = 2000  # of longer episodes every second, third … step is drawn
 LONGEST_TEXT = 60
@@ -33,7 +33,7 @@ class Replay:
         self.error = ""
         self.difference: Difference | None = None
         self.done = False
-        self._pictures: list[MatchPicture | None] = []
+        self._pictures: list[Encoded | None] = []
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._main, name=f"replay-{replay_id}", daemon=True)
@@ -55,7 +55,7 @@ class Replay:
         """Return the steps whose pictures are available at once; 0 is the one after reset."""
         return min(max(0, len(self._pictures) * self.every - 1), self.episode.env_steps)
 
-    def picture(self, step: int, patience_s: float = 60.0) -> MatchPicture:
+    def picture(self, step: int, patience_s: float = 60.0) -> Encoded:
         """Wait until the replay has reached the step, and return its picture."""
         if not 0 <= step <= self.episode.env_steps:
             raise InputError(f"There is no step {step}; the episode has steps 0 to {self.episode.env_steps}.")
@@ -92,7 +92,7 @@ class Replay:
             before.append(turn)
             drawn = step % self.every == 0
             pixels = picture_of(env) if drawn else None
-            picture = None if pixels is None else encode_picture(pixels)
+            picture = None if pixels is None else encoded(pixels)
             with self._changed:
                 if self._stopped:
                     raise _StoppedError

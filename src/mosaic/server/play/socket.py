@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, assert_never
 
+from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from mosaic.core.errors import InputError, MosaicError
@@ -39,7 +40,6 @@ from mosaic.server.play.messages import (
     read_message,
 )
 from mosaic.server.play.participants import HUMAN, Viewer
-from mosaic.server.play.pictures import pack
 from mosaic.server.play.state import MatchPhase
 from mosaic.server.play.view import view_of
 from mosaic.server.streams.shared import close_reason
@@ -93,7 +93,7 @@ class _Screen:
             frame = self._state.frame
             if frame is not None and frame.number != number and self._ready:
                 number, self._ready = frame.number, False
-                await self._socket.send_bytes(pack(dict(frame.header), frame.data))
+                await self._socket.send_bytes(await run_in_threadpool(frame.message))
                 continue
             if self._state.phase is MatchPhase.ENDED:
                 await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._state.error}"))

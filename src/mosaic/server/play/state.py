@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any
@@ -26,6 +26,8 @@ from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, require_owner, who_acts
 from mosaic.server.play.timing import DEFAULT_TURNS_HZ
+from mosaic.telemetry.frames.reader import Frame
+from mosaic.telemetry.pictures.message import pack
 
 STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 
@@ -44,13 +46,18 @@ class MatchEndedError(MosaicError):
     """Error for a match that has ended."""
 
 
-@dataclass(frozen=True, slots=True)
 class MatchFrame:
-    """The newest picture; `number` grows with every one."""
+    """Newest picture, encoded when the first viewer is ready for it: the match does not wait for that."""
 
-    number: int
-    header: Mapping[str, Any]
-    data: bytes
+    def __init__(self, frame: Frame) -> None:
+        self.number = frame.number  # grows with every picture
+        self._frame, self._message = frame, b""
+        self._lock = threading.Lock()
+
+    def message(self) -> bytes:
+        with self._lock:
+            self._message = self._message or pack("live", self._frame)
+        return self._message
 
 
 @dataclass(frozen=True, slots=True)

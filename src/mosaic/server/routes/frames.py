@@ -3,7 +3,7 @@
 Every message of the viewer, whatever it says, is a credit for one picture; a viewer that falls behind gets fewer and
 never an old one. A viewer without credits does not count as watching, so that the run need not draw. The writer's state
 costs no credit; when the run has ended, its last picture is sent, and the server closes with 1000 and the run's state
-as reason. For the messages see `frame_messages`.
+as reason. For the messages see `telemetry.pictures.message`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from mosaic.core.errors import MosaicError
 from mosaic.server.context import ServerContext
-from mosaic.server.streams.frame_messages import pack
 from mosaic.server.streams.frames import FrameFeed, FrameSource, RunFrames, SessionFrames, StreamPicture
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, close_reason
 from mosaic.store.live_sessions import find_session
 from mosaic.store.views import LiveRow, live_rows
 from mosaic.telemetry.frames.reader import StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.pictures.message import pack
 
 MOST_CREDITS = 4  # pictures in transit to one viewer
 FASTEST_HZ = 120.0

@@ -131,7 +131,7 @@ def routes(matches: Matches) -> APIRouter:
     @router.get("/replays/{replay_id}/pictures/{step}")
     def replay_picture(replay_id: str, step: int) -> Response:
         picture = matches.find_replay(replay_id).picture(step)
-        return Response(picture.data, media_type=f"image/{picture.kind}", headers={"Cache-Control": "max-age=3600"})
+        return Response(picture.data, media_type=f"image/{picture.format}", headers={"Cache-Control": "max-age=3600"})
 
     return router
 

@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 
 from starlette.concurrency import run_in_threadpool
 
-from mosaic.server.streams.frame_messages import pack
 from mosaic.server.streams.shared import final_state, sleep_unless_left
 from mosaic.store.live_sessions import LiveSession, SessionPictures
 from mosaic.store.run_folder import RunFolder
@@ -18,6 +17,7 @@ from mosaic.store.state import State
 from mosaic.telemetry.frames.reader import StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.live import LivePictures, Pictures
+from mosaic.telemetry.pictures.message import pack
 
 
 class FrameSource(Protocol):

@@ -10,11 +10,12 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.files import replace_file
 from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.pictures.captions import with_strip
-from mosaic.telemetry.pictures.encode import save_png
 from mosaic.telemetry.pictures.labels import from_line
 from mosaic.telemetry.pictures.live import Pictures
+from mosaic.telemetry.pictures.resize import Picture
 
 if TYPE_CHECKING:
     from mosaic.runners.live_screen import LiveScreen
@@ -58,6 +59,17 @@ def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = P
 def save(path: Path, frame: Frame, name: str) -> None:
     title = f"{name} · env {frame.env} · episode {frame.episode:,} · step {frame.step:,}"
     save_png(path, with_strip(frame.pixels, title, from_line(frame.agent, frame.ret)))
+
+
+def save_png(path: Path, picture: Picture) -> None:
+    """Save a picture atomically."""
+    from PIL import Image
+
+    if path.suffix.lower() != ".png":
+        raise InputError(f"'{path}' is not a PNG file. Type: {path.with_suffix('.png')}")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
+    replace_file(path, lambda temporary: Image.fromarray(picture).save(temporary, "PNG"))
 
 
 def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> FilmCamera | None:

@@ -1,5 +1,7 @@
-// Live picture of a run on its own WebSocket, drawn on a canvas. A message is: length of the facts (u32, big endian), the
-// facts as JSON, the encoded picture or nothing. The server sends the newest picture for each credit, never a queue.
+// Live picture of a run on its own WebSocket, drawn on a canvas. The server sends the newest picture for each credit, never
+// a queue.
+import { PictureRate, drawPicture, readFrame } from "/static/frame_message.js";
+
 const WORDS = {
   waiting: "waiting for the first picture",
   stalled: "no new picture: the worker is busy",
@@ -16,8 +18,7 @@ export default {
   props: { url: String, label: String },
   data: () => ({ blank: true }), // a black box says less than a line of text
   mounted() {
-    this.times = [];
-    this.context = this.$refs.canvas.getContext("2d");
+    this.rate = new PictureRate();
     this.$watch(() => this.url, () => { this.socket?.close(); this.open(); });
     this.onShown = () => document.hidden || this.freeze(this.frozen);
     document.addEventListener("visibilitychange", this.onShown);
@@ -34,7 +35,7 @@ export default {
       const socket = (this.socket = new WebSocket(scheme + location.host + this.url));
       socket.binaryType = "arraybuffer";
       socket.onopen = () => this.credit(socket);
-      socket.onmessage = ({ data }) => this.message(socket, data);
+      socket.onmessage = ({ data }) => this.message(socket, data).catch((error) => this.$refs.stats && (this.$refs.stats.textContent = error.message));
       socket.onclose = ({ code, reason }) => {
         if (this.closed || this.socket !== socket) return;
         if (code === 1000 && !this.drawn) this.$emit("unseen"); // there is no picture, and none will come
@@ -48,30 +49,21 @@ export default {
       if (socket.readyState === 1) socket.send("1");
     },
     async message(socket, buffer) {
-      const size = new DataView(buffer).getUint32(0, false);
-      const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-      if (buffer.byteLength === 4 + size) return void (facts.state in WORDS && (this.$refs.stats.textContent = WORDS[facts.state]));
-      const bitmap = await createImageBitmap(new Blob([new Uint8Array(buffer, 4 + size)]));
-      const canvas = this.$refs.canvas;
-      if (!canvas || this.socket !== socket) return;
-      if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) {
-        canvas.width = bitmap.width;
-        canvas.height = bitmap.height;
-      }
-      this.context.drawImage(bitmap, 0, 0);
-      bitmap.close();
+      const { facts, picture } = readFrame(buffer);
+      if (!picture) return void (facts.state in WORDS && (this.$refs.stats.textContent = WORDS[facts.state]));
+      if (!(await drawPicture(picture, () => (this.socket === socket ? this.$refs.canvas : null)))) return;
       this.drawn = true;
       this.blank = false;
       this.credit(socket);
       this.count(facts);
     },
     count(facts) {
+      const rate = this.rate.count();
       const now = performance.now();
-      this.times = this.times.filter((t) => now - t < 1000).concat(now);
       if (now - (this.shown ?? 0) < 250) return;
       this.shown = now;
       const so_far = facts.return === null || facts.return === undefined ? "" : `  ·  return so far ${+facts.return.toFixed(2)}`;
-      this.$refs.stats.textContent = `step ${facts.step.toLocaleString("en")}  ·  ${this.times.length} pictures/s${so_far}`;
+      this.$refs.stats.textContent = `step ${facts.step.toLocaleString("en")}  ·  ${rate} pictures/s${so_far}`;
     },
     freeze(on) {
       this.frozen = on;

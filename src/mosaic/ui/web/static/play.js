@@ -1,7 +1,8 @@
 // A match on its own WebSocket: the picture on a canvas, legal moves as real buttons over it, all players, the policy's
-// action probabilities. Messages from the server are the whole state (text) or a picture (u32 little-endian length, JSON header,
-// image).
+// action probabilities. Messages from the server are the whole state (text) or a picture (frame_message.js).
 // The server knows the rules; nothing here knows a game.
+import { PictureRate, drawPicture, readFrame } from "/static/frame_message.js";
+
 const NAMES = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Space: "Space", Enter: "Enter" };
 const OWN = { KeyP: "pause", Period: "step" }; // keys of the page itself, unless the game uses them
 const FIELDS = "input, textarea, select, [contenteditable], [role=dialog]";
@@ -118,7 +119,7 @@ export default {
   },
   mounted() {
     this.held = new Set();
-    this.times = [];
+    this.pictures = new PictureRate();
     this.onKey = (event) => this.key(event);
     this.onBlur = () => this.release(); // a window without focus must not keep keys held
     window.addEventListener("keydown", this.onKey);
@@ -143,7 +144,7 @@ export default {
       const socket = (this.socket = new WebSocket(`${scheme}${location.host}/matches/${this.match_id}/stream${query}`));
       socket.binaryType = "arraybuffer";
       socket.onopen = () => { this.held.clear(); this.remembered(); };
-      socket.onmessage = ({ data }) => (typeof data === "string" ? this.message(JSON.parse(data)) : this.frame(socket, data));
+      socket.onmessage = ({ data }) => (typeof data === "string" ? this.message(JSON.parse(data)) : this.frame(socket, data).catch((error) => (this.gone = error.message)));
       socket.onclose = ({ code, reason }) => this.closed || (code === 4410 ? (this.gone = reason) : this.again());
     },
     async again() {
@@ -168,24 +169,19 @@ export default {
       if (moved) this.$nextTick(() => this.$refs.moves && (this.$refs.moves.scrollTop = this.$refs.moves.scrollHeight));
     },
     async frame(socket, buffer) {
-      const size = new DataView(buffer).getUint32(0, true);
-      const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-      const bitmap = await createImageBitmap(new Blob([new Uint8Array(buffer, 4 + size)]));
-      if (!this.s) await this.$nextTick();
-      const canvas = this.$refs.canvas;
+      const { facts, picture } = readFrame(buffer);
+      const canvas = await drawPicture(picture, async () => {
+        if (!this.s) await this.$nextTick();
+        return this.socket === socket ? this.$refs.canvas : null;
+      });
       if (this.socket !== socket) return;
       if (canvas) {
-        if (canvas.width !== bitmap.width || canvas.height !== bitmap.height) [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
-        this.ratio = bitmap.width / bitmap.height;
-        canvas.getContext("2d").drawImage(bitmap, 0, 0);
-        canvas.dataset.step = header.step;
+        this.ratio = canvas.width / canvas.height;
+        canvas.dataset.step = facts.step;
       }
-      bitmap.close();
       this.send("seen"); // one picture is in flight at a time, and the next one is the newest
-      const now = performance.now();
-      this.times = this.times.filter((t) => now - t < 1000).concat(now);
-      this.shown = header;
-      this.rate = this.times.length;
+      this.rate = this.pictures.count();
+      this.shown = facts;
     },
     press(spot) { this.send("press", { spot: spot.id }); },
     lean(spot) { // in real time a button acts as long as it is held
