@@ -5,6 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
 WORKERS ?= auto
+BENCHMARKS ?= runner runs tabular ppo dqn fastlane web rllib
+
+# The tests start hundreds of Python processes: none of them should compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo setup system check format lint types imports fast test test-all test-generic bench clean
 
@@ -52,15 +56,11 @@ test-all: setup format lint types imports
 test-generic:
 	$(BIN)/python scripts/generic-cpu.py $(BIN)/python -m pytest -n $(WORKERS) tests/learners tests/models
 
+# Each benchmark runs even if one before it has failed; the end names those that have.
 bench: setup
-	$(BIN)/python benchmarks/runner.py
-	$(BIN)/python benchmarks/runs.py
-	$(BIN)/python benchmarks/tabular.py
-	$(BIN)/python benchmarks/ppo.py
-	$(BIN)/python benchmarks/dqn.py
-	$(BIN)/python benchmarks/fastlane.py
-	$(BIN)/python benchmarks/web.py
-	$(BIN)/python benchmarks/rllib.py
+	@failed=; for name in $(BENCHMARKS); do \
+	    echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || failed="$$failed $$name"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

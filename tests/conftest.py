@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,16 @@ GROUPS = {
     "tabular": ["learners/tabular"],
 }
 HERE = Path(__file__).parent
+SLOW_FIXTURES = {"chromium", "ray"}  # tests that use them run in `make test`, not in `make check`
+NO_BYTECODE = sys.dont_write_bytecode
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collectstart() -> None:
+    """Keep what pytest makes of the test files for the next time: PettingZoo's knights_archers_zombies forbids it."""
+    sys.dont_write_bytecode = NO_BYTECODE
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     groups = {HERE / place: name for name, places in GROUPS.items() for place in places}
     grouped = set()
     for item in items:
@@ -31,5 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if place in groups:
                 item.add_marker(pytest.mark.xdist_group(groups[place]))
                 grouped.add(item)
+        if SLOW_FIXTURES & set(item.fixturenames) and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.chosen)
     if hasattr(config, "workerinput"):  # long tests first: at the end no worker waits for another's
         items.sort(key=lambda item: item in grouped or item.get_closest_marker("slow") is None)
