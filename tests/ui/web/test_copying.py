@@ -41,7 +41,7 @@ def test_what_cannot_be_copied_is_said_and_shown(tab: Tab, server: WebServer) ->
     tab.page.add_init_script(WITHOUT_CLIPBOARD + THAT_MAY_NOT_COPY)
     page = tab.open("/")
     page.get_by_label("Copy").first.click()
-    expect(page.locator(".q-notification")).to_contain_text("mark the text and press Ctrl+C")
+    expect(page.locator(".q-notification")).to_contain_text("select the text and press Ctrl+C")
     asked = {"environment": {"env_id": "classic/tictactoe_v3"}, "agents": {"*": "human"}}
     match_id = server.api.post("/matches", json=asked).raise_for_status().json()["match_id"]
     page = tab.open(f"/play?match={match_id}")
