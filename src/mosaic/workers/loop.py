@@ -7,7 +7,7 @@ checkpoint before an evaluation, so that a failing evaluation loses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mosaic.config.sections import DEFAULT_TIMESTEPS
 from mosaic.core.compile_time import working_time
@@ -31,11 +31,11 @@ class Trainable(Protocol):
 
     def progress(self) -> Progress: ...  # cheap: read after each iteration
 
-    def metrics(self) -> Mapping[str, Any]: ...  # fields of an iteration event, accumulated since the last call
+    def metrics(self) -> Mapping[str, object]: ...  # fields of an iteration event, accumulated since the last call
 
     def save(self) -> None: ...  # write a checkpoint through `WorkerContext.checkpoint`
 
-    def evaluate(self) -> Iterable[Mapping[str, Any]]: ...  # play the current policies; one record for each opponent
+    def evaluate(self) -> Iterable[Mapping[str, object]]: ...  # play the current policies; one record for each opponent
 
 
 def train(

@@ -89,7 +89,7 @@ class ToyTraining:
         reward = self._reward if self._iteration else None
         return Progress(self._iteration * self._options.steps_per_iteration, self._iteration, reward)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, object]:
         env_steps, episodes, reward = self.progress()
         return {
             "training_iteration": self._iteration,
@@ -136,7 +136,7 @@ class ToyPolicyController:
         pass
 
 
-def _state(saved: list[Any]) -> tuple[Any, ...]:
+def _state(saved: list[Any]) -> tuple[object, ...]:
     """Convert a state of `Random.getstate` back from JSON."""
     version, internal, gauss = saved
     return version, tuple(internal), gauss

@@ -26,7 +26,9 @@ from mosaic.workers.rllib.config.setup import RUN
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
     from ray.rllib.env.env_runner import EnvRunner
+    from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
     _AnyRunner = EnvRunner
 else:
@@ -47,12 +49,12 @@ class Telling(_AnyRunner):
             return super().sample(**asked)  # type: ignore[safe-super]
 
 
-def telling(own: type[Any]) -> type[Any]:
+def telling(own: type[EnvRunner]) -> type[EnvRunner]:
     """Return a subclass of an env runner, with the same name, that reports why it fails."""
     return type(own.__name__, (Telling, own), {"__module__": __name__})
 
 
-def take_failure(config: Any) -> str | None:
+def take_failure(config: AlgorithmConfig) -> str | None:
     """Return the last reported failure and remove it."""
     key = _key(config)
     if key is None:
@@ -64,7 +66,7 @@ def take_failure(config: Any) -> str | None:
 
 
 @contextmanager
-def _told(config: Any) -> Iterator[None]:
+def _told(config: AlgorithmConfig) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -81,7 +83,7 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _key(config: Any) -> bytes | None:
+def _key(config: AlgorithmConfig) -> bytes | None:
     """Return the key of the run's failures; None if there is no driver to report to."""
     run = config.env_config.get(RUN)
     return str(run).encode() if run is not None and _internal_kv_initialized() else None  # type: ignore[no-untyped-call]
@@ -100,7 +102,7 @@ class Patience:
     _alone_since_s: float | None = None
     _failed_at_steps = 0
 
-    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         there = env_runner_group.num_healthy_remote_workers()
         if there == env_runner_group.num_remote_workers():
             self._alone_since_s = None

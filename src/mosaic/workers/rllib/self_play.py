@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from mosaic.core.seeding import child_key
 from mosaic.learners.league import League, Snapshot
 from mosaic.workers.rllib.config.options import snapshot_interval
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, records_of
+from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, RllibResult, records_of
 
 if TYPE_CHECKING:
+    from ray import ObjectRef
     from ray.rllib.algorithms.algorithm import Algorithm
 
 
+Weights: TypeAlias = dict[str, NDArray[np.float32]]  # by parameter
 _SEATS = "mosaic_seats"  # key of an episode's agent-to-module mapping in its custom data
 
 
@@ -37,8 +39,8 @@ class ModuleMapping:
         self._share, self._seed = share, seed  # share of the episodes in which the learner plays itself
         self._episodes = 0
 
-    def __call__(self, agent: AgentID, episode: Any, **also: Any) -> str:
-        data: dict[str, Any] | None = getattr(episode, "_custom_data", None)
+    def __call__(self, agent: AgentID, episode: object, **also: object) -> str:
+        data: dict[str, dict[AgentID, str]] | None = getattr(episode, "_custom_data", None)
         if data is None:  # RLlib, when cutting an episode, asks about agents already mapped
             return self._learner
         if _SEATS not in data:
@@ -65,7 +67,7 @@ class OpponentModules:
     agents: tuple[AgentID, ...]
     share: float
     seed: int
-    rivals: Mapping[str, Any]  # module → reference of its weights, {parameter: array}
+    rivals: Mapping[str, ObjectRef[Weights]]  # module → reference of its weights, {parameter: array}
 
 
 def set_opponent_modules(runner: Any, seating: OpponentModules) -> dict[str, int]:
@@ -97,7 +99,7 @@ def set_opponent_modules(runner: Any, seating: OpponentModules) -> dict[str, int
     }
 
 
-def checksum(weights: Mapping[str, NDArray[Any]]) -> int:
+def checksum(weights: Mapping[str, NDArray[np.generic]]) -> int:
     total = 0
     for name in sorted(weights):
         total = zlib.crc32(np.ascontiguousarray(weights[name]).tobytes(), total)
@@ -126,7 +128,7 @@ class LeagueManager:
         self._every = snapshot_interval(options, setup.config.training.total_timesteps)
         self._seed = child_key(setup.config.seed, "league")
         self._shapes: dict[str, tuple[int, ...]] = {}
-        self._references: dict[str, Any] = {}  # to weights that env runners may request
+        self._references: dict[str, ObjectRef[Weights]] = {}  # to weights that env runners may request
 
     def mapping(self) -> ModuleMapping:
         """Return the initial mapping for the configuration: only the learner, until there is a league."""
@@ -136,7 +138,7 @@ class LeagueManager:
         self._add(algo, 0)
         self._seat(algo, 0)
 
-    def after_iteration(self, algo: Algorithm, result: Mapping[str, Any], now: int) -> dict[str, Any]:
+    def after_iteration(self, algo: Algorithm, result: RllibResult, now: int) -> dict[str, object]:
         """Record games, take a snapshot if due, and draw opponents again. Return metrics to report.
 
         `now` is the run's own count of env steps: RLlib's is reset when runners are lost.
@@ -170,11 +172,11 @@ class LeagueManager:
                     scores[next(iter(rivals))][("win", "draw", "loss").index(ends[agent])] += 1
         self.league.record(list(snapshots.values()), np.array(list(scores.values())))
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the league as arrays by name, ready for safetensors."""
         return self.league.to_arrays()
 
-    def restore(self, algo: Algorithm, state: Mapping[str, NDArray[Any]], now: int) -> None:
+    def restore(self, algo: Algorithm, state: Mapping[str, NDArray[np.generic]], now: int) -> None:
         """Restore the league, after the algorithm's weights are restored."""
         self._weights(algo)  # records the shapes, which are also the snapshots'
         self.league.load_arrays(dict(state))

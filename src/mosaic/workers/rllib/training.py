@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
@@ -39,7 +39,7 @@ from mosaic.workers.rllib.config.resources import (
     this_machine,
 )
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
+from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, RllibResult, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 from mosaic.workers.rllib.reporting.metrics import RllibProgress, fields, sampled_fields, split
 
@@ -205,8 +205,8 @@ class RllibTraining:
         self._context, self._training, self._counted = context, training, training.progress
         self._session = training.setup.session
         self._view = SamplingView(self._session)
-        self._result: Mapping[str, Any] = {}  # of the last iteration
-        self._league: dict[str, Any] = {}
+        self._result: RllibResult = {}  # of the last iteration
+        self._league: Mapping[str, object] = {}
         self._spent: dict[str, float] = {}  # seconds by part of an iteration, since the last metrics
 
     def iterate(self) -> None:
@@ -230,7 +230,7 @@ class RllibTraining:
     def progress(self) -> Progress:
         return Progress(self._counted.env_steps, self._counted.episodes, self._training.reward)
 
-    def measure(self) -> Mapping[str, Any]:
+    def measure(self) -> Mapping[str, object]:
         """Return counters and means during an iteration."""
         from mosaic.workers.rllib.env.sampling import end_iteration
 
@@ -240,20 +240,15 @@ class RllibTraining:
         end_iteration(self._session)  # samples count when the learner fetches them, as in an iteration's result
         return sampled_fields(self._counted, NOTHING_SAMPLED, training.learned)
 
-    def metrics(self) -> dict[str, Any]:
-        training, league = self._training, self._league
-        found = fields(self._result, self._counted, training.learned, self._spent)
+    def metrics(self) -> dict[str, object]:
+        found = fields(self._result, self._counted, self._training.learned, self._spent, self._league)
         self._spent = {}
-        learner = training.setup.roles.plan.names[0]
-        custom = {name: value for name, value in league.items() if name != f"rating/{learner}"}
-        if len(custom) < len(league):
-            found["policies"][learner]["rating"] = league[f"rating/{learner}"]
-        return {**found, "custom_metrics": found["custom_metrics"] | custom}
+        return found
 
     def save(self) -> None:
         _save(self._context, self._training)
 
-    def evaluate(self) -> Iterator[dict[str, Any]]:
+    def evaluate(self) -> Iterator[Mapping[str, object]]:
         return _evaluate(self._context, self._training)
 
 
@@ -285,7 +280,7 @@ def _is_stochastic(setup: RllibSetup) -> bool:
     return setup.algorithm != "dqn"
 
 
-def _evaluate(context: WorkerContext, training: Training) -> Iterator[dict[str, Any]]:
+def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[str, object]]:
     """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
     from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_exported
     from mosaic.workers.rllib.checkpoint.export import export_policies

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def _sb3_player(path: Path, request: PolicyRequest) -> PolicyController:
     return EpsilonGreedyController(best, request.spec, float(facts["exploration_rate"]))
 
 
-def _refuse_normalised(path: Path, facts: dict[str, Any], request: PolicyRequest) -> None:
+def _refuse_normalised(path: Path, facts: Sb3Facts, request: PolicyRequest) -> None:
     """Raise InputError for a model that was trained on observations scaled by statistics which are not in the zip."""
     beside = statistics_beside(path)
     if beside is None and facts.get("_last_original_obs") is None:  # Stable-Baselines3 stores it only with VecNormalize
@@ -99,7 +99,10 @@ def _codes(request: PolicyRequest, width: int) -> tuple[dict[AgentID, RowCode], 
     return rows, {agent: action_code(spec.action_spaces[agent]) for agent in rows}
 
 
-def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str, Any]]:
+Sb3Facts: TypeAlias = dict[str, Any]  # attributes of the model in the zip; those that are not JSON stay unread
+
+
+def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, Sb3Facts]:
     """Read a PPO, A2C or DQN with an MlpPolicy: weights by torch's safe loader, metadata from JSON."""
     import torch
 
@@ -119,7 +122,7 @@ def read_sb3(path: Path, request: PolicyRequest) -> tuple[SavedNetwork, dict[str
 
 
 def _sb3_network(
-    path: Path, state: dict[str, NDArray[Any]], facts: dict[str, Any], request: PolicyRequest
+    path: Path, state: dict[str, NDArray[np.float32]], facts: Sb3Facts, request: PolicyRequest
 ) -> SavedNetwork:
     from mosaic.models.architecture import Architecture
     from mosaic.models.layout import count_weights, tensors
@@ -167,7 +170,7 @@ def _sb3_network(
     return SavedNetwork(architecture, flat, {})
 
 
-def _dense(state: dict[str, NDArray[Any]], prefix: str) -> list[tuple[str, str]]:
+def _dense(state: dict[str, NDArray[np.float32]], prefix: str) -> list[tuple[str, str]]:
     """Return the names of weight and bias of a torch Sequential's layers, in order; activations have none."""
     places = sorted(int(name.split(".")[-2]) for name in state if name.startswith(prefix) and name.endswith(".weight"))
     return [(f"{prefix}{place}.weight", f"{prefix}{place}.bias") for place in places]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 from gymnasium import spaces
@@ -32,7 +32,23 @@ SHIFT, SCALE = "shift.", "scale."  # of observations, by agent; nameless if one 
 MODULE = "module."  # prefix of the names of an RLModule's weights
 DEVIATIONS = "deviations."  # of a dense network: weight and bias of its last layer's rows for log deviations
 
+ModelConfig: TypeAlias = Mapping[str, Any]  # RLlib's `DefaultModelConfig` and settings of single algorithms
 Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent; "": for all
+
+
+class PolicyFacts(TypedDict):
+    """Entry of a policy in the document FACTS."""
+
+    file: str  # of weights
+    dense: bool
+    agents: list[AgentID]
+    algorithm: str
+    model_config: ModelConfig
+    masked: bool
+    picture_size: int
+    normalize_actions: bool
+    clip_actions: bool
+    epsilon: NotRequired[float | None]  # share of random actions at the end of training
 
 
 def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest) -> PolicyController:
@@ -42,7 +58,7 @@ def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest)
 def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> PolicyController:
     """Return a controller for a policy that `export_policies` wrote into this folder."""
     facts, sampling = _facts(folder, policy), request.sampling
-    epsilon: float | None = facts.get("epsilon")
+    epsilon = facts.get("epsilon")
     if epsilon is None or sampling is None or sampling.temperature is not None:
         return _best_or_drawn(folder, facts, request)
     return EpsilonGreedyController(
@@ -50,7 +66,7 @@ def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> Polic
     )
 
 
-def _best_or_drawn(folder: Path, facts: Mapping[str, Any], request: PolicyRequest) -> PolicyController:
+def _best_or_drawn(folder: Path, facts: PolicyFacts, request: PolicyRequest) -> PolicyController:
     if facts["dense"]:
         return _dense(folder / facts["file"], request, facts)
     from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyController
@@ -58,17 +74,17 @@ def _best_or_drawn(folder: Path, facts: Mapping[str, Any], request: PolicyReques
     return ModulePolicyController(folder / facts["file"], facts, request)
 
 
-def _facts(folder: Path, policy: PolicyID) -> dict[str, Any]:
+def _facts(folder: Path, policy: PolicyID) -> PolicyFacts:
     document = json.loads((folder / FACTS).read_text())
     if document.get("format") != FORMAT:
         raise FormatError(f"{folder / FACTS} does not say what RLlib's policies are ({FORMAT}).")
     if policy not in document["policies"]:
         raise unknown("policy", policy, document["policies"])
-    facts: dict[str, Any] = document["policies"][policy]
+    facts: PolicyFacts = document["policies"][policy]
     return facts
 
 
-def finished(space: Space[object], facts: Mapping[str, Any], *, squashed: bool = False) -> ActionCode:
+def finished(space: Space[object], facts: PolicyFacts, *, squashed: bool = False) -> ActionCode:
     """Return a code that turns network outputs into actions as RLlib does: squashed, scaled to the bounds, clipped.
 
     `squashed`: one of RLlib's distributions has already squashed them.
@@ -90,7 +106,7 @@ def finished(space: Space[object], facts: Mapping[str, Any], *, squashed: bool =
     return ActionCode(code.head, action)
 
 
-def _dense(path: Path, request: PolicyRequest, facts: Mapping[str, Any]) -> PolicyController:
+def _dense(path: Path, request: PolicyRequest, facts: PolicyFacts) -> PolicyController:
     from mosaic.models.weights_file import load_weights
 
     saved = load_weights(path)
@@ -116,7 +132,7 @@ def _dense(path: Path, request: PolicyRequest, facts: Mapping[str, Any]) -> Poli
     return _EachFiltered({agent: made(scaler) for agent, scaler in scalers.items()}, request)
 
 
-def deviation_limits(facts: Mapping[str, Any]) -> tuple[float, float]:
+def deviation_limits(facts: PolicyFacts) -> tuple[float, float]:
     """Return the bounds to which RLlib clips the logarithms of deviations."""
     if facts["algorithm"] == "sac":
         return -5.0, 2.0
@@ -174,7 +190,7 @@ class GaussianPolicyController:
         pass
 
 
-def read_scalers(arrays: Mapping[str, NDArray[Any]]) -> Scalers:
+def read_scalers(arrays: Mapping[str, NDArray[np.float32]]) -> Scalers:
     agents = [name.removeprefix(SHIFT) for name in arrays if name.startswith(SHIFT)]
     return {agent: (arrays[SHIFT + agent], arrays[SCALE + agent]) for agent in agents}
 

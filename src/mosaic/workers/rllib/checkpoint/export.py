@@ -14,16 +14,26 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.vector.encoding import ActionHead, action_code
 from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, VALUE, tensors
-from mosaic.workers.rllib.checkpoint.controllers import DEVIATIONS, FACTS, FORMAT, MODULE, SCALE, SHIFT
+from mosaic.workers.rllib.checkpoint.controllers import (
+    DEVIATIONS,
+    FACTS,
+    FORMAT,
+    MODULE,
+    SCALE,
+    SHIFT,
+    ModelConfig,
+    PolicyFacts,
+)
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.filters import filter_moments
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
+    from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 
 
-Arrays: TypeAlias = dict[str, NDArray[Any]]
+Arrays: TypeAlias = dict[str, NDArray[np.float32]]
 
 
 def policy_files(setup: RllibSetup, policy: PolicyID) -> tuple[str, ...]:
@@ -44,7 +54,7 @@ def export_modules(
     setup: RllibSetup,
     modules: Mapping[str, Any],
     states: Mapping[str, Arrays],
-    connectors: Any,
+    connectors: ConnectorPipelineV2,
     env_steps: int = 0,
 ) -> None:
     """Write files from modules and states.
@@ -52,10 +62,10 @@ def export_modules(
     `modules` are a runner's, without the parts that only learning needs; `states` are the learner's.
     """
     moments = filter_moments(connectors)
-    facts: dict[PolicyID, Any] = {}
+    facts: dict[PolicyID, PolicyFacts] = {}
     for policy, name in setup.modules.items():
         module, state = modules[name], states[name]
-        config: dict[str, Any] = json.loads(json.dumps(dict(module.model_config)))
+        config: ModelConfig = json.loads(json.dumps(dict(module.model_config)))
         dense = _dense(setup, policy, state, config)
         agents = setup.agents_of(policy)
         scalers = _scalers(moments, agents)
@@ -79,7 +89,7 @@ def export_modules(
     (folder / FACTS).write_text(json.dumps({"format": FORMAT, "policies": facts}, indent=1))
 
 
-def exploration_rate(schedule: Any, env_steps: int) -> float | None:
+def exploration_rate(schedule: float | Sequence[tuple[int, float]] | None, env_steps: int) -> float | None:
     """Return the share of random actions after these env steps; None for an algorithm without one."""
     if schedule is None or isinstance(schedule, int | float):
         return schedule
@@ -94,9 +104,7 @@ def learned_state(algo: Algorithm, module: str) -> Arrays:
     return dict(state["learner"]["rl_module"][module])
 
 
-def _dense(
-    setup: RllibSetup, policy: PolicyID, state: Mapping[str, Any], config: Mapping[str, Any]
-) -> DenseNetwork | None:
+def _dense(setup: RllibSetup, policy: PolicyID, state: State, config: ModelConfig) -> DenseNetwork | None:
     agent = setup.agents_of(policy)[0]
     spec = setup.spec
     seat = agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], setup.options.picture_size)
@@ -152,7 +160,7 @@ class DenseNetwork(NamedTuple):
 
 
 def dense_network(
-    algorithm: str, state: State, config: Mapping[str, Any], observation: int, head: ActionHead
+    algorithm: str, state: State, config: ModelConfig, observation: int, head: ActionHead
 ) -> DenseNetwork | None:
     """Convert a module; return None if it is more than a chain of dense layers with one activation."""
     activation = _activation(config)
@@ -176,7 +184,7 @@ def dense_network(
     return DenseNetwork(architecture, _flat(architecture, policy, value, state.get("pi.log_std")), deviations)
 
 
-def _activation(config: Mapping[str, Any]) -> Activation | None:
+def _activation(config: ModelConfig) -> Activation | None:
     name = str(config["fcnet_activation"])
     mixed = config["head_fcnet_hiddens"] and config["head_fcnet_activation"] != name
     return None if mixed or not config["fcnet_hiddens"] else _ACTIVATIONS.get(name)
@@ -198,7 +206,7 @@ def _critic(algorithm: str, state: State) -> list[Layer]:
     return _layers(state, _first_of(state, "encoder.critic_encoder", "encoder.encoder")) + _layers(state, "vf")
 
 
-def _q_network(state: State, config: Mapping[str, Any]) -> tuple[list[Layer], list[Layer]] | None:
+def _q_network(state: State, config: ModelConfig) -> tuple[list[Layer], list[Layer]] | None:
     """Return the layers of a Q-network.
 
     Linear streams of value and advantage are combined into one linear layer; the value is the mean over the actions.

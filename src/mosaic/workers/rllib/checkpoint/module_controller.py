@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,15 +24,24 @@ from mosaic.envs.spaces import MASK
 from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.network import Scaler
-from mosaic.workers.rllib.checkpoint.controllers import MODULE, deviation_limits, finished, read_scalers, scaler_of
+from mosaic.workers.rllib.checkpoint.controllers import (
+    MODULE,
+    PolicyFacts,
+    deviation_limits,
+    finished,
+    read_scalers,
+    scaler_of,
+)
 from mosaic.workers.rllib.env.encoding import OBSERVATION, AgentCode, agent_code
-from mosaic.workers.rllib.learner.modules import ILLEGAL, module_class
+from mosaic.workers.rllib.learner.modules import ILLEGAL, Batch, module_class
+
+Tensors: TypeAlias = "Tensor | Mapping[str, Tensors]"
 
 
 class ModulePolicyController:
     """Controller that plays RLlib's action without exploration, or draws one. Every agent has its own memory."""
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], request: PolicyRequest) -> None:
+    def __init__(self, path: Path, facts: PolicyFacts, request: PolicyRequest) -> None:
         from safetensors.numpy import load_file
 
         spec, self._sampling = request.spec, request.sampling
@@ -58,8 +67,8 @@ class ModulePolicyController:
         )
         self._facts, self._values = facts, facts["algorithm"] == "dqn"
         self._gaussian = isinstance(first.action_space, spaces.Box)
-        self._fresh: Any = self._module.get_initial_state()
-        self._memory: dict[AgentID, Any] = {}
+        self._fresh: Tensors = self._module.get_initial_state()
+        self._memory: dict[AgentID, Tensors] = {}
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._memory.clear()
@@ -81,7 +90,7 @@ class ModulePolicyController:
         if agent not in self._seats:
             raise InputError(f"This policy was not trained for what '{agent}' sees or does in this env.")
         seat = self._seats[agent]
-        batch: dict[str, Any] = {Columns.OBS: self._see(agent, seat, observation, mask)}
+        batch: Batch = {Columns.OBS: self._see(agent, seat, observation, mask)}
         if self._fresh:
             memory = self._memory.get(agent, self._fresh)
             batch = {
@@ -97,7 +106,7 @@ class ModulePolicyController:
         row = chosen.reshape(-1).numpy().astype(np.float32)
         return self._actions[agent].action(row)
 
-    def _chosen(self, answer: Mapping[str, Any]) -> Tensor:
+    def _chosen(self, answer: Batch) -> Tensor:
         if self._sampling is not None:
             return self._drawn(answer, self._sampling.temperature or 1.0)
         if Columns.ACTIONS in answer:
@@ -107,7 +116,7 @@ class ModulePolicyController:
         likeliest: Tensor = dist.to_deterministic().sample()
         return likeliest
 
-    def _drawn(self, answer: Mapping[str, Any], temperature: float) -> Tensor:
+    def _drawn(self, answer: Batch, temperature: float) -> Tensor:
         """Draw from this controller's own random stream: RLlib's distributions use only the global one."""
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._draws)
@@ -129,7 +138,7 @@ class ModulePolicyController:
         drawn: Tensor = kind.from_logits(inputs).sample()
         return drawn
 
-    def _see(self, agent: AgentID, seat: AgentCode, observation: Observation, mask: Mask | None) -> Any:
+    def _see(self, agent: AgentID, seat: AgentCode, observation: Observation, mask: Mask | None) -> Tensors:
         row: NDArray[np.float32] = seat.read(observation)
         scaler = scaler_of(self._scalers, agent)
         if scaler is not None:
@@ -147,7 +156,7 @@ class ModulePolicyController:
         return spaces.Dict({OBSERVATION: seat.observation_space, MASK: mask})
 
     @staticmethod
-    def _seat(facts: Mapping[str, Any], spec: EnvSpec, agent: AgentID) -> AgentCode:
+    def _seat(facts: PolicyFacts, spec: EnvSpec, agent: AgentID) -> AgentCode:
         return agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], facts["picture_size"])
 
 
@@ -155,7 +164,7 @@ def _alike(seat: AgentCode, other: AgentCode) -> bool:
     return seat.observation_space == other.observation_space and seat.action_space == other.action_space
 
 
-def _mapped(value: Any, change: Any) -> Any:
+def _mapped(value: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:
     """Return the same structure with every tensor changed."""
     if isinstance(value, Mapping):
         return {key: _mapped(part, change) for key, part in value.items()}

@@ -5,17 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
 from mosaic.envs.vector.encoding import action_code
-from mosaic.workers.rllib.config.options import ReplayOptions, replay_settings, training_settings
+from mosaic.workers.rllib.config.options import ReplayOptions, Settings, replay_settings, training_settings
 from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
 from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
@@ -121,13 +122,13 @@ def _gather(config: AlgorithmConfig, setup: RllibSetup) -> None:
         max_requests_in_flight_per_env_runner=options.max_requests_in_flight_per_env_runner,
         explore=options.explore,
     )
-    usual: type[Any] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
+    usual: type[EnvRunner] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
     config.env_runners(env_runner_cls=telling(stoppable(runner_class(setup) or usual)))
     if options.observation_filter == "MeanStdFilter":
         config.env_runners(env_to_module_connector=partial(_filter, multi_agent=not setup.single))
 
 
-def _filter(*given: Any, multi_agent: bool, **also: Any) -> ObservationFilter:
+def _filter(*given: object, multi_agent: bool, **also: object) -> ObservationFilter:
     return ObservationFilter(multi_agent=multi_agent)
 
 
@@ -152,7 +153,7 @@ def _learn(config: AlgorithmConfig, setup: RllibSetup) -> None:
     config.training(**settings)
 
 
-def _replay(setup: RllibSetup, options: ReplayOptions) -> dict[str, Any]:
+def _replay(setup: RllibSetup, options: ReplayOptions) -> Settings:
     settings = replay_settings(options)
     if setup.single:
         return settings
@@ -175,11 +176,11 @@ def _cast(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -
     config.rl_module(rl_module_spec=modules_together(setup, specs))
 
 
-def _policy_of(agent: AgentID, *given: Any, policies: dict[AgentID, str], **also: Any) -> str:
+def _policy_of(agent: AgentID, *given: object, policies: dict[AgentID, str], **also: object) -> str:
     return policies[agent]
 
 
-def runner_class(setup: RllibSetup) -> type[Any] | None:
+def runner_class(setup: RllibSetup) -> type[EnvRunner] | None:
     """Return the env runner class; None: RLlib's own."""
     if not has_twin(setup):
         return None

@@ -369,19 +369,22 @@ def snapshot_interval(options: RllibOptions, total_timesteps: int | None) -> int
     return options.snapshot_every_steps if asked else usual_snapshot_steps(total_timesteps)
 
 
-def model_settings(options: RllibOptions) -> dict[str, Any]:
+Settings: TypeAlias = dict[str, Any]  # keyword arguments of RLlib's own configuration
+
+
+def model_settings(options: RllibOptions) -> Settings:
     """Return the network settings under the names of RLlib's `DefaultModelConfig`."""
     return options.model_dump(mode="json", include=set(ModelOptions.model_fields))
 
 
-def training_settings(options: RllibOptions) -> dict[str, Any]:
+def training_settings(options: RllibOptions) -> Settings:
     """Return the settings that `AlgorithmConfig.training` takes unchanged."""
     elsewhere = (ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions)
     apart = {name for part in elsewhere for name in part.model_fields} | set(_REPLAY.values()) | {_ITERATION}
     return options.model_dump(mode="json", exclude=apart)
 
 
-def replay_settings(options: ReplayOptions) -> dict[str, Any]:
+def replay_settings(options: ReplayOptions) -> Settings:
     """Return the settings of `replay_buffer_config`, for one policy."""
     settings = {key: getattr(options, name) for key, name in _REPLAY.items()}
     if settings["type"] == "EpisodeReplayBuffer":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
@@ -18,6 +18,9 @@ from mosaic.workers.rllib.config.resources import Placement
 RUN = "run"  # key of the run's folder in the configuration of envs
 SESSION = "session"  # key of this attempt's name, under which its env runners publish counters
 DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
+
+
+EnvSettings: TypeAlias = dict[str, Any]  # from which `make_rllib_env` creates an env in any process, as plain data
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class RllibSetup:
         return f"{self.folder}#{self.attempt}"
 
     @property
-    def env_config(self) -> dict[str, Any]:
+    def env_config(self) -> EnvSettings:
         """Configuration from which `make_rllib_env` creates an env in any process."""
         return {
             RUN: str(self.folder),

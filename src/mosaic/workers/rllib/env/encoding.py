@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -38,7 +38,7 @@ class AgentCode:
     observation_space: spaces.Box
     action_space: Space[object]
     read: Callable[[Observation], NDArray[np.float32]]  # a new array
-    act: Callable[[Any], Action]  # converts RLlib's action to the env's
+    act: Callable[[Action], Action]  # converts RLlib's action to the env's
     choices: int  # entries of an action mask, over all parts of an action; 0 if actions are numbers
 
     @property
@@ -100,7 +100,7 @@ def _picture_reader(size: int) -> Callable[[Observation], NDArray[np.float32]]:
     return read
 
 
-def _actions(code: ActionCode, space: Space[object]) -> tuple[Space[object], Callable[[Any], Action]]:
+def _actions(code: ActionCode, space: Space[object]) -> tuple[Space[object], Callable[[Action], Action]]:
     head = code.head
     if head.kind == "gaussian":
         assert isinstance(space, spaces.Box)
@@ -112,14 +112,14 @@ def _actions(code: ActionCode, space: Space[object]) -> tuple[Space[object], Cal
     return spaces.MultiDiscrete(list(head.sizes)), _from_row(code)
 
 
-def _from_row(code: ActionCode) -> Callable[[Any], Action]:
+def _from_row(code: ActionCode) -> Callable[[Action], Action]:
     return lambda action: code.action(np.asarray(action, np.float32))
 
 
 class LearnerStep(NamedTuple):
     """Result of one step for the learners, which lasts until one of them must act again."""
 
-    seen: dict[AgentID, Any]  # of those that must act or have ended
+    seen: dict[AgentID, Observation]  # of those that must act or have ended
     rewards: dict[AgentID, float]
     terminated: dict[AgentID, bool]
     truncated: dict[AgentID, bool]
@@ -173,7 +173,7 @@ class EncodedView:
             if view.turn.observations:
                 return LearnerStep(self._see(view.turn.observations, view.turn), {}, {}, {}, False)
 
-    def step(self, chosen: Mapping[AgentID, Any]) -> LearnerStep:
+    def step(self, chosen: Mapping[AgentID, Action]) -> LearnerStep:
         view, codes = self._view, self._codes
         turn = view.step({agent: self._action(agent, action) for agent, action in chosen.items()})
         last = self._book(turn)
@@ -214,19 +214,19 @@ class EncodedView:
         self._living -= ended.keys()
         return ended
 
-    def _action(self, agent: AgentID, chosen: Any) -> Action:
+    def _action(self, agent: AgentID, chosen: Action) -> Action:
         action, mask = self._codes[agent].act(chosen), self._view.turn.action_masks.get(agent)
         problem = None if mask is None else self._objections[agent](action, mask)
         if problem is not None:
             raise MosaicError(f"RLlib chose for {agent} in {self.env.spec.env_id}: {problem}.")
         return action
 
-    def _see(self, observations: Mapping[AgentID, Observation], turn: Turn) -> dict[AgentID, Any]:
+    def _see(self, observations: Mapping[AgentID, Observation], turn: Turn) -> dict[AgentID, Observation]:
         codes = self._codes
         rows = {agent: codes[agent].read(seen) for agent, seen in observations.items() if agent in codes}
         if not self._masked and self._state is None:
             return rows
-        seen: dict[AgentID, Any] = {agent: {OBSERVATION: row} for agent, row in rows.items()}
+        seen: dict[AgentID, Observation] = {agent: {OBSERVATION: row} for agent, row in rows.items()}
         if self._masked:
             for agent, parts in seen.items():
                 if codes[agent].choices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -14,10 +14,13 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Observation
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
+from mosaic.workers.rllib.config.setup import EnvSettings
 from mosaic.workers.rllib.env.encoding import PICTURE_SIZE, EncodedView, LearnerStep, is_taken_as_is
 
+_ByAgent: TypeAlias = dict[Any, Any]  # the keys that RLlib and Gymnasium declare differ
 EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
@@ -44,14 +47,12 @@ class LearnersEnv(MultiAgentEnv):
         """Returns of the agents that do not learn, in this episode."""
         return self.view.played_returns
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, object] | None = None
-    ) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> tuple[_ByAgent, _ByAgent]:
         return self.view.begin(seed).seen, {}
 
     def step(  # type: ignore[override]  # RLlib's own differs from Gymnasium's
-        self, action_dict: dict[Any, Any]
-    ) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
+        self, action_dict: _ByAgent
+    ) -> tuple[_ByAgent, _ByAgent, _ByAgent, _ByAgent, _ByAgent]:
         outcome = self.view.step(action_dict)
         terminated, truncated = ends(outcome)
         return outcome.seen, outcome.rewards, terminated, truncated, {}
@@ -75,7 +76,7 @@ def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
     return left | {EVERYBODY: False}, {EVERYBODY: True}
 
 
-class LearnerEnv(gymnasium.Env[Any, Any]):
+class LearnerEnv(gymnasium.Env[Observation, Action]):
     """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
     def __init__(self, view: EncodedView) -> None:
@@ -91,10 +92,12 @@ class LearnerEnv(gymnasium.Env[Any, Any]):
         """Returns of the agents that do not learn, in this episode."""
         return self.view.played_returns
 
-    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[Observation, dict[str, object]]:
         return self.view.begin(seed).seen[self._agent], {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, object]]:
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, object]]:
         seen, rewards, terminated, truncated, _ = self.view.step({self._agent: action})
         agent = self._agent
         return seen[agent], rewards[agent], terminated[agent], truncated[agent], {}
@@ -106,7 +109,7 @@ class LearnerEnv(gymnasium.Env[Any, Any]):
         self.view.close()
 
 
-def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[Any, Any]:
+def make_rllib_env(config: EnvSettings) -> MultiAgentEnv | gymnasium.Env[Observation, Action]:
     """Create an env for RLlib, in any process.
 
     `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
@@ -131,7 +134,7 @@ def make_rllib_env(config: Mapping[str, Any]) -> MultiAgentEnv | gymnasium.Env[A
     return LearnerEnv(view) if len(learners) == 1 else LearnersEnv(view)
 
 
-def _unguarded(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def _unguarded(env: gymnasium.Env[Observation, Action]) -> gymnasium.Env[Observation, Action]:
     """Remove Gymnasium's check of the order of calls: RLlib adds the same again, and each costs time."""
     if isinstance(env, TimeLimit) and type(env.env) is OrderEnforcing:
         env.env = env.env.env

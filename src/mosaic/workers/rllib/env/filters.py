@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
+from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
 from ray.rllib.connectors.env_to_module.mean_std_filter import MeanStdFilter
 from ray.rllib.utils.filter import MeanStdFilter as RunningFilter
+from ray.rllib.utils.filter import RunningStat
+from ray.rllib.utils.typing import EpisodeType
 
 from mosaic.core.ids import AgentID
 from mosaic.workers.rllib.env.encoding import OBSERVATION
@@ -25,7 +28,7 @@ class ObservationFilter(MeanStdFilter):
     ) -> Space[object]:
         return input_observation_space
 
-    def __call__(self, *, batch: dict[str, Any], episodes: list[Any], **also: Any) -> dict[str, Any]:
+    def __call__(self, *, batch: dict[str, object], episodes: list[EpisodeType], **also: object) -> dict[str, object]:
         if self._filters is None:
             self._init_new_filters()
         assert self._filters is not None
@@ -51,16 +54,18 @@ class ObservationFilter(MeanStdFilter):
         }
 
 
-def filter_moments(pipeline: Any) -> dict[AgentID | None, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+def filter_moments(
+    pipeline: ConnectorPipelineV2,
+) -> dict[AgentID | None, tuple[NDArray[np.float32], NDArray[np.float32]]]:
     """Return shift and scale of each agent's observations, under None if one agent learns; empty without a filter."""
     for connector in pipeline.connectors:
         if isinstance(connector, ObservationFilter) and connector._filters is not None:
-            filters: dict[Any, Any] = connector._filters
+            filters = cast("dict[AgentID | None, RunningFilter]", connector._filters)
             return {agent: _moments(found.running_stats) for agent, found in filters.items()}
     return {}
 
 
-def _moments(stats: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _moments(stats: RunningStat) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return np.asarray(stats.mean, np.float32), np.asarray(1 / (stats.std + _SMALL), np.float32)
 
 

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
 from ray.experimental.internal_kv import (
@@ -52,7 +52,7 @@ class StepLimit(int):
         limit.session, limit.least = session, least
         return limit
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[StepLimit], tuple[int, str, int]]:
         return StepLimit, (int(self), self.session, self.least)
 
     def __gt__(self, count: float) -> bool:
@@ -71,7 +71,7 @@ class StepLimit(int):
 class IterationLimit(StepLimit):
     """Steps of an iteration, which also ends early after a call of `end_iteration`; RLlib takes 0 for no limit."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[StepLimit], tuple[int, str, int]]:
         return IterationLimit, (int(self), self.session, self.least)
 
     def __bool__(self) -> bool:
@@ -156,10 +156,18 @@ class RunnerCounters:
             _internal_kv_put(self._key, json.dumps(told).encode(), overwrite=True, namespace=_NAMESPACE)
 
 
+class Counted(TypedDict):
+    """Counters of one runner, as it publishes them."""
+
+    env_steps: int
+    episodes: int
+    records: list[EpisodeRecord]  # of the last episodes
+
+
 class SamplingView:
     """Driver's view of the counters of all runners."""
 
-    def __init__(self, session: str, read: Callable[[str], Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, session: str, read: Callable[[str], Mapping[str, Counted]] | None = None) -> None:
         self._session, self._read = session, read or _read
         self._env_steps = self._episodes = 0  # of completed iterations
         self._seen: dict[str, int] = {}  # episodes of each runner
@@ -184,7 +192,7 @@ class SamplingView:
         return Sampled(max(0, env_steps), episodes, records[len(records) - min(episodes, len(records)) :])
 
 
-def _read(session: str) -> dict[str, Any]:
+def _read(session: str) -> dict[str, Counted]:
     """Return what each runner published last: two requests, regardless of the number of runners."""
     if not _internal_kv_initialized():  # type: ignore[no-untyped-call]
         return {}
@@ -203,6 +211,6 @@ class Stoppable(_AnyRunner):
         return super()._sample(num_timesteps=steps, num_episodes=episodes, **how)  # type: ignore[misc]
 
 
-def stoppable(own: type[Any]) -> type[Any]:
+def stoppable(own: type[EnvRunner]) -> type[EnvRunner]:
     """Return a subclass of an env runner, with the same name, that ends its rollout when a stop is requested."""
     return type(own.__name__, (Stoppable, own), {"__module__": __name__})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 
-from mosaic.workers.rllib.env.twin_view import TwinView
+from mosaic.workers.rllib.env.twin_view import Rows, TwinView
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class TwinStep(NamedTuple):
@@ -23,7 +25,7 @@ class TwinStep(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     final: NDArray[np.float32]  # last observations of truncated agents
-    extras: Mapping[str, Mapping[str, NDArray[Any]]]  # by module: [envs, its agents, …]
+    extras: Mapping[str, Mapping[str, NDArray[np.generic]]]  # by module: [envs, its agents, …]
 
     @property
     def over(self) -> NDArray[np.bool_]:
@@ -41,7 +43,7 @@ class Piece(NamedTuple):
     rewards: NDArray[np.float32]
     terminated: NDArray[np.bool_]  # [agents], at its end
     truncated: NDArray[np.bool_]
-    extras: Mapping[str, Mapping[str, NDArray[Any]]]
+    extras: Mapping[str, Mapping[str, NDArray[np.generic]]]
 
     @property
     def length(self) -> int:
@@ -92,7 +94,7 @@ def _last(step: TwinStep, env: int) -> NDArray[np.float32]:
     return kept
 
 
-def _by_env(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _by_env(columns: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
     return np.stack(columns, axis=1)
 
 
@@ -140,7 +142,7 @@ def episode_of(
     return episode
 
 
-def _of_agent(rows: Any, place: int) -> Any:
+def _of_agent(rows: Rows, place: int) -> Rows:
     return {key: part[:, place] for key, part in rows.items()} if isinstance(rows, dict) else rows[:, place]
 
 

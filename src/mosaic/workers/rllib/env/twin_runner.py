@@ -6,7 +6,7 @@ RLlib's own runner spends most of its time on dictionaries of single numbers, on
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -36,14 +36,14 @@ from mosaic.core.ids import AgentID
 from mosaic.core.seeding import SEED_LIMIT, child_seed
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.workers.rllib.env.twin_episodes import TwinStep, episode_of, pieces_of
-from mosaic.workers.rllib.env.twin_view import RunningTwinEpisode, TwinView, make_views
+from mosaic.workers.rllib.env.twin_view import Rows, RunningTwinEpisode, TwinView, make_views
 
 
 class TwinEnvRunner(MultiAgentEnvRunner):
     """Env runner for modules without memory and envs whose agents act and end together, as `runner_class` checks."""
 
     env: SyncVectorMultiAgentEnv
-    _ongoing_episodes: list[Any]  # RunningTwinEpisode: RLlib's own are created when they are cut out
+    _ongoing_episodes: list[RunningTwinEpisode]  # type: ignore[assignment]  # RLlib's own are created when they are cut out
 
     def make_env(self) -> None:
         environment = EnvironmentConfig.model_validate(self.config.env_config["environment"])
@@ -97,7 +97,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
     def _step(self, explore: bool, random_actions: bool) -> TwinStep:
         vector, shown = self._vector, self._shown
         actions = np.empty(shown.shape[:2], np.int64)
-        extras: dict[str, dict[str, NDArray[Any]]] = {}
+        extras: dict[str, dict[str, NDArray[np.generic]]] = {}
         with self.metrics.log_time(RLMODULE_INFERENCE_TIMER):
             for module, agents in self._groups.items():
                 with torch.no_grad():
@@ -121,7 +121,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         self._shown = self._observed()
         return step
 
-    def _decide(self, module: str, agents: Sequence[int], explore: bool) -> dict[str, NDArray[Any]]:
+    def _decide(self, module: str, agents: Sequence[int], explore: bool) -> dict[str, NDArray[np.generic]]:
         """Return actions and all other outputs of the module, each [envs, agents, …]."""
         network: Any = self.module[module]  # type: ignore[index]
         rows = self._view.rows(self._shown, agents)
@@ -159,7 +159,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
     def _cut(self, *, keep: bool) -> list[MultiAgentEpisode]:
         """Return everything sampled as RLlib's episodes, ended ones first; the others continue if `keep` is set."""
         now = time.perf_counter()
-        found: list[Any] = []
+        found: list[MultiAgentEpisode] = []
         for piece in pieces_of(self._steps, self._shown):
             running = self._ongoing_episodes[piece.env]
             episode: Any = episode_of(piece, running.name, running.started, self._view, self._groups)
@@ -198,13 +198,13 @@ class TwinEnvRunner(MultiAgentEnvRunner):
             self.metrics.log_value((NUM_MODULE_STEPS_SAMPLED, module), rows, reduce="sum")
             self.metrics.log_value((NUM_MODULE_STEPS_SAMPLED_LIFETIME, module), rows, reduce="lifetime_sum")
 
-    def _episode_callback(self, name: str, env: int, episode: Any) -> None:
-        also: dict[str, Any] = {"episode": episode, "rl_module": self.module, "env_index": env}
+    def _episode_callback(self, name: str, env: int, episode: MultiAgentEpisode | RunningTwinEpisode) -> None:
+        also: dict[str, object] = {"episode": episode, "rl_module": self.module, "env_index": env}
         if name == "on_episode_end":
             also["prev_episode_chunks"] = self._ongoing_episodes_for_metrics[episode.id_]
         self._callback(name, **also)
 
-    def _callback(self, name: str, **also: Any) -> None:
+    def _callback(self, name: str, **also: object) -> None:
         make_callback(
             name,
             callbacks_objects=self._callbacks,
@@ -213,5 +213,7 @@ class TwinEnvRunner(MultiAgentEnvRunner):
         )
 
 
-def _mapped(value: Any, change: Any) -> Any:
+def _mapped(
+    value: Rows, change: Callable[[NDArray[np.float32]], torch.Tensor]
+) -> torch.Tensor | dict[str, torch.Tensor]:
     return {key: change(part) for key, part in value.items()} if isinstance(value, Mapping) else change(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -14,7 +14,10 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.workers.rllib.config.setup import EnvSettings
 from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE, EncodedView
+
+Rows: TypeAlias = NDArray[np.float32] | dict[str, NDArray[np.float32]]  # [times or envs, agents, width]
 
 
 class TwinView(MultiAgentEnv):
@@ -44,7 +47,7 @@ class TwinView(MultiAgentEnv):
             found.setdefault(module_of(agent), []).append(number)
         return found
 
-    def rows(self, shown: NDArray[np.float32], agents: Sequence[int]) -> Any:
+    def rows(self, shown: NDArray[np.float32], agents: Sequence[int]) -> Rows:
         """Return the observations of these agents, [times or envs, agents, width], with the state if there is one."""
         own = np.ascontiguousarray(shown[:, agents, : self.widths[agents[0]]])
         if not self._state:
@@ -65,7 +68,7 @@ class TwinView(MultiAgentEnv):
         self._vector.close()
 
 
-def make_views(config: Mapping[str, Any], vector: CompiledVector) -> list[TwinView]:
+def make_views(config: EnvSettings, vector: CompiledVector) -> list[TwinView]:
     """Return a view of each env, with the spaces that the env itself would have."""
     state = bool(config.get("state", False))
     env = make_env(EnvironmentConfig.model_validate(config["environment"]))
@@ -90,10 +93,20 @@ class _Part:
         return len(self.rewards)
 
 
+class Stepped(Protocol):
+    """Step of all envs, as running episodes read it."""
+
+    @property
+    def over(self) -> NDArray[np.bool_]: ...
+
+    @property
+    def rewards(self) -> NDArray[np.float32]: ...
+
+
 class RunningTwinEpisode:
     """Running episode, for callbacks: RLlib's own is created when it is cut out."""
 
-    def __init__(self, name: str, env: int, started: int, agents: Sequence[AgentID], steps: Sequence[Any]) -> None:
+    def __init__(self, name: str, env: int, started: int, agents: Sequence[AgentID], steps: Sequence[Stepped]) -> None:
         self.name, self.started = name, started
         self._env, self._agents, self._steps = env, agents, steps
 
@@ -105,7 +118,7 @@ class RunningTwinEpisode:
 
     @property
     def agent_episodes(self) -> dict[AgentID, _Part]:
-        since: list[Any] = []
+        since: list[NDArray[np.float32]] = []
         for step in reversed(self._steps):
             if step.over[self._env] and since:
                 break

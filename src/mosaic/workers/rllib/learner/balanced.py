@@ -5,12 +5,12 @@ Policies with unequal amounts of experience take part in unequally many updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -21,13 +21,16 @@ from ray.rllib.core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.minibatch_utils import MiniBatchCyclicIterator
 from ray.rllib.utils.torch_utils import explained_variance
+from ray.rllib.utils.typing import TensorType
 from torch import Tensor
 
 from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.learner.modules import Batch
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
 
 
@@ -58,15 +61,14 @@ def rounds(minibatches: Mapping[str, int]) -> list[Sequence[str]]:
     return list(seated)
 
 
+Piece: TypeAlias = SingleAgentEpisode | MultiAgentEpisode
 _SMOOTHING, _EPSILON = 0.99, 1e-5  # of RMSprop, as in the paper's code and in SB3
 
 
 class A2CTorchLearner(PPOTorchLearner):
     """A2C, which RLlib has dropped: its PPO without ratio and clipping, with RMSprop."""
 
-    def compute_loss_for_module(
-        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
-    ) -> Any:
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> TensorType:
         module: Any = self.module[module_id].unwrapped()
         mean = _mean_over(batch.get(Columns.LOSS_MASK))
         choice = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
@@ -110,11 +112,12 @@ class TrainedOnly(TorchLearner):
     of a league live in env runners only.
     """
 
-    def _make_batch_if_necessary(self, training_data: TrainingData) -> Any:
+    def _make_batch_if_necessary(self, training_data: TrainingData) -> MultiAgentBatch:
         if training_data.episodes is not None:
             kept = [part for episode in training_data.episodes if (part := _part(episode, self._learns)) is not None]
             training_data = replace(training_data, episodes=kept)
-        return super()._make_batch_if_necessary(training_data)  # type: ignore[no-untyped-call]
+        batch: MultiAgentBatch = super()._make_batch_if_necessary(training_data)  # type: ignore[no-untyped-call]
+        return batch
 
     def _learns(self, module_id: str | None) -> bool:
         if module_id is None:
@@ -122,7 +125,7 @@ class TrainedOnly(TorchLearner):
         return module_id in self.module and bool(self.should_module_be_updated(module_id))  # type: ignore[no-untyped-call]
 
 
-def _part(episode: Any, learns: Callable[[str | None], bool]) -> Any:
+def _part(episode: Piece, learns: Callable[[str | None], bool]) -> Piece | None:
     """Return the trained part of an episode, or None if nothing is left.
 
     The episode itself stays whole: env runners count its returns.
@@ -171,7 +174,7 @@ class BalancedMinibatches:
 class Balanced(TorchLearner):
     """Mixin that cuts batches with `BalancedMinibatches`."""
 
-    def _create_iterator_if_necessary(self, **asked: Any) -> Any:
+    def _create_iterator_if_necessary(self, **asked: Any) -> Iterable[MultiAgentBatch]:
         chosen = super()._create_iterator_if_necessary(**asked)
         if not isinstance(chosen, MiniBatchCyclicIterator):
             return chosen  # one update with everything: no sample is used twice

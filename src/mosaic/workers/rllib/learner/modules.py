@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from gymnasium import spaces
@@ -15,11 +15,16 @@ from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.distribution.torch.torch_distribution import TorchDeterministic, TorchSquashedGaussian
-from ray.rllib.core.models.base import ENCODER_OUT
+from ray.rllib.core.distribution.torch.torch_distribution import (
+    TorchDeterministic,
+    TorchDistribution,
+    TorchSquashedGaussian,
+)
+from ray.rllib.core.models.base import ENCODER_OUT, Encoder, Model
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.rllib.utils.typing import TensorType
 from torch import Tensor, nn
 
 from mosaic.core.ids import PolicyID
@@ -35,6 +40,8 @@ if TYPE_CHECKING:  # bases of the classes below
 else:
     _AnyModule = object
     _PpoModule = object
+
+Batch: TypeAlias = dict[str, Any]  # inputs or outputs of a module: tensors by column, or dictionaries of them
 
 _ALSO = {"dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"), "sac": ("twin_q",)}
 _NEVER = -1e9  # as a logit: zero probability, and still a finite number
@@ -65,7 +72,7 @@ def own_part(space: Space[object]) -> Space[object]:
 class CentralCritic(nn.Module):
     """Value of all agents' observations. It has no memory, though the actor may."""
 
-    def __init__(self, state: Space[object], action: Space[object], model_config: dict[str, Any]) -> None:
+    def __init__(self, state: Space[object], action: Space[object], model_config: dict[str, object]) -> None:
         super().__init__()
         catalog = PPOCatalog(state, action, model_config | {"use_lstm": False, "vf_share_layers": False})
         self.encoder = catalog.actor_critic_encoder_config.base_encoder_config.build(framework="torch")
@@ -79,7 +86,7 @@ class CentralCritic(nn.Module):
 class _Seated(_AnyModule):
     """Mixin that passes an RLModule's network its own part of {"observation", "action_mask", "state"}."""
 
-    def __init__(self, *, observation_space: Space[object], **also: Any) -> None:
+    def __init__(self, *, observation_space: Space[object], **also: object) -> None:
         self._shown = observation_space
         super().__init__(observation_space=own_part(observation_space), **also)
 
@@ -91,10 +98,10 @@ class _Seated(_AnyModule):
     def _in_parts(self) -> bool:
         return isinstance(self._shown, spaces.Dict)
 
-    def _own(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _own(self, batch: Batch) -> Batch:
         return {**batch, Columns.OBS: batch[Columns.OBS][OBSERVATION]} if self._in_parts else batch
 
-    def _legal(self, batch: dict[str, Any]) -> Tensor | None:
+    def _legal(self, batch: Batch) -> Tensor | None:
         """Return the mask of legal actions; None if all are legal."""
         if not self._in_parts or MASK not in batch[Columns.OBS]:
             return None
@@ -124,20 +131,18 @@ class _SeatedActorCritic(_Seated, _PpoModule):
     def get_non_inference_attributes(self) -> list[str]:
         return [*super().get_non_inference_attributes(), "critic"]
 
-    def _forward(self, batch: dict[str, Any], **also: Any) -> dict[str, Any]:
+    def _forward(self, batch: Batch, **also: object) -> Batch:
         return self._lawful(super()._forward(self._own(batch), **also), batch)
 
-    def _forward_train(self, batch: dict[str, Any], **also: Any) -> dict[str, Any]:
+    def _forward_train(self, batch: Batch, **also: object) -> Batch:
         return self._lawful(super()._forward_train(self._own(batch), **also), batch)
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+    def compute_values(self, batch: Batch, embeddings: TensorType | None = None) -> TensorType:
         if self._central:
             return self.critic(batch[Columns.OBS][STATE])
         return super().compute_values(self._own(batch), embeddings)
 
-    def _lawful(
-        self, answer: dict[str, Any], batch: dict[str, Any], key: str = Columns.ACTION_DIST_INPUTS
-    ) -> dict[str, Any]:
+    def _lawful(self, answer: Batch, batch: Batch, key: str = Columns.ACTION_DIST_INPUTS) -> Batch:
         legal = self._legal(batch)
         if legal is not None:
             answer[key] = answer[key].masked_fill(~legal, _NEVER)
@@ -149,8 +154,8 @@ class SeatedPpoModule(_SeatedActorCritic, DefaultPPOTorchRLModule):
 
 
 class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
-    def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = super().forward_target(self._own(batch))
+    def forward_target(self, batch: Batch) -> Batch:
+        answer: Batch = super().forward_target(self._own(batch))
         for key in answer:
             self._lawful(answer, batch, key)
         return answer
@@ -162,8 +167,8 @@ class SeatedDqnModule(_Seated, DefaultDQNTorchRLModule):
     Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them.
     """
 
-    def _qf_forward_helper(self, batch: dict[str, Any], encoder: Any, head: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = super()._qf_forward_helper(self._own(batch), encoder, head)
+    def _qf_forward_helper(self, batch: Batch, encoder: Encoder, head: Model | dict[str, Model]) -> Batch:
+        answer: Batch = super()._qf_forward_helper(self._own(batch), encoder, head)
         legal = self._legal(batch)
         if legal is not None:
             answer[QF_PREDS] = answer[QF_PREDS].masked_fill(~legal, -torch.inf)
@@ -178,11 +183,11 @@ class _Squashed(TorchSquashedGaussian):
 
 
 class SeatedSacModule(DefaultSACTorchRLModule):
-    def get_inference_action_dist_cls(self) -> type[Any]:
+    def get_inference_action_dist_cls(self) -> type[TorchDistribution]:
         return _Squashed if isinstance(self.action_space, spaces.Box) else super().get_inference_action_dist_cls()
 
 
-_CLASSES: dict[str, type[Any]] = {
+_CLASSES: dict[str, type[TorchRLModule]] = {
     "ppo": SeatedPpoModule,
     "a2c": SeatedPpoModule,
     "impala": SeatedPpoModule,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils.typing import TensorType
 from torch import nn
 
 from mosaic.core.errors import MosaicError
@@ -57,14 +59,14 @@ class SharingModules(MultiRLModule):
 class SharingLearner(TorchLearner):
     """Learner that steps a shared part once: RLlib gives each module an optimizer for everything it has."""
 
-    def get_parameters(self, module: Any) -> list[Any]:
+    def get_parameters(self, module: Any) -> list[nn.Parameter]:
         """Return a module's parameters; the shared parts belong to the first module."""
         if module is self._first:
             return list(module.parameters())
         shared = {id(parameter) for parameter in self._shared()}
         return [parameter for parameter in module.parameters() if id(parameter) not in shared]
 
-    def compute_gradients(self, loss_per_module: dict[str, Any], **also: Any) -> dict[Any, Any]:
+    def compute_gradients(self, loss_per_module: dict[str, TensorType], **also: object) -> dict[Hashable, TensorType]:
         """Compute gradients, averaging those of shared parts.
 
         A shared part gets the mean over the policies in the minibatch, as if their samples were one policy's.
@@ -79,7 +81,7 @@ class SharingLearner(TorchLearner):
     def _first(self) -> Any:
         return next(iter(self.module.values()))
 
-    def _shared(self) -> list[Any]:
+    def _shared(self) -> list[nn.Parameter]:
         return [p for name in shared_parts(self.module) for p in getattr(self._first, name).parameters()]
 
 

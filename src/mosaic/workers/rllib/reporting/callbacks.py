@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
@@ -22,6 +22,13 @@ from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
     from ray.rllib.env.env_runner import EnvRunner
+    from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+    from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+    from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+
+    from mosaic.workers.rllib.env.twin_view import RunningTwinEpisode
+
+Piece: TypeAlias = "SingleAgentEpisode | MultiAgentEpisode | RunningTwinEpisode"
 
 
 def this_host() -> str:
@@ -106,14 +113,14 @@ class RunnerCamera:
         return total, _last_reward(episode, self._agents[0])
 
 
-def returns_of(episode: Any, agents: tuple[AgentID, ...]) -> dict[AgentID, float]:
+def returns_of(episode: Piece, agents: tuple[AgentID, ...]) -> dict[AgentID, float]:
     """Return the returns of one piece of an episode, with one agent or several."""
     if not hasattr(episode, "agent_episodes"):
         return {agents[0]: float(episode.get_return())}
     return {str(agent): float(each.get_return()) for agent, each in episode.agent_episodes.items()}
 
 
-def _last_reward(episode: Any, agent: AgentID) -> float:
+def _last_reward(episode: Piece, agent: AgentID) -> float:
     each = episode.agent_episodes.get(agent) if hasattr(episode, "agent_episodes") else episode
     return float(each.rewards[-1]) if each is not None and len(each) else 0.0
 
@@ -160,12 +167,12 @@ class MosaicCallback(RLlibCallback):
         self._camera: RunnerCamera | None = None
         self._counters = RunnerCounters(facts["session"])
 
-    def on_environment_created(self, *, env_runner: Any, **also: Any) -> None:
+    def on_environment_created(self, *, env_runner: EnvRunner, **also: object) -> None:
         folder = Path(self._facts["folder"])
         if self._camera is None and self._facts["frames"] and shows_frames(env_runner, self._facts["host"], folder):
             self._camera = RunnerCamera(folder, env_runner, self._agents)
 
-    def on_episode_step(self, *, env_index: int, metrics_logger: Any = None, **also: Any) -> None:
+    def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
         """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""
         self._counters.step()
         camera = self._camera
@@ -175,6 +182,7 @@ class MosaicCallback(RLlibCallback):
         if env_index == 0:
             alert = camera.glance()
             if alert is not None:
+                assert metrics_logger is not None
                 metrics_logger.log_value(ALERTS, alert, reduce="item_series")
 
     def on_episode_end(
@@ -183,9 +191,9 @@ class MosaicCallback(RLlibCallback):
         episode: Any,
         env_index: int,
         prev_episode_chunks: Sequence[Any] | None = None,
-        metrics_logger: Any = None,
+        metrics_logger: MetricsLogger | None = None,
         env: Any = None,
-        **also: Any,
+        **also: object,
     ) -> None:
         pieces = (*(prev_episode_chunks or ()), episode)
         inner = env.envs[env_index].unwrapped
@@ -195,6 +203,7 @@ class MosaicCallback(RLlibCallback):
             self._policies(pieces),
             inner.played_returns if isinstance(inner, PlaysOthers) else {},
         )
+        assert metrics_logger is not None
         metrics_logger.log_value(EPISODES, record, reduce="item_series")
         self._counters.end_episode(record)
         if self._camera is not None:

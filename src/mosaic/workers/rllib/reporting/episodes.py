@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from mosaic.core.episode import outcomes
 from mosaic.core.ids import AgentID
 
 EPISODES = "mosaic_episodes"  # key of the records of ended episodes below "env_runners" in RLlib's results
 ALERTS = "mosaic_alerts"  # key of the alerts of the run, in the same place
+
+RllibResult: TypeAlias = Mapping[str, object]  # nested dictionaries of numbers, as `Algorithm.train` returns them
 
 
 class EpisodeRecord(TypedDict):
@@ -41,21 +43,22 @@ class Sampled(NamedTuple):
 NOTHING_SAMPLED = Sampled(0, 0, [])
 
 
-def records_of(result: Mapping[str, Any]) -> list[EpisodeRecord]:
+def records_of(result: RllibResult) -> list[EpisodeRecord]:
     """Return the records of the episodes that ended in this iteration."""
     return _items(result, EPISODES)
 
 
-def alerts_of(result: Mapping[str, Any]) -> list[str]:
+def alerts_of(result: RllibResult) -> list[str]:
     return _items(result, ALERTS)
 
 
-def _items(result: Mapping[str, Any], name: str) -> list[Any]:
+def _items(result: RllibResult, name: str) -> list[Any]:
     """Return the items that env runners logged under a name.
 
     RLlib returns a list only of several items: a single one comes bare, none as NaN or not at all.
     """
-    found = result.get("env_runners", {}).get(name)
+    runners = result.get("env_runners")
+    found = runners.get(name) if isinstance(runners, Mapping) else None
     if found is None or (isinstance(found, float) and isnan(found)):
         return []
     return found if isinstance(found, list) else [found]

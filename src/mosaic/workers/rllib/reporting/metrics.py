@@ -7,10 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, SupportsFloat
 
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, Sampled, returns_by_agent, returns_by_policy
+from mosaic.workers.rllib.reporting.episodes import (
+    EpisodeRecord,
+    RllibResult,
+    Sampled,
+    returns_by_agent,
+    returns_by_policy,
+)
 
 NO_EPISODE = "no episode yet"
 _RECENT = 100
@@ -27,15 +33,15 @@ class RllibProgress:
     episodes: int = 0
     recent: deque[EpisodeRecord] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
-    def add(self, result: Mapping[str, Any], ended: Sequence[EpisodeRecord]) -> None:
+    def add(self, result: RllibResult, ended: Sequence[EpisodeRecord]) -> None:
         """Add an iteration.
 
         RLlib's lifetime counters are reset when runners are lost; an iteration's counts are reliable.
         """
-        runners = result.get("env_runners", {})
+        runners = _tree(result, "env_runners")
         self.iteration += 1
         self.env_steps += int(_number(runners.get("num_env_steps_sampled")) or 0)
-        self.agent_steps += int(sum(_numbers(runners.get("num_agent_steps_sampled", {})).values()))
+        self.agent_steps += int(sum(_numbers(_tree(runners, "num_agent_steps_sampled")).values()))
         self.episodes += len(ended)
         self.recent.extend(ended)
 
@@ -45,7 +51,7 @@ class RllibProgress:
         values = [value for policy in policies for value in found.get(policy, ())]
         return fmean(values) if values else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**asdict(self), "recent": list(self.recent)}
 
     @classmethod
@@ -54,42 +60,44 @@ class RllibProgress:
 
 
 def fields(
-    result: Mapping[str, Any], progress: RllibProgress, modules: Mapping[PolicyID, str], spent: Mapping[str, float]
-) -> dict[str, Any]:
+    result: RllibResult,
+    progress: RllibProgress,
+    modules: Mapping[PolicyID, str],
+    spent: Mapping[str, float],
+    league: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Return the fields for `context.report`.
 
     `modules` are the policies that learn, with RLlib's names for them. `spent` is the time split since the last event,
-    which may be several iterations ago.
+    which may be several iterations ago. `league` are the metrics of self-play, with `rating/POLICY` of policies that
+    learn.
     """
     recent = progress.recent
     by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
     seen = [value for policy in modules for value in by_policy.get(policy, ())]
-    found: dict[str, Any] = {
+    learners, ratings = _tree(result, "learners"), dict(league or {})
+    policies: dict[PolicyID, dict[str, object]] = {}
+    for policy, module in modules.items():
+        mean = {"reward_mean": fmean(by_policy[policy])} if by_policy.get(policy) else {}
+        policies[policy] = {**mean, "learner": learner_statistics(_tree(learners, module))}
+        if f"rating/{policy}" in ratings:
+            policies[policy]["rating"] = ratings.pop(f"rating/{policy}")
+    by_name = {
+        f"agents/{agent}/reward_mean": fmean(values) for agent, values in by_agent.items() if _told(agent, by_agent)
+    }
+    return {
         "training_iteration": progress.iteration,
         "env_steps": progress.env_steps,
         "agent_steps": progress.agent_steps,
         "episodes_total": progress.episodes,
         **(_summary(seen, recent) if seen else {"note": NO_EPISODE}),
         "time_split": dict(spent),
+        "policies": policies,
+        "custom_metrics": {**by_name, **_health(result), **ratings},
     }
-    learners = result.get("learners", {})
-    found["policies"] = {
-        policy: {
-            **({"reward_mean": fmean(by_policy[policy])} if by_policy.get(policy) else {}),
-            "learner": learner_statistics(learners.get(module, {})),
-        }
-        for policy, module in modules.items()
-    }
-    found["custom_metrics"] = {
-        **{
-            f"agents/{agent}/reward_mean": fmean(values) for agent, values in by_agent.items() if _told(agent, by_agent)
-        },
-        **_health(result),
-    }
-    return found
 
 
-def sampled_fields(progress: RllibProgress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, Any]:
+def sampled_fields(progress: RllibProgress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, object]:
     """Return the fields of a report within an iteration: counters and returns, including the iteration so far."""
     recent = [*progress.recent, *sampled.records][-_RECENT:]
     by_policy = returns_by_policy(recent)
@@ -97,19 +105,19 @@ def sampled_fields(progress: RllibProgress, sampled: Sampled, modules: Iterable[
     return {
         "env_steps": progress.env_steps + sampled.env_steps,
         "episodes_total": progress.episodes + sampled.episodes,
-        **({"note": None} | _summary(seen, recent) if seen else {"note": NO_EPISODE}),
+        **({"note": None, **_summary(seen, recent)} if seen else {"note": NO_EPISODE}),
     }
 
 
 _NAMES = {"mean_kl_loss": "approx_kl", "vf_loss": "value_loss"}  # RLlib's name → Stable-Baselines3's
 
 
-def learner_statistics(stats: Mapping[str, Any]) -> dict[str, float]:
+def learner_statistics(stats: RllibResult) -> dict[str, float]:
     """Return every finite number that RLlib's learner reports for a module, under the names that all workers use."""
     return {_NAMES.get(name, name): value for name, value in _numbers(stats).items()}
 
 
-def split(result: Mapping[str, Any], envs_per_runner: int) -> dict[str, float]:
+def split(result: RllibResult, envs_per_runner: int) -> dict[str, float]:
     """Return the seconds that this iteration spent in envs, inference and learning.
 
     They are totals over all runners, from RLlib's running means.
@@ -129,7 +137,7 @@ def split(result: Mapping[str, Any], envs_per_runner: int) -> dict[str, float]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _learning_s(result: Mapping[str, Any], timers: Mapping[str, Any]) -> float | None:
+def _learning_s(result: RllibResult, timers: RllibResult) -> float | None:
     everybody = _tree(_tree(result, "learners"), _ALL)
     threaded = _number(everybody.get("learner_thread_update_timer"))
     if threaded is None:
@@ -140,7 +148,7 @@ def _learning_s(result: Mapping[str, Any], timers: Mapping[str, Any]) -> float |
     return _times(trained / size, threaded) if trained is not None and size else None
 
 
-def _modules(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _modules(result: RllibResult) -> list[RllibResult]:
     return [stats for name, stats in _tree(result, "learners").items() if name != _ALL and isinstance(stats, Mapping)]
 
 
@@ -157,14 +165,14 @@ def _told(agent: AgentID, by_agent: Mapping[AgentID, Sequence[float]]) -> bool:
     return len(by_agent) > 1 and bool(by_agent[agent])
 
 
-def _health(result: Mapping[str, Any]) -> dict[str, float]:
+def _health(result: RllibResult) -> dict[str, float]:
     """Return how many remote runners are healthy, and how many were restarted."""
     found = _numbers(_tree(result, "fault_tolerance"))
     wanted = ("num_healthy_workers", "num_remote_worker_restarts")
     return {name: found[name] for name in wanted if found.get(name)}
 
 
-def _tree(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _tree(data: RllibResult, name: str) -> RllibResult:
     found = data.get(name) if name else data
     return found if isinstance(found, Mapping) else {}
 
@@ -173,13 +181,13 @@ def _times(count: float, seconds: float | None) -> float | None:
     return None if seconds is None else count * seconds
 
 
-def _numbers(data: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(data: RllibResult) -> dict[str, float]:
     known = {str(name): _number(value) for name, value in data.items()}
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, Mapping | str | bytes | list | tuple) or value is None:
+def _number(value: object) -> float | None:
+    if not isinstance(value, SupportsFloat):
         return None
     number = float(value)
     return number if math.isfinite(number) else None
