@@ -15,11 +15,11 @@ from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.play.clicks import Choice, Spot, next_spots, press
-from mosaic.server.play.human import plays_in_real_time, rate_of, read_action
+from mosaic.server.play.human import read_action
 from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
+from mosaic.server.play.pace import Pace, plays_in_real_time, rate_of
 from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, who_acts
-from mosaic.server.play.timing import Moment, wait_s
 
 
 def _keys(env_id: str) -> KeyMap:
@@ -111,20 +111,19 @@ def test_the_pace_follows_the_env(env_id: str, real_time: bool, rate_hz: float) 
     env.close()
 
 
-def _moment(**parts: Any) -> Moment:
-    facts: dict[str, Any] = {
-        "over": False,
-        "watched": True,
-        "paused": False,
-        "steps_asked": 0,
-        "people_wait": False,
-        "people_play": True,
-        "real_time": False,
-        "now_s": 10.0,
-        "due_s": 10.5,
-        **parts,
-    }
-    return Moment(**facts)
+def _wait_s(
+    *, steps: int = 0, paused: bool = False, due_s: float = 10.5, real_time: bool = False, **facts: bool
+) -> float:
+    now_s = due_s - 0.5
+    pace = Pace("real_time" if real_time else "turns", 2.0, lambda: now_s)
+    pace.real_time = real_time
+    pace.start()
+    pace.advance()
+    pace.pause(paused)
+    for _ in range(steps):
+        pace.step_once()
+    now_s = 10.0
+    return pace.wait_s(**{"over": False, "watched": True, "people_play": True, "people_wait": False, **facts})
 
 
 @pytest.mark.parametrize(
@@ -132,21 +131,31 @@ def _moment(**parts: Any) -> Moment:
     [
         ({}, 0.0),
         ({"people_wait": True}, math.inf),
-        ({"people_wait": True, "steps_asked": 1}, math.inf),
+        ({"people_wait": True, "steps": 1}, math.inf),
         ({"people_play": False}, 0.5),
-        ({"people_play": False, "steps_asked": 1}, 0.0),
+        ({"people_play": False, "steps": 1}, 0.0),
         ({"real_time": True}, 0.5),
         ({"real_time": True, "people_wait": True}, 0.5),
         ({"real_time": True, "due_s": 9.0}, 0.0),
         ({"paused": True}, math.inf),
-        ({"paused": True, "steps_asked": 1}, 0.0),
-        ({"paused": True, "steps_asked": 1, "real_time": True}, 0.0),
+        ({"paused": True, "steps": 1}, 0.0),
+        ({"paused": True, "steps": 1, "real_time": True}, 0.0),
         ({"watched": False}, math.inf),
-        ({"over": True, "steps_asked": 1}, math.inf),
+        ({"over": True, "steps": 1}, math.inf),
     ],
 )
 def test_when_the_next_step_is_taken(parts: dict[str, Any], expected: float) -> None:
-    assert wait_s(_moment(**parts)) == expected
+    assert _wait_s(**parts) == expected
+
+
+def test_a_single_step_pauses_and_is_taken_once() -> None:
+    pace = Pace("turns", 2.0, lambda: 0.0)
+    free = {"over": False, "watched": True, "people_play": False, "people_wait": False}
+    pace.step_once()
+    assert pace.paused
+    assert pace.wait_s(**free) == 0.0
+    pace.take_step()
+    assert pace.wait_s(**free) == math.inf
 
 
 def test_seats_go_back_to_who_had_them() -> None:

@@ -253,7 +253,7 @@ def test_a_match_that_nobody_watches_ends(tmp_path: Path) -> None:
     match = matches.open(request)
     eventually(lambda: not matches.all(), "the end of a match without viewers")
     assert match.join_thread(10)
-    assert match.state.error == "it had no viewer for 0.05 seconds."
+    assert match.state.episode.error == "it had no viewer for 0.05 seconds."
 
 
 def test_two_people_at_one_screen_choose_one_after_another(client: TestClient) -> None:

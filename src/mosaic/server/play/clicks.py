@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID, EnvID
+from mosaic.core.ids import AgentID, EnvID, JsonObject
 from mosaic.core.turn import Turn
 from mosaic.envs.action_names import names_by_action
 from mosaic.envs.chess import is_white_to_move, piece_at
@@ -244,7 +244,7 @@ _GAMES: dict[str, Callable[[Turn, AgentID, list[int]], Iterator[Choice]]] = {
 }
 
 
-def as_json(spot: Spot) -> dict[str, Any]:
+def as_json(spot: Spot) -> JsonObject:
     return {
         "id": spot.id,
         "label": spot.label,

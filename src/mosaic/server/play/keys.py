@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -47,7 +46,7 @@ class Binding(BaseModel):
 class KeyMap:
     """Key map of an agent; `rest` is the action while no key is held, None repeats the last one."""
 
-    space: Space[Any]
+    space: Space[Action]
     left: tuple[Binding, ...]  # for one of two players at one keyboard
     right: tuple[Binding, ...]  # for the other
     rest: Action
@@ -57,7 +56,7 @@ class KeyMap:
         return tuple(dict.fromkeys((*self.left, *self.right)))
 
 
-def key_map(env: Env, space: Space[Any]) -> KeyMap:
+def key_map(env: Env, space: Space[Action]) -> KeyMap:
     """Return the key map for agents with this action space. The env must have been reset."""
     match space:
         case spaces.Discrete() if not has_board(env.spec.env_id):  # boards have their own keys
@@ -82,7 +81,7 @@ def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], 
     return max(fitting, key=lambda b: (len(b.keys), max(places[code] for code in b.keys))).action
 
 
-def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+def check_bindings(space: Space[Action], bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """Validate a user's own key map; raise if it names what the env does not have."""
     kept = tuple(bindings)
     for binding in kept:
@@ -100,7 +99,7 @@ def check_bindings(space: Space[Any], bindings: Iterable[Binding]) -> tuple[Bind
     return kept
 
 
-def _discrete(env: Env, space: spaces.Discrete[Any]) -> KeyMap:
+def _discrete(env: Env, space: spaces.Discrete[np.int64]) -> KeyMap:
     names = names_of(env.spec.env_id, int(space.n))
     rest = _rest(names, int(space.start))
     own = _own_map(env)
@@ -141,17 +140,22 @@ def _moved(binding: Binding, hand: Mapping[str, str]) -> Binding:
     return binding.model_copy(update={"keys": tuple(hand.get(_WAY_OF.get(key, ""), key) for key in binding.keys)})
 
 
-def _own_map(env: Env) -> tuple[list[Binding], Action | None] | None:
-    raw: Any = env
+def innermost(env: Env) -> object:
+    """Return the env below all wrappers."""
+    raw: object = env
     while hasattr(raw, "env"):
         raw = raw.env
-    raw = getattr(raw, "unwrapped", raw)
+    return getattr(raw, "unwrapped", raw)
+
+
+def _own_map(env: Env) -> tuple[list[Binding], Action | None] | None:
+    raw = innermost(env)
     if hasattr(raw, "get_keys_to_action"):
         return _read_gymnasium(raw.get_keys_to_action())
     return _read_pettingzoo(env)
 
 
-def _read_gymnasium(table: Mapping[Any, Any]) -> tuple[list[Binding], Action | None]:
+def _read_gymnasium(table: Mapping[object, object]) -> tuple[list[Binding], Action | None]:
     """Read a table whose keys are tuples of characters or key numbers; the empty tuple is the rest action."""
     bindings, rest = [], None
     for held, action in table.items():
@@ -168,7 +172,7 @@ def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
     config = env.spec.facts.config
     if config.family not in ("butterfly", "sisl"):
         return None
-    manual: Any = getattr(importlib.import_module(f"pettingzoo.{config.family}.{config.env_id}"), "ManualPolicy", None)
+    manual = getattr(importlib.import_module(f"pettingzoo.{config.family}.{config.env_id}"), "ManualPolicy", None)
     if manual is None:
         return None
     policy = manual(_StandIn(env.agents))
@@ -183,7 +187,7 @@ class _StandIn:
     agents: tuple[str, ...]
 
 
-def _code(key: Any) -> str | None:
+def _code(key: object) -> str | None:
     if isinstance(key, int):
         special = _SDL1.get(key) or _SDL2.get(key)
         if special is not None:
@@ -230,14 +234,14 @@ def _reach(space: spaces.Box) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return low, np.where(np.isfinite(space.high), space.high, 1.0).astype(np.float64)
 
 
-def _rest_of(space: spaces.Box) -> NDArray[Any]:
+def _rest_of(space: spaces.Box) -> NDArray[np.generic]:
     low, high = _reach(space)
     return np.clip(np.zeros(space.shape), low, high).astype(space.dtype)
 
 
 def _on_axes(
     space: spaces.Box, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]
-) -> NDArray[Any]:
+) -> NDArray[np.generic]:
     low, high = _reach(space)
     action = _rest_of(space).astype(np.float64)
     for axis, value in enumerate(axes[: space.shape[0]]):

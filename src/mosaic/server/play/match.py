@@ -28,18 +28,16 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.human import HumanController, plays_in_real_time, rate_of
+from mosaic.server.play.episode import MatchEndedError, MatchPhase, result_of
+from mosaic.server.play.human import HumanController
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.participants import HUMAN, Viewer, require_owner
 from mosaic.server.play.rendering import MatchScreen
-from mosaic.server.play.result import result_of
-from mosaic.server.play.state import MatchEndedError, MatchPhase, MatchState, Move
-from mosaic.server.play.timing import Moment, wait_s
+from mosaic.server.play.state import MatchState
 
 T = TypeVar("T")
 IDLE_S = 300.0  # an unwatched match ends after this long
-MOST_MOVES = 2000  # kept for the list of moves
 MOST_ORDERS = 100  # waiting for the end of a step
 
 _log = logging.getLogger(__name__)
@@ -75,7 +73,7 @@ class Match:
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
         self._human, self._advisors = HumanController(), Advisors()
-        self._screen = MatchScreen(self.state, screen)
+        self.screen = MatchScreen(self.state, screen)
 
     def open(self) -> None:
         """Start the match; raise if the env or a policy cannot be created."""
@@ -87,8 +85,8 @@ class Match:
 
         def change(runner: LocalEnvRunner) -> None:
             state.thinking, state.advice = on, None
-            if on and state.turn is not None:
-                self._think(runner, state.turn)
+            if on and state.episode.turn is not None:
+                self._think(runner, state.episode.turn)
 
         self._order(change)
 
@@ -97,10 +95,9 @@ class Match:
         state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
-            if agent not in state.agents:
-                raise InputError(f"There is no agent '{agent}' in this match. Agents: {', '.join(state.agents)}.")
+            state.episode.check_agent(agent)
             if viewer is not None:
-                require_owner(viewer, state.viewers, [agent])
+                require_owner(viewer, state.viewers.all, [agent])
             self._put(runner, {agent: policy or state.assignments.back_of(agent)})
             if viewer is not None and viewer.claims:
                 (viewer.claims.add if policy == HUMAN else viewer.claims.discard)(agent)
@@ -112,12 +109,13 @@ class Match:
         state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
+            agents = state.episode.agents
             if viewer is not None:
-                require_owner(viewer, state.viewers, state.agents)
-            rotated = state.assignments.rotated(state.agents)
-            follows = dict(zip(state.agents, [*state.agents[1:], *state.agents[:1]], strict=True))
+                require_owner(viewer, state.viewers.all, agents)
+            rotated = state.assignments.rotated(agents)
+            follows = dict(zip(agents, [*agents[1:], *agents[:1]], strict=True))
             self._put(runner, {a: policy for a, policy in rotated.items() if policy != state.assignments.policy_of(a)})
-            for each in state.viewers:
+            for each in state.viewers.all:
                 each.claims = {follows.get(agent, agent) for agent in each.claims}
 
         return self._order(change)
@@ -162,7 +160,7 @@ class Match:
                 runner = LocalEnvRunner(
                     env, state.assignments, seed=state.request.seed, controllers={HUMAN: self._human}
                 )
-                state.spec = env.spec
+                state.episode.spec = env.spec
                 with runner:
                     while self._play(runner):
                         pass
@@ -175,25 +173,26 @@ class Match:
                 state.ending = state.ending or f"it failed: {error}"
                 _log.exception("Match %s failed", self.id)
         finally:
-            self._screen.close()
+            self.screen.close()
             self._advisors.close()
             self._close()
 
     def _close(self) -> None:
         state = self.state
         with state.changed:
-            state.phase = MatchPhase.ENDED
-            state.error = state.error or state.ending
+            state.episode.phase = MatchPhase.ENDED
+            state.episode.error = state.episode.error or state.ending
             for _, answer in self._orders:
                 answer.set_exception(MatchEndedError(f"This match has ended: {state.ending}"))
             self._orders.clear()
-            state.tell()
+            state.viewers.tell()
         if self._on_end is not None:
             self._on_end(self.id)
 
     def _play(self, runner: LocalEnvRunner) -> bool:
         """Play one episode and return whether another follows."""
-        self._begin()
+        episode = self.state.episode
+        self.state.begin_episode()
         try:
             asked = self._run(runner)
         except MosaicError as error:
@@ -206,22 +205,14 @@ class Match:
             _log.exception("The env of match %s failed", self.id)
             asked = self._fail(
                 runner,
-                f"{self.state.known_spec.env_id} failed at step {self.state.step}: {type(error).__name__}: {error}",
+                f"{episode.known_spec.env_id} failed at step {episode.step}: {type(error).__name__}: {error}",
             )
         return asked is _Next.RESTART
 
-    def _begin(self) -> None:
-        state = self.state
-        with state.changed:
-            state.step, state.moves, state.returns, state.advice = 0, [], {}, None
-            state.error = state.note = state.result = ""
-            state.answers.clear()
-            state.last_actions.clear()
-            state.steps_asked = 0
-
     def _run(self, runner: LocalEnvRunner) -> _Next:
         state = self.state
-        turns = runner.turns(state.seed, episode=state.episode, max_steps=state.request.max_steps, digests=True)
+        seed, number = state.episode.seed, state.episode.number
+        turns = runner.turns(seed, episode=number, max_steps=state.request.max_steps, digests=True)
         try:
             for turn in turns:
                 self._saw(runner, turn)
@@ -233,64 +224,48 @@ class Match:
                     self._store(runner)
                     return asked
                 with state.changed:
-                    self._human.answers = state.take_answers(turn)
+                    self._human.actions = state.players.take(turn)
         finally:
             turns.close()  # type: ignore[attr-defined]
         with state.changed:
-            state.phase, state.result = MatchPhase.OVER, result_of(runner.record, runner.env.spec.facts)
-            state.tell()
+            state.episode.phase = MatchPhase.OVER
+            state.episode.result = result_of(runner.record, runner.env.spec.facts)
+            state.viewers.tell()
         self._store(runner)
         return self._wait(runner)
 
     def _fail(self, runner: LocalEnvRunner, why: str) -> _Next:
         state = self.state
         with state.changed:
-            state.phase, state.error = MatchPhase.FAILED, why
-            state.tell()
+            state.episode.phase, state.episode.error = MatchPhase.FAILED, why
+            state.viewers.tell()
         return self._wait(runner)
 
     def _saw(self, runner: LocalEnvRunner, turn: Turn) -> None:
         """Update the state after a step, before viewers are notified."""
-        state = self.state
+        state, episode, pace = self.state, self.state.episode, self.state.pace
         env, first = runner.env, runner.record.env_steps == 0
         agents = env.possible_agents or tuple(turn.rewards) if first else tuple(turn.observations)
-        born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in state.key_maps}
-        if state.thinking and turn.observations and (not state.real_time or state.is_due()):
+        born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in episode.key_maps}
+        if state.thinking and turn.observations and (not pace.real_time or state.viewers.is_due()):
             self._think(runner, turn)
-        found = {a: choices(env.spec, turn, a) for a in turn.observations if not state.real_time or first}
+        found = {a: choices(env.spec, turn, a) for a in turn.observations if not pace.real_time or first}
         with state.changed:
             if first:
-                state.agents, state.key_maps = (), {}
-                if state.phase is MatchPhase.OPENING:
-                    state.real_time = plays_in_real_time(env, state.request.pace, agents)
-                    state.rate_hz = state.request.rate_hz or rate_of(env, state.real_time)
-                state.phase, state.due_s = MatchPhase.PLAYING, state.clock()
-                state.returns = dict.fromkeys(agents, 0.0)
-            else:
-                self._note_moves(runner)
-            state.agents += tuple(born)
-            state.key_maps.update(born)
-            for agent, reward in turn.rewards.items():
-                state.returns[agent] = state.returns.get(agent, 0.0) + reward
-            state.turn, state.step = turn, runner.record.env_steps
-            if found or not state.real_time:
-                state.choices = found
-            state.due_s = max(state.due_s + 1 / state.rate_hz, state.clock() - 1 / state.rate_hz)
-            if not state.real_time or first or turn.over or state.is_due():
-                state.tell()
+                if episode.phase is MatchPhase.OPENING:
+                    pace.fit(env, agents)
+                episode.start(agents)
+                pace.start()
+            elif not pace.real_time:
+                episode.note_moves(runner.record)
+            episode.advance(turn, runner.record.env_steps, born)
+            if found or not pace.real_time:
+                episode.choices = found
+            pace.advance()
+            if not pace.real_time or first or turn.over or state.viewers.is_due():
+                state.viewers.tell()
         if not self._opened.done():
             self._opened.set_result(None)
-
-    def _note_moves(self, runner: LocalEnvRunner) -> None:
-        state = self.state
-        if state.real_time:
-            return
-        step, record = runner.record.env_steps, runner.record
-        for agent, action in record.actions[-1].items():
-            names = {choice.action: choice.label for choice in state.choices.get(agent, ())}
-            text = names.get(action, str(action)) if isinstance(action, int) else str(action)
-            state.moves.append(Move(step, agent, record.policy_of(agent, step - 1), text))
-        del state.moves[:-MOST_MOVES]
 
     def _think(self, runner: LocalEnvRunner, turn: Turn) -> None:
         state = self.state
@@ -304,37 +279,38 @@ class Match:
         advice = self._advisors.ask(runner.env.spec, agent, policy, turn, controller, names)
         with state.changed:
             state.advice = advice
-            state.tell()
+            state.viewers.tell()
 
     def _put(self, runner: LocalEnvRunner, policies: Mapping[AgentID, PolicyID]) -> None:
         state = self.state
         for agent, policy in policies.items():
             if policy != HUMAN:
                 parse_policy(policy)
-            if state.phase is MatchPhase.PLAYING:
+            if state.episode.phase is MatchPhase.PLAYING:
                 runner.set_policy_for_agent(agent, policy)
             with state.changed:
                 state.assignments.put(agent, policy)
-                state.answers.pop(agent, None)
-                for viewer in state.viewers:
+                state.players.chosen.pop(agent, None)
+                for viewer in state.viewers.all:
                     viewer.path = ()
-        if state.thinking and state.turn is not None and state.turn.observations:
-            self._think(runner, state.turn)
+        turn = state.episode.turn
+        if state.thinking and turn is not None and turn.observations:
+            self._think(runner, turn)
 
     def _store(self, runner: LocalEnvRunner) -> None:
         state = self.state
         if not state.recording or self._keep is None or not runner.record.env_steps:
             return
         try:
-            name = self._keep(f"{self.id}-{state.episode}", runner.record)
+            name = self._keep(f"{self.id}-{state.episode.number}", runner.record)
         except OSError as error:
             with state.changed:
                 state.note = f"The episode could not be kept: {error}."
-                state.tell()
+                state.viewers.tell()
             return
         with state.changed:
             state.kept.append(name)
-            state.tell()
+            state.viewers.tell()
 
     def _wait(self, runner: LocalEnvRunner) -> _Next:
         """Carry out orders and draw, until a step is due, a restart is requested, or the match is to end."""
@@ -342,7 +318,7 @@ class Match:
         while True:
             with state.changed:
                 order = self._orders.popleft() if self._orders else None
-                page, live = self._screen.owes()
+                page, live = self.screen.owes()
                 if order is None and not page and not live:
                     asked = self._asked()
                     if asked is not None:
@@ -352,48 +328,39 @@ class Match:
             if order is not None:
                 self._carry_out(runner, *order)
             else:
-                self._screen.show(runner.env, page, live)
+                self.screen.show(runner.env, page, live)
 
     def _asked(self) -> _Next | None:
         state = self.state
         if state.ending:
             return _Next.END
-        if state.restart_asked:
-            state.restart_asked = False
-            state.seed = state.seed + 1 if state.restart_seed is None else state.restart_seed
-            state.episode += 1
+        if state.restart_request is not None:
+            state.episode.follow(state.restart_request.seed)
+            state.restart_request = None
             return _Next.RESTART
-        if not state.viewers and self._screen.is_watched_live:
-            state.unwatched_since = state.clock()
-        if not state.viewers and state.clock() - state.unwatched_since >= self._idle_s:
+        if not state.viewers.all and self.screen.is_watched_live:
+            state.viewers.stay_open()
+        if state.viewers.until_idle_s(self._idle_s) <= 0:
             state.ending = f"it had no viewer for {self._idle_s:g} seconds."
             return _Next.END
-        if wait_s(self._moment()) > 0:
+        if self._until_step_s() > 0:
             return None
-        state.steps_asked = max(0, state.steps_asked - 1)
+        state.pace.take_step()
         return _Next.STEP
 
     def _pause_s(self) -> float | None:
-        state = self.state
-        until_step = wait_s(self._moment())
-        until_idle = math.inf if state.viewers else state.unwatched_since + self._idle_s - state.clock()
-        shortest = min(until_step, until_idle, self._screen.listen_every_s)
+        until_idle_s = self.state.viewers.until_idle_s(self._idle_s)
+        shortest = min(self._until_step_s(), until_idle_s, self.screen.listen_every_s)
         return None if math.isinf(shortest) else max(shortest, 0.0)
 
-    def _moment(self) -> Moment:
+    def _until_step_s(self) -> float:
         state = self.state
-        acting = state.acting
-        people = [agent for agent in acting if state.assignments.is_human(agent)]
-        return Moment(
-            over=state.phase is not MatchPhase.PLAYING or not acting,
-            watched=bool(state.viewers) or self._screen.is_watched_live,
-            paused=state.paused,
-            steps_asked=state.steps_asked,
-            people_wait=any(agent not in state.answers for agent in people),
-            people_play=any(state.assignments.is_human(agent) for agent in state.agents),
-            real_time=state.real_time,
-            now_s=state.clock(),
-            due_s=state.due_s,
+        acting, is_human = state.episode.acting, state.assignments.is_human
+        return state.pace.wait_s(
+            over=not acting,
+            watched=bool(state.viewers.all) or self.screen.is_watched_live,
+            people_play=any(is_human(agent) for agent in state.episode.agents),
+            people_wait=any(is_human(agent) and agent not in state.players.chosen for agent in acting),
         )
 
     def _carry_out(self, runner: LocalEnvRunner, do: Callable[[LocalEnvRunner], Any], answer: Future[Any]) -> None:
@@ -406,4 +373,4 @@ class Match:
         else:
             answer.set_result(done)
         with self.state.changed:
-            self.state.tell()
+            self.state.viewers.tell()

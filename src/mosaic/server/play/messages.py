@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from mosaic.config.sections import EnvironmentConfig, Section
 from mosaic.core.errors import InputError
 from mosaic.server.play.keys import Binding
+from mosaic.server.play.pace import PaceKind
 
 HIGHEST_RATE_HZ = 120.0
 
@@ -25,7 +26,7 @@ class MatchRequest(Section):
         min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is a person in a browser."
     )
     seed: Seed = Field(0, description="Of the first episode; a restart without one takes the next number.")
-    pace: Literal["auto", "turns", "real_time"] = Field(
+    pace: PaceKind = Field(
         "auto", description="turns: the game waits for people. real_time: it continues with the keys that are held."
     )
     rate_hz: Rate | None = Field(None, description="Env steps per second; None takes the env's own rate.")

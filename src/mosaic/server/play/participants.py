@@ -1,7 +1,9 @@
-"""Assignment of policies to agents in a match, and of human agents to viewers."""
+"""Participants of a match: its viewers, the policies of its agents, and which viewer acts for a human agent."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +14,7 @@ from mosaic.server.play.clicks import Path
 from mosaic.server.play.keys import Binding
 
 HUMAN: PolicyID = "human"
+STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +28,54 @@ class Viewer:
     tapped: dict[str, None] = field(default_factory=dict)  # keys that were down since the last step
     axes: tuple[float, ...] = ()
     bindings: tuple[Binding, ...] | None = None  # its own key map
+
+
+class MatchViewers:
+    """Viewers of a match, and the lock through which they and the match's own thread learn of changes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.changed = threading.Condition()
+        self.version = 0  # grows with every change that viewers are notified of
+        self.all: list[Viewer] = []
+        self._clock = clock
+        self._told_at_s = -math.inf
+        self._unwatched_since = clock()
+
+    def join(self, viewer: Viewer) -> None:
+        """Add a viewer; its claims must be free. The lock is held by the caller, as for all methods."""
+        require_owner(Viewer(viewer.notify), self.all, viewer.claims)
+        self.all.append(viewer)
+        self.tell()
+
+    def leave(self, viewer: Viewer) -> None:
+        if viewer in self.all:
+            self.all.remove(viewer)
+        if not self.all:
+            self.stay_open()
+        self.tell()
+
+    def tell(self) -> None:
+        """Notify everyone of a change of the state."""
+        self.version += 1
+        self._told_at_s = self._clock()
+        self.changed.notify_all()
+        self.notify()
+
+    def notify(self) -> None:
+        for viewer in self.all:
+            viewer.notify()
+
+    def is_due(self) -> bool:
+        """Return whether a change that is not urgent should be told now."""
+        return self._clock() - self._told_at_s >= STATE_EVERY_S
+
+    def stay_open(self) -> None:
+        """Count the time without viewers from now."""
+        self._unwatched_since = self._clock()
+
+    def until_idle_s(self, idle_s: float) -> float:
+        """Return seconds until there was no viewer for `idle_s`; inf while there are any."""
+        return math.inf if self.all else self._unwatched_since + idle_s - self._clock()
 
 
 class PolicyAssignments:

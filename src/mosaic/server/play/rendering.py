@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from functools import partial
 from time import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
 from mosaic.runners.screen import Shot, develop
-from mosaic.server.play.state import MatchFrame, MatchState
+from mosaic.server.play.keys import innermost
+from mosaic.server.play.state import MatchState
 from mosaic.telemetry.frames.reader import Frame
+from mosaic.telemetry.pictures.message import pack
 
 _SIZE_PX, _MARGIN_PX = 20, 24
 _PAPER, _INK = (19, 22, 26), (233, 235, 238)
@@ -32,10 +34,7 @@ def picture_of(env: Env) -> NDArray[np.uint8] | None:
 
 def words_of(env: Env) -> str:
     """Return the text of an OpenSpiel game for the player to move, at the end for all players; empty for other envs."""
-    raw: Any = env
-    while hasattr(raw, "env"):
-        raw = raw.env
-    state = getattr(getattr(getattr(raw, "unwrapped", raw), "hanabi_env", None), "game_state", None)
+    state = getattr(getattr(innermost(env), "hanabi_env", None), "game_state", None)
     if state is None:
         return ""
     player = state.current_player()
@@ -55,12 +54,27 @@ def draw_words(text: str) -> NDArray[np.uint8]:
 _log = logging.getLogger(__name__)
 
 
+class MatchFrame:
+    """Newest picture, encoded when the first viewer is ready for it: the match does not wait for that."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.number = frame.number  # grows with every picture
+        self._frame, self._message = frame, b""
+        self._lock = threading.Lock()
+
+    def message(self) -> bytes:
+        with self._lock:
+            self._message = self._message or pack("live", self._frame)
+        return self._message
+
+
 class MatchScreen:
     """Screen used by the match's own thread, as drawing touches the env; `live` is for viewers outside the page."""
 
     def __init__(self, state: MatchState, live: LiveScreen | None) -> None:
         self._state, self._live = state, live
         self._shown = self._shown_live = (-1, -1)  # episode and step of the newest picture
+        self.frame: MatchFrame | None = None
 
     @property
     def is_watched_live(self) -> bool:
@@ -74,7 +88,7 @@ class MatchScreen:
     def owes(self) -> tuple[bool, bool]:
         """Return whether pages, and whether others, wait for a picture of this step. The state must be locked."""
         now = self._now
-        page = self._shown != now and bool(self._state.viewers)
+        page = self._shown != now and bool(self._state.viewers.all)
         return page, self._live is not None and self._shown_live != now and self._live.wanted()
 
     def show(self, env: Env, page: bool, live: bool) -> None:
@@ -92,33 +106,31 @@ class MatchScreen:
 
     @property
     def _now(self) -> tuple[int, int]:
-        return self._state.episode, self._state.step
+        return self._state.episode.number, self._state.episode.step
 
     def _shot(self, env: Env) -> Shot | None:
-        state = self._state
-        if state.turn is None:
+        episode = self._state.episode
+        if episode.turn is None:
             return None
-        returns = dict(state.returns)
-        reward = state.turn.rewards.get(next(iter(returns), ""), 0.0)
-        return Shot(partial(picture_of, env), 0, state.step, state.episode, reward, returns)
+        returns = dict(episode.returns)
+        reward = episode.turn.rewards.get(next(iter(returns), ""), 0.0)
+        return Shot(partial(picture_of, env), 0, episode.step, episode.number, reward, returns)
 
     def _draw(self, shot: Shot | None) -> None:
-        state = self._state
+        state, env_id = self._state, self._state.episode.known_spec.env_id
         developed = None
         try:
             developed = None if shot is None else develop([shot])
-            problem = f"{state.known_spec.env_id} has no picture." if developed is None else ""
+            problem = f"{env_id} has no picture." if developed is None else ""
         except Exception as error:  # noqa: BLE001 - a game without a picture can still be played
-            problem = f"{state.known_spec.env_id} cannot be drawn: {type(error).__name__}: {error}"
+            problem = f"{env_id} cannot be drawn: {type(error).__name__}: {error}"
             _log.exception("Match %s cannot be drawn", state.id)
         with state.changed:
             self._shown = self._now
             if problem and not state.note:
                 state.note = problem
-                state.tell()
+                state.viewers.tell()
             if developed is not None:
-                number = state.frame.number + 1 if state.frame else 1
-                frame = Frame(number, developed.rgb, wall_time=time(), **developed.facts)
-                state.frame = MatchFrame(frame)
-                for viewer in state.viewers:
-                    viewer.notify()
+                number = self.frame.number + 1 if self.frame else 1
+                self.frame = MatchFrame(Frame(number, developed.rgb, wall_time=time(), **developed.facts))
+                state.viewers.notify()

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, assert_never
+from typing import assert_never
 
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
+from mosaic.server.play.episode import MatchPhase
 from mosaic.server.play.match import Match
 from mosaic.server.play.messages import (
     Act,
@@ -40,8 +41,7 @@ from mosaic.server.play.messages import (
     read_message,
 )
 from mosaic.server.play.participants import HUMAN, Viewer
-from mosaic.server.play.state import MatchPhase
-from mosaic.server.play.view import view_of
+from mosaic.server.play.state import view_of
 from mosaic.server.streams.shared import close_reason
 
 ENDED_CODE = 4410
@@ -87,16 +87,16 @@ class _Screen:
             self.wake.clear()
             while self._refusals:
                 await self._socket.send_text(json.dumps({"type": "refused", "text": self._refusals.popleft()}))
-            if self._state.version != version:
-                version = self._state.version
+            if self._state.viewers.version != version:
+                version = self._state.viewers.version
                 await self._socket.send_text(json.dumps(view_of(self._state, self.viewer)))
-            frame = self._state.frame
+            frame = self._match.screen.frame
             if frame is not None and frame.number != number and self._ready:
                 number, self._ready = frame.number, False
                 await self._socket.send_bytes(await run_in_threadpool(frame.message))
                 continue
-            if self._state.phase is MatchPhase.ENDED:
-                await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._state.error}"))
+            if self._state.episode.phase is MatchPhase.ENDED:
+                await self._socket.close(ENDED_CODE, close_reason(f"This match has ended: {self._state.episode.error}"))
                 return
             await self.wake.wait()
 
@@ -130,7 +130,7 @@ class _Screen:
             case StepOnce():
                 state.step_once()
             case Restart():
-                state.restart(message.seed)
+                state.restart(message)
             case Swap():
                 self._follow(match.swap(viewer))
             case AssignPolicy():
@@ -149,10 +149,10 @@ class _Screen:
             case _:
                 assert_never(message)
 
-    def _follow(self, order: Future[Any]) -> None:
+    def _follow(self, order: Future[None]) -> None:
         """Report a failure of the order when it happens; keys must not wait behind it."""
 
-        def told(done: Future[Any]) -> None:
+        def told(done: Future[None]) -> None:
             error = done.exception()
             if isinstance(error, MosaicError):
                 self._refuse(str(error))
@@ -173,6 +173,5 @@ class _Screen:
 def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
     """Return the agents that a link names."""
     for name in agent:
-        if name not in match.state.agents:
-            raise InputError(f"There is no agent '{name}' in this match. Agents: {', '.join(match.state.agents)}.")
+        match.state.episode.check_agent(name)
     return set(agent)

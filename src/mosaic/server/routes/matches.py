@@ -18,7 +18,7 @@ from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.registry import Matches
 from mosaic.server.play.replays import Replay
 from mosaic.server.play.socket import attend, read_claims
-from mosaic.server.play.view import view_of
+from mosaic.server.play.state import view_of
 from mosaic.server.schemas import ResponseModel
 
 ANSWER_WITHIN_S = 90.0  # a policy may think this long before the match handles requests again
@@ -85,7 +85,7 @@ def routes(matches: Matches) -> APIRouter:
     @router.get("/matches/{match_id}")
     def show_match(match_id: str) -> dict[str, object]:
         """Return the state, as a spectator sees it."""
-        return view_of(matches.find(match_id).state)
+        return {**view_of(matches.find(match_id).state)}
 
     @router.delete("/matches/{match_id}", status_code=204)
     def end_match(match_id: str) -> None:
@@ -150,17 +150,18 @@ def _request(body: bytes) -> MatchRequest:
 
 
 def _row(match: Match) -> MatchRow:
-    view = view_of(match.state)
-    return MatchRow(
-        match_id=match.id,
-        env=view["env"],
-        phase=view["phase"],
-        step=view["step"],
-        episode=view["episode"],
-        viewers=view["viewers"],
-        started=match.started,
-        agents={row["agent"]: row["policy"] for row in view["agents"]},
-    )
+    state, episode = match.state, match.state.episode
+    with state.changed:
+        return MatchRow(
+            match_id=match.id,
+            env=episode.known_spec.env_id,
+            phase=episode.phase,
+            step=episode.step,
+            episode=episode.number,
+            viewers=len(state.viewers.all),
+            started=match.started,
+            agents={agent: state.assignments.policy_of(agent) for agent in episode.agents},
+        )
 
 
 def _replay(matches: Matches, asked: ReplayAsked) -> Replay:
