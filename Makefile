@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
-WORKERS ?= auto
+# One more than there are cores: while a test waits for a process, another runs.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 BENCHMARKS ?= runner runs tabular ppo dqn fastlane web rllib
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
