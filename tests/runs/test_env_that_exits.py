@@ -34,6 +34,8 @@ class Exits(gymnasium.Env):
 """
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 @pytest.mark.parametrize("worker", ["native", "tabular"])
 @pytest.mark.parametrize(
     ("exit_line", "reason"),

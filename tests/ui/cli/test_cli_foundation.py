@@ -256,6 +256,8 @@ def test_the_choices_of_options_are_those_of_their_settings():
     assert get_args(options.Mode) == get_args(Mode)
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_the_demo_trains_proves_and_plays(mosaic):
     answer = mosaic("demo")
     assert answer.code == 0

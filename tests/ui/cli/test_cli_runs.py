@@ -152,6 +152,8 @@ def test_going_on_with_a_strangers_pickles_needs_trust(mosaic, tmp_path, monkeyp
     mosaic("runs", "stop", gift)
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_ctrl_c_stops_and_saves(tmp_path):
     home = tmp_path / "home"
     process = subprocess.Popen(
@@ -211,6 +213,8 @@ def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic):
     assert "2 seed groups are named 'first'. Give the id of one: " in refused.err
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 def test_groups_and_envs_are_compared_and_not_pooled(mosaic):
     """Two settings of one env have a difference; another env has numbers of its own."""
     toy = ["train", "--worker", "toy", "--steps", "300", "--json"]

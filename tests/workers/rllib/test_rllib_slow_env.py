@@ -101,8 +101,9 @@ def begin(folder: Path, env: str, algorithm: str, params: dict[str, Any]) -> Run
     return Trainer(folder / "home").submit(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != FIRST)]
+    "case", [pytest.param(FIRST, marks=pytest.mark.chosen), *(name for name in CASES if name != FIRST)]
 )
 def test_counters_grow_within_an_iteration_and_a_stop_saves_what_was_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
