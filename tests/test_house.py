@@ -1,5 +1,6 @@
 """The script that measures the source tree, on a small tree whose figures are known."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -64,3 +65,10 @@ def test_the_wording_of_the_source_tree():
     figures = [figure for figure in HOUSE["measure"](HOUSE["ROOT"] / "src" / "mosaic") if figure.what in words]
     assert len(figures) == len(words)
     assert {figure.what: figure.places for figure in figures if figure.value} == {}
+
+
+@pytest.mark.parametrize("page", sorted((HOUSE["ROOT"] / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_the_wording_of_the_documents(page):
+    text = page.read_text(encoding="utf-8")
+    found = {phrase: re.findall(pattern, text, re.I) for phrase, pattern in HOUSE["PHRASES"].items()}
+    assert {phrase: words for phrase, words in found.items() if words} == {}

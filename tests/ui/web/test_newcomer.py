@@ -45,7 +45,7 @@ def test_a_newcomer_trains_watches_plays_and_replays(tab: Tab, server: WebServer
 def _train(page: Page) -> str:
     page.get_by_role("link", name="Train").first.click()
     expect(page.locator(".t-env[aria-pressed=true]")).to_contain_text("Tictactoe")
-    expect(page.locator(".t-seat")).to_have_count(2)
+    expect(page.locator(".t-agent")).to_have_count(2)
     page.get_by_label("Env steps").fill(str(LONG_ENOUGH_TO_WATCH))
     expect(page.locator(".m-cmd code")).to_contain_text(f"--steps {LONG_ENOUGH_TO_WATCH}")
     keep_picture(page, "train")

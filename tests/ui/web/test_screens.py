@@ -16,7 +16,7 @@ def settled(page: Page, path: str) -> None:
     """Until the part of the page has come that comes last."""
     match path.partition("?")[0].split("/")[1:]:
         case ["train"]:
-            expect(page.locator(".t-seat")).to_have_count(2)
+            expect(page.locator(".t-agent")).to_have_count(2)
         case ["runs", _]:
             wait_for_colour(page, CURVE, "--s1", 40)
         case ["runs"]:

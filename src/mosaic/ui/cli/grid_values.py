@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
+from mosaic.core.ids import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mosaic.learners.tabular.grid_picture import Cell
+    from mosaic.store.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class GridValues:
     env_steps: int
     cells: list[list[Cell]]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         return {
             "run_id": self.run_id,
             "env": self.env,
@@ -41,9 +43,6 @@ class GridValues:
 def read_run(reference: str) -> GridValues:
     """Read the values from the run's latest checkpoint."""
     from mosaic.config.sections import EnvironmentConfig
-    from mosaic.envs.compiled.mdp.gridworld import grid_layout
-    from mosaic.learners.tabular.grid_picture import read_cells
-    from mosaic.learners.tabular.saved_values import read_values
     from mosaic.store.checkpoints import find_checkpoint
     from mosaic.store.store import Store
     from mosaic.ui.cli.output import note
@@ -55,11 +54,21 @@ def read_run(reference: str) -> GridValues:
             f"Run '{run_id}' was trained by the worker '{manifest.worker}', which keeps no table of values. "
             "Train one: mosaic train gym/CliffWalking-v1 --worker tabular"
         )
-    environment = EnvironmentConfig.model_validate(manifest.environment)
-    layout = grid_layout(environment)
+    cells = cells_of(checkpoint)
     for message in checkpoint.skipped:
         note(message)
-    return GridValues(run_id, environment.id, manifest.env_steps, read_cells(read_values(checkpoint.path), layout))
+    return GridValues(run_id, EnvironmentConfig.model_validate(manifest.environment).id, manifest.env_steps, cells)
+
+
+def cells_of(checkpoint: Checkpoint) -> list[list[Cell]]:
+    """Return the cells of a checkpoint's grid world; raise InputError where its env is not one."""
+    from mosaic.config.sections import EnvironmentConfig
+    from mosaic.envs.compiled.mdp.gridworld import grid_layout
+    from mosaic.learners.tabular.grid_picture import read_cells
+    from mosaic.learners.tabular.saved_values import read_values
+
+    layout = grid_layout(EnvironmentConfig.model_validate(checkpoint.manifest.environment))
+    return read_cells(read_values(checkpoint.path), layout)
 
 
 def save_image(cells: list[list[Cell]], path: Path) -> None:

@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
+from mosaic.core.ids import Json
 from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
-    from mosaic.evaluation.statistics import Estimate
     from mosaic.store.views import RunDetails, RunRow
 
 
 METRIC = "episode_reward_mean"
 _BUCKETS = 200
-_COLUMNS = ("x", "mean", "iqm", "low", "high")
+
+
+Interval: TypeAlias = "list[float | None]"  # its low and high end
+
+
+class CurveColumns(TypedDict):
+    """Columns of a group's curve; None where there is no value."""
+
+    x: list[float | None]
+    mean: list[float | None]
+    iqm: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class GroupDocument(TypedDict):
+    """Results of a group, as in `mosaic runs compare --json`."""
+
+    group: str
+    label: str
+    env: str
+    metric: str
+    runs: list[str]
+    scores: list[float]
+    mean: float | None
+    iqm: float | None
+    iqm_ci95: Interval
+    curve: CurveColumns
+
+
+class ComparisonDocument(TypedDict):
+    """Two groups of one env: how much better the first is."""
+
+    env: str
+    first: str
+    second: str
+    difference: float | None
+    difference_ci95: Interval
+    probability_of_improvement: float | None
+    probability_of_improvement_ci95: Interval
 
 
 class Group(NamedTuple):
@@ -26,7 +65,7 @@ class Group(NamedTuple):
     env: str
     runs: list[BackendRun]
     scores: list[float]  # of the runs that reported one
-    config: Mapping[str, Any]  # of the group's first run
+    config: Mapping[str, Json]  # of the group's first run
 
     @property
     def label(self) -> str:
@@ -34,7 +73,7 @@ class Group(NamedTuple):
         name = str(self.config.get("name") or "")
         return (_without_number(name) if len(self.runs) > 1 else name) or self.name
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> GroupDocument:
         from mosaic.evaluation.statistics import estimate_iqm, finite_mean
 
         found = estimate_iqm(self.scores)
@@ -99,29 +138,30 @@ def make_groups(runs: Sequence[BackendRun], details: Sequence[RunDetails], group
     ]
 
 
-def compare_groups(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def compare_groups(groups: Sequence[Group]) -> list[ComparisonDocument]:
     """Return one document per pair of groups in the same env."""
     from mosaic.evaluation.statistics import estimate_difference, estimate_improvement
 
-    pairs = [(first, second) for first, second in combinations(groups, 2) if first.env == second.env]
-    return [
-        {
-            "env": first.env,
-            "first": first.name,
-            "second": second.name,
-            **_estimate("difference", estimate_difference(first.scores, second.scores)),
-            **_estimate("probability_of_improvement", estimate_improvement(first.scores, second.scores)),
-        }
-        for first, second in pairs
-    ]
+    found: list[ComparisonDocument] = []
+    for first, second in combinations(groups, 2):
+        if first.env == second.env:
+            difference = estimate_difference(first.scores, second.scores)
+            improvement = estimate_improvement(first.scores, second.scores)
+            found.append(
+                {
+                    "env": first.env,
+                    "first": first.name,
+                    "second": second.name,
+                    "difference": difference.mean,
+                    "difference_ci95": difference.ci95,
+                    "probability_of_improvement": improvement.mean,
+                    "probability_of_improvement_ci95": improvement.ci95,
+                }
+            )
+    return found
 
 
-def _estimate(name: str, found: Estimate) -> dict[str, Any]:
-    return {name: found.mean, f"{name}_ci95": found.ci95}
-
-
-def group_curve(runs: Sequence[BackendRun], metric: str = METRIC) -> dict[str, list[float | None]]:
-    """Return columns x, mean, iqm, low, high; None where there is no value."""
+def group_curve(runs: Sequence[BackendRun], metric: str = METRIC) -> CurveColumns:
     import numpy as np
 
     from mosaic.telemetry.curves.seed_groups import group_curves
@@ -129,10 +169,16 @@ def group_curve(runs: Sequence[BackendRun], metric: str = METRIC) -> dict[str, l
     points = [run.curve(metric, buckets=_BUCKETS) for run in runs]
     curves = [(np.array(p.x, float), np.array(p.mean, float)) for p in points]
     found = group_curves(curves)
-    return {name: [_number(v) for v in getattr(found, name)] for name in _COLUMNS}
+    return {
+        "x": _numbers(found.x),
+        "mean": _numbers(found.mean),
+        "iqm": _numbers(found.iqm),
+        "low": _numbers(found.low),
+        "high": _numbers(found.high),
+    }
 
 
-def group_labels(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
+def group_labels(groups: Sequence[GroupDocument]) -> dict[str, str]:
     """Return the display name of each group, by id: its label if no other group has the same."""
     labels = [each["label"] for each in groups]
     return {
@@ -141,7 +187,7 @@ def group_labels(groups: Sequence[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> None:
+def show_groups(groups: Sequence[GroupDocument], pairs: Sequence[ComparisonDocument]) -> None:
     from mosaic.ui.cli.output import interval, note, out, print_table
 
     labels = group_labels(groups)
@@ -171,7 +217,7 @@ def show_groups(groups: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]
         note("A group of one run has no interval: train with --seeds 5 or more.")
 
 
-def _draw(group: dict[str, Any], label: str, width: int) -> None:
+def _draw(group: GroupDocument, label: str, width: int) -> None:
     from mosaic.ui.cli.output import chart, out
 
     curve = group["curve"]
@@ -180,15 +226,15 @@ def _draw(group: dict[str, Any], label: str, width: int) -> None:
         out.print("\n".join(chart(curve["x"], curve["mean"], min(width, 100), 12)))
 
 
-def _number(value: float) -> float | None:
-    return float(value) if value == value else None
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [float(value) if value == value else None for value in values]
 
 
 _OWN = {"run_id", "name"}  # always different, and not a setting
 _NOT_COMPARED = {*_OWN, "seed", "tags"}
 
 
-def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def differences(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
     """Return each dotted setting that is not the same in all configurations, with its value in each."""
     flat = [dict(_flatten(config)) for config in configs]
     keys = dict.fromkeys(key for one in flat for key in one if key not in _OWN)
@@ -196,20 +242,22 @@ def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
 
 
-def settings_key(config: Mapping[str, Any]) -> str:
+def settings_key(config: Mapping[str, Json]) -> str:
     """Return a text that is equal for runs that differ only in seed, name and tags: their scores can be pooled."""
     return json.dumps({key: value for key, value in config.items() if key not in _NOT_COMPARED}, sort_keys=True)
 
 
-def env_key(config: Mapping[str, Any]) -> str:
+def env_key(config: Mapping[str, Json]) -> str:
     """Return a text that is equal for runs whose returns can be compared: the same env with the same options."""
-    environment = config.get("environment") or {}
-    name = "/".join(filter(None, (environment.get("family"), environment.get("env_id"))))
-    options = environment.get("options") or {}
+    environment = config.get("environment")
+    if not isinstance(environment, Mapping):
+        return ""
+    name = "/".join(str(part) for part in (environment.get("family"), environment.get("env_id")) if part)
+    options = environment.get("options")
     return name + (f" {json.dumps(options, sort_keys=True)}" if options else "")
 
 
-def _flatten(config: Mapping[str, Any], above: str = "") -> Any:
+def _flatten(config: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
             yield from _flatten(value, f"{above}{key}.")

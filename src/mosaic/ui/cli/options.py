@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -129,23 +129,24 @@ class SettingsCommand(TyperCommand):
 
     def _describe(self) -> None:
         for option in self.params:
-            text: str = getattr(option, "help", None) or ""
-            if text.startswith(_MARK):
-                field = _field(text.removeprefix(_MARK))
-                described: Any = option
+            if isinstance(option, TyperOption) and (option.help or "").startswith(_MARK):
+                field = _field((option.help or "").removeprefix(_MARK))
                 words = _DEFAULT.sub("", field.description or "")
-                described.help = words if words.endswith((".", "…")) else f"{words}."
-                if described.show_default is True and field.default not in (None, ""):
-                    described.show_default = str(field.default)
+                option.help = words if words.endswith((".", "…")) else f"{words}."
+                if option.show_default is True and field.default not in (None, ""):
+                    option.show_default = str(field.default)
 
 
 def _field(path: str) -> FieldInfo:
+    from pydantic import BaseModel
+
     from mosaic.config.run import RunConfig
     from mosaic.runs.tuning.plan import TuneSettings
 
     section, _, name = path.rpartition(".")
     if section == "tune":
         return TuneSettings.model_fields[name]
-    model: Any = RunConfig.model_fields[section].annotation if section else RunConfig
-    field: FieldInfo = model.model_fields[name]
-    return field
+    model = RunConfig.model_fields[section].annotation if section else RunConfig
+    assert isinstance(model, type)
+    assert issubclass(model, BaseModel)
+    return model.model_fields[name]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -34,13 +34,13 @@ def note(text: str) -> None:
     err.print(Text(text, style="dim"), soft_wrap=True)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str] = (), whole: int = 2
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[str] = (), whole: int = 2
 ) -> None:
     """Print a table; `numbers` names the columns that are right-aligned.
 
@@ -89,7 +89,7 @@ def _print_blocks(title: str, columns: Sequence[str], rows: Sequence[Sequence[Te
 
 
 class Tick(Protocol):
-    def __call__(self, *_: Any) -> None: ...
+    def __call__(self, *_: object) -> None: ...
 
 
 @contextmanager
@@ -128,7 +128,7 @@ class Throttle:
 def _ticked_lines(what: str, total: int) -> Tick:
     pace, done = Throttle(LINE_EVERY_S), 0
 
-    def tick(*_: Any) -> None:
+    def tick(*_: object) -> None:
         nonlocal done
         done += 1
         if pace.due():
@@ -157,12 +157,12 @@ def interval(mean: float | None, bounds: Sequence[float | None] | None, digits: 
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # column, row from the top
 
 
-def chart(xs: Sequence[float], ys: Sequence[float | None], width: int, height: int) -> list[str]:
+def chart(xs: Sequence[float | None], ys: Sequence[float | None], width: int, height: int) -> list[str]:
     """Return a line chart in braille characters, two by four points per cell, as lines of text.
 
-    The scale is at the left and below; there are gaps where y is unknown.
+    The scale is at the left and below; there are gaps where a number is unknown.
     """
-    points = [(x, y) for x, y in zip(xs, ys, strict=True) if y is not None and math.isfinite(y)]
+    points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None and math.isfinite(y)]
     if not points:
         return ["(nothing to draw yet)"]
     low, high = min(y for _, y in points), max(y for _, y in points)

@@ -103,9 +103,9 @@ def _table(standings: Sequence[TrialStanding], steps: int, metric: str) -> Table
     return table
 
 
-def _options(options: Mapping[str, Any]) -> str:
+def _options(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

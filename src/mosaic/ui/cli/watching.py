@@ -137,7 +137,7 @@ class TrainingView:
         return "   ".join(facts)
 
 
-def _policy_table(policies: Mapping[str, Any]) -> Table:
+def _policy_table(policies: Mapping[str, object]) -> Table:
     table = Table(box=None, header_style="dim")
     table.add_column("policy", overflow="fold")
     table.add_column("reward", no_wrap=True, justify="right")

@@ -12,11 +12,11 @@ from mosaic.ui.web.components.widgets import complain
 
 _WITHIN_S = 60.0  # a checkpoint may wait for a long iteration
 _SCRIPT = """
-const answer = await fetch(%s, %s);
-const text = await answer.text();
+const response = await fetch(%s, %s);
+const text = await response.text();
 let document_ = null;
 try { document_ = JSON.parse(text); } catch { document_ = {error: text.slice(0, 500)}; }
-return {status: answer.status, document: document_};
+return {status: response.status, document: document_};
 """
 
 
@@ -44,7 +44,7 @@ async def ask(
     try:
         said = await ui.run_javascript(_SCRIPT % (json.dumps(path), json.dumps(sent)), timeout=_WITHIN_S)
     except TimeoutError:
-        return Reply(504, {"error": f"No answer came within {_WITHIN_S:g} s. The request may still be carried out."})
+        return Reply(504, {"error": f"No response came within {_WITHIN_S:g} s. The request may still be carried out."})
     return Reply(int(said["status"]), said["document"])
 
 

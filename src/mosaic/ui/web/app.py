@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,6 +21,7 @@ from mosaic.server.context import ServerContext
 from mosaic.store.atomic import private_folder
 from mosaic.ui.web.page_requests import LoginMiddleware, PageRoute
 
+Page: TypeAlias = Callable[..., object]
 PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/": "pages.home",
     "/train": "pages.train.page",
@@ -95,8 +96,8 @@ def add_pages(app: FastAPI) -> None:
     app.add_middleware(LoginMiddleware, token=token, hosts=context.settings.hosts)
 
 
-def _views(app: FastAPI, context: ServerContext) -> dict[str, Callable[..., Any]]:
-    views: dict[str, Callable[..., Any]] = {}
+def _views(app: FastAPI, context: ServerContext) -> dict[str, Page]:
+    views: dict[str, Page] = {}
     for address, name in PAGES.items():
         module = import_module(f"mosaic.ui.web.{name}")
         views[address] = _explained(module.page)
@@ -105,7 +106,7 @@ def _views(app: FastAPI, context: ServerContext) -> dict[str, Callable[..., Any]
     return views
 
 
-def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
+def _explained(page: Page) -> Page:
     """Wrap a page so that a MosaicError is shown in its place."""
     from mosaic.ui.web.components.widgets import problem
 
@@ -113,7 +114,7 @@ def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(page):
 
         @wraps(page)
-        async def explained_later(*arguments: Any, **named: Any) -> None:
+        async def explained_later(*arguments: object, **named: object) -> None:
             try:
                 await page(*arguments, **named)
             except MosaicError as error:
@@ -123,7 +124,7 @@ def _explained(page: Callable[..., Any]) -> Callable[..., Any]:
         return explained_later
 
     @wraps(page)
-    def explained(*arguments: Any, **named: Any) -> None:
+    def explained(*arguments: object, **named: object) -> None:
         try:
             page(*arguments, **named)
         except MosaicError as error:

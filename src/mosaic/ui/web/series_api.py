@@ -10,7 +10,7 @@ from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, Any
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from fastapi import FastAPI, Query
@@ -29,6 +29,7 @@ from mosaic.telemetry.curves.prefetch import bring_up_to_date
 from mosaic.telemetry.curves.seed_groups import group_curves
 from mosaic.ui.cli.group_results import differences, settings_key
 
+Floats: TypeAlias = NDArray[np.float64]
 GROUP = "group:"  # prefix of a seed group's name, where a run is expected
 MOST_POINTS = 1000
 
@@ -140,20 +141,20 @@ def _series(ref: str, folders: Sequence[RunFolder], asked: _Asked) -> Iterator[S
         curves = [curve for member in members if (curve := member.curve(metric)) is not None]
         if curves and ref.startswith(GROUP):
             group = group_curves([(curve.x, curve.mean) for curve in curves], asked.points)
-            yield _answer(ref, metric, group.x, group.low, group.high, group.mean)
+            yield _as_series(ref, metric, group.x, group.low, group.high, group.mean)
         elif curves:
-            yield _answer(ref, metric, *curves[0])
+            yield _as_series(ref, metric, *curves[0])
 
 
 def _started(folder: RunFolder) -> float:
     return read_state(folder).started or 0.0
 
 
-def _answer(ref: str, metric: str, x: NDArray[Any], *values: NDArray[Any]) -> Series:
+def _as_series(ref: str, metric: str, x: Floats, *values: Floats) -> Series:
     low, high, mean = map(_numbers, values)
     return Series(ref=ref, metric=metric, x=np.asarray(x, float).tolist(), low=low, high=high, mean=mean)
 
 
-def _numbers(values: NDArray[Any]) -> list[float | None]:
+def _numbers(values: Floats) -> list[float | None]:
     """Round to six digits, more than a chart shows, and replace NaN, which JSON does not have."""
     return [float(f"{value:.6g}") if isfinite(value) else None for value in values.tolist()]

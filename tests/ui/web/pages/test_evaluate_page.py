@@ -22,18 +22,15 @@ from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import ServerSettings
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest, check_request
-from mosaic.ui.web.pages.evaluate.results import chosen_episodes
-from mosaic.ui.web.pages.evaluate.text import (
-    PairScore,
+from mosaic.ui.web.data.result_text import (
     agents_table,
     evaluation_verdict,
     examine_command,
-    first_seat,
     histogram,
-    score_of,
     tournament_csv,
     tournament_verdict,
 )
+from mosaic.ui.web.data.results import PairScore, chosen_episodes, first_agent_score, score_of
 from tests.ui.web.web_kit import PATIENCE_MS, Tab, WebServer
 
 TICTACTOE = {"env_id": "classic/tictactoe_v3"}
@@ -89,7 +86,7 @@ def test_scores_are_put_together_from_both_seats() -> None:
     score = score_of(RESULT, "a", "b")
     assert (score.wins, score.draws, score.losses, score.mean) == (30, 8, 2, 0.85)
     assert score_of(RESULT, "b", "a") == PairScore(2, 8, 30, 40)
-    assert first_seat(RESULT) == PairScore(17, 8, 15, 40)
+    assert first_agent_score(RESULT) == PairScore(17, 8, 15, 40)
     assert score.words == "85% over 40 games, 95% interval 71% to 93%"
 
 

@@ -16,7 +16,7 @@ from mosaic.server.app import create_app
 from mosaic.store.state import State
 from mosaic.store.views import AttemptRow, RunDetails
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.pages.train.estimate import SpeedEstimate, find_pace, pace_of, plan_html, time_words
+from mosaic.ui.web.data.run_plan import SpeedEstimate, find_pace, pace_of, plan_html, time_words
 from tests.ui.web.web_kit import Tab, WebServer
 
 FOCUSED = "document.activeElement"
@@ -143,7 +143,7 @@ def test_a_run_is_started_with_the_keyboard_alone(tab: Tab, server: WebServer) -
     page.wait_for_function(f"{FOCUSED}.getAttribute('aria-label') === 'Type a page or a run'")
     page.keyboard.type("train")
     page.keyboard.press("Enter")
-    expect(page.locator(".t-seat")).to_have_count(2)
+    expect(page.locator(".t-agent")).to_have_count(2)
     tab_to(page, f"{FOCUSED}.classList.contains('t-env')")
     assert page.evaluate(f"{FOCUSED}.title") == "classic/tictactoe_v3"
     page.keyboard.press("ArrowRight")
@@ -151,7 +151,7 @@ def test_a_run_is_started_with_the_keyboard_alone(tab: Tab, server: WebServer) -
     assert page.evaluate(f"{FOCUSED}.title") == "gym/CartPole-v1"
     page.keyboard.press("Enter")
     expect(page.locator(".m-cmd code")).to_contain_text("mosaic train gym/CartPole-v1")
-    expect(page.locator(".t-seat")).to_have_count(1)
+    expect(page.locator(".t-agent")).to_have_count(1)
     tab_to(page, f"{FOCUSED}.getAttribute('aria-label') === 'Env steps'")
     page.keyboard.type("2000")
     expect(page.locator(".m-cmd code")).to_contain_text("--steps 2000")

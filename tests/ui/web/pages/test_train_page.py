@@ -20,12 +20,11 @@ from typer.testing import CliRunner
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
 from mosaic.ui.cli.main import app as cli
-from mosaic.ui.web.components.schema_field import as_text, complaints, fields_of, from_text
 from mosaic.ui.web.data import env_pictures
+from mosaic.ui.web.data.draft import Draft, choices, default_rows, group_documents, rules_of, train_command, workers
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.env_pictures import EnvPictures
-from mosaic.ui.web.pages.train.draft import Draft, choices, default_rows, group_documents, rules_of, workers
-from mosaic.ui.web.pages.train.summary import train_command
+from mosaic.ui.web.data.schema_fields import as_text, complaints, fields_of, from_text
 from mosaic.workers.registry import load_worker, resolve
 from mosaic.workers.toy import ToyOptions
 from tests.ui.web.web_kit import PATIENCE_MS, Tab, WebServer
@@ -204,7 +203,7 @@ def test_a_picture_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_newcomer_trains_tic_tac_toe_from_the_form(tab: Tab, server: WebServer) -> None:
     page = tab.open("/train")
     expect(page.locator(".t-env[aria-pressed=true]")).to_contain_text("Tictactoe")
-    expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
+    expect(page.locator(".t-agent")).to_have_count(2, timeout=PATIENCE_MS)
     start = page.get_by_role("button", name="Start training")
     expect(page.locator(".m-kv")).to_contain_text("tabular · q_learning")
     start.click()
@@ -251,15 +250,15 @@ def test_a_wrong_value_is_refused_at_its_field_and_json_is_the_same_form(tab: Ta
 @pytest.mark.slow
 def test_presets_rewrite_the_rows_and_a_row_may_leave_them(tab: Tab) -> None:
     page = tab.open("/train?env=mpe/simple_tag_v3")
-    expect(page.locator(".t-seat")).to_have_count(4, timeout=PATIENCE_MS)
+    expect(page.locator(".t-agent")).to_have_count(4, timeout=PATIENCE_MS)
     page.get_by_role("button", name="One per agent").click()
-    expect(page.locator(".t-seat").first).to_contain_text("adversary_0 alone")
+    expect(page.locator(".t-agent").first).to_contain_text("adversary_0 alone")
     command = page.locator(".m-cmd code")
     expect(command).to_contain_text("--policies independent")
     page.get_by_label("Policy of agent_0", exact=True).click()
     page.get_by_role("option", name="random", exact=True).click()
     expect(command).to_contain_text("--agent agent_0=random")
-    expect(page.locator(".t-seat").last).to_contain_text("plays only")
+    expect(page.locator(".t-agent").last).to_contain_text("plays only")
     page.get_by_role("button", name="All share one").click()
     expect(command).not_to_contain_text("--agent")
     tab.check()
@@ -283,14 +282,14 @@ def test_the_train_page_is_accessible_and_fits_a_phone(tab: Tab, phone: Tab) -> 
     tab.page.emulate_media(reduced_motion="reduce")  # half-way through a change of colour nothing has its contrast
     for theme in ("dark", "light"):
         page = tab.open("/train")
-        expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
+        expect(page.locator(".t-agent")).to_have_count(2, timeout=PATIENCE_MS)
         if theme == "light":
             page.get_by_label("Light or dark").click()
         page.wait_for_selector(f"body.body--{theme}")
         found = Axe().run(page)
         assert found.violations_count == 0, found.generate_report()
     page = phone.open("/train")
-    expect(page.locator(".t-seat")).to_have_count(2, timeout=PATIENCE_MS)
+    expect(page.locator(".t-agent")).to_have_count(2, timeout=PATIENCE_MS)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     tab.check()
     phone.check()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from mosaic.core.ids import JsonObject
     from mosaic.runs.run import Run
     from mosaic.server.serve import Listening
 
 ENV = "classic/tictactoe_v3"
 STEPS, GAMES = 1_000_000, 500
-LEARN = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
+LEARN: JsonObject = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 
 
 def demo(
@@ -76,8 +77,8 @@ def _show_board(listening: Listening, run_id: str) -> None:
     from mosaic.ui.cli.output import out
     from mosaic.ui.window import open_browser
 
-    seats = {"player_1": "human", "player_2": f"run:{run_id}"}
-    asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": ENV}), agents=seats)
+    agents = {"player_1": "human", "player_2": f"run:{run_id}"}
+    asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": ENV}), agents=agents)
     address = listening.link("/play", match=listening.app.state.matches.open(asked).id)
     where = "The board is open in your browser" if open_browser(address) else "Open this in your browser"
     out.print(f"Now you: X against what it learned. {where}; Ctrl-C here ends it.", soft_wrap=True)
@@ -102,7 +103,7 @@ def _train() -> Run:
     from mosaic.runs.trainer import Trainer
     from mosaic.ui.cli.output import err, out
 
-    config: dict[str, Any] = {
+    config: JsonObject = {
         "environment": {"env_id": ENV},
         "policy_configuration": "self_play",
         "training": {"worker": "tabular", "algorithm": "q_learning", "total_timesteps": STEPS, "params": LEARN},
@@ -149,14 +150,14 @@ def _measure(run: Run) -> None:
     from mosaic.ui.cli.output import print_table, progress
 
     rows = []
-    meetings = [(other, seat) for other in ("minimax", "random") for seat in (0, 1)]
+    meetings = [(other, place) for other in ("minimax", "random") for place in (0, 1)]
     with progress("playing", GAMES * len(meetings)) as tick:
-        for other, seat in meetings:
+        for other, place in meetings:
             agents = ["player_1", "player_2"]
-            mapping = {agents[seat]: f"run:{run.id}", agents[1 - seat]: other}
+            mapping = {agents[place]: f"run:{run.id}", agents[1 - place]: other}
             result = evaluate(ENV, mapping, episodes=GAMES, seed=7, on_episode=tick)
-            row = result.agents[agents[seat]]
-            place = ("first", "second")[seat]
-            rows.append([other, place, row.wins, row.draws, row.losses, result.distinct_games])
+            row = result.agents[agents[place]]
+            order = ("first", "second")[place]
+            rows.append([other, order, row.wins, row.draws, row.losses, result.distinct_games])
     columns = ["against", "moving", "won", "drawn", "lost", "distinct games"]
     print_table(f"{GAMES * len(meetings):,} games of what it learned", columns, rows, columns[2:])

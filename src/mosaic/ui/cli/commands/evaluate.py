@@ -129,7 +129,7 @@ def tournament(
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Rate policies against each other, in both seats.
+    """Rate policies against each other, as either agent.
 
     If it is interrupted, the same command resumes it.
     """
@@ -184,5 +184,5 @@ def _show_tournament(result: Tournament) -> None:
         tally = result.pair(first, second)
         shown = interval(tally.score.mean, tally.score.ci95)
         pairs.append([first, second, tally.wins, tally.draws, tally.losses, shown])
-    columns = ["first seat", "second seat", "won", "drawn", "lost", "score of the first (95 %)"]
+    columns = ["first agent", "second agent", "won", "drawn", "lost", "score of the first (95 %)"]
     print_table("Pairs", columns, pairs, columns[2:])

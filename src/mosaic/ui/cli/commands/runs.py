@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -164,8 +165,8 @@ def compare(
         note("In self-play the reward does not measure strength. Let them play: mosaic tournament ENV run:A run:B")
 
 
-def _figure(value: Any) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+def _figure(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "–"
 
 
 @app.command()
@@ -342,7 +343,7 @@ def import_(
         out.print(f"{folder.run_id} is imported. Code that it names, or packs into pickles, runs only with --trust.")
 
 
-def _act(run: str, server: str | None, json: bool, action: Any) -> None:
+def _act(run: str, server: str | None, json: bool, action: Callable[[BackendRun], object]) -> None:
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import out, print_json
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from nicegui import events, ui
@@ -63,7 +62,7 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
 
     def draw(self, chart: ui.echart, lines: Iterable[ChartLine], title: str = "") -> None:
         """Set what this chart shows from now on."""
-        drawn: dict[int, dict[str, Any]] = {each["id"]: each for each in self.props["charts"]}
+        drawn: dict[int, object] = {each["id"]: each for each in self.props["charts"]}
         drawn[chart.id] = {"id": chart.id, "title": title, "lines": [asdict(line) for line in lines]}
         self.props["charts"] = list(drawn.values())
         self.update()
@@ -82,7 +81,9 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
             ]
         )
         # A failure is handled where the response is used; without its own handler it would be reported twice.
-        script = f'begunSeries={{query:"{query}",answer:fetch("/series?{query}")}};begunSeries.answer.catch(()=>null)'
+        script = (
+            f'begunSeries={{query:"{query}",response:fetch("/series?{query}")}};begunSeries.response.catch(()=>null)'
+        )
         ui.add_head_html(f"<script>{script}</script>")
 
     def compare(self, sources: Sequence[Source]) -> None:

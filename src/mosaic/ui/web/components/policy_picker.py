@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from nicegui import ui
 
@@ -19,7 +18,7 @@ class PolicyPicker:
     """A choice of policy; `problem` says why the typed text is not one, `policy` is the last valid one."""
 
     def __init__(
-        self, offers: Mapping[PolicyID, str], policy: PolicyID, label: str, on_change: Callable[[PolicyPicker], Any]
+        self, offers: Mapping[PolicyID, str], policy: PolicyID, label: str, on_change: Callable[[PolicyPicker], object]
     ) -> None:
         self.policy, self.problem, self.typing, self._on_change = policy, "", False, on_change
         known = dict(offers) if policy in offers else {policy: policy, **offers}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from html import escape
-from typing import Any
 
 from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 from pydantic import BaseModel
 
 from mosaic.config.file_formats import read_json
+from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.schema_field import SchemaField, as_text, complaints, fields_of, from_text, shown_default
 from mosaic.ui.web.components.widgets import box, raw, select
+from mosaic.ui.web.data.schema_fields import SchemaField, as_text, complaints, fields_of, from_text, shown_default
 
 _NOTHING = ""  # the choice that stands for None
 
@@ -25,10 +25,10 @@ class SchemaForm:
     def __init__(
         self,
         model: type[BaseModel],
-        values: dict[str, Any],
-        on_change: Callable[[], Any],
+        values: JsonObject,
+        on_change: Callable[[], object],
         *,
-        defaults: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Json] | None = None,
         only: Collection[str] = (),
     ) -> None:
         self._model, self._values, self._on_change = model, values, on_change
@@ -42,7 +42,7 @@ class SchemaForm:
         self.show()
 
     @property
-    def effective(self) -> dict[str, Any]:
+    def effective(self) -> JsonObject:
         """Return every setting of the form, set or not."""
         return {**self._defaults, **self._values}
 
@@ -51,7 +51,7 @@ class SchemaForm:
         for name, line in self._lines.items():
             line.show(self._values.get(name, self._defaults[name]), name in self._values)
 
-    def read(self, values: Mapping[str, Any]) -> str:
+    def read(self, values: Mapping[str, Json]) -> str:
         """Take a whole document of settings; return why it is invalid, or "" if it was taken."""
         unknown = [name for name in values if name not in self._lines]
         found = complaints(self._model, {**self._preset, **values})
@@ -64,7 +64,7 @@ class SchemaForm:
         self.show()
         return ""
 
-    def _take(self, name: str, value: Any) -> None:
+    def _take(self, name: str, value: Json) -> None:
         tried = {**self._preset, **self._values, name: value}
         found = complaints(self._model, tried)
         problem = found.get(name) or found.get("", "")
@@ -85,7 +85,7 @@ class SchemaForm:
 class _Line:
     """Label, widget and help of one setting, with a dot where it was changed and a reset button."""
 
-    def __init__(self, field: SchemaField, default: Any, take: Callable[[str, Any], None]) -> None:
+    def __init__(self, field: SchemaField, default: Json, take: Callable[[str, Json], None]) -> None:
         self._field, self._default, self._take = field, default, take
         self._quiet = False  # while the program itself sets its widgets
         words = shown_default(field, default)
@@ -100,14 +100,15 @@ class _Line:
                 back.props["aria-label"] = back.props["title"] = f"{field.title}: back to {words}"
                 back.on("click", self._reset, [])
 
-    def show(self, value: Any, changed: bool) -> None:
+    def show(self, value: Json, changed: bool) -> None:
         self._quiet = True
-        if self._field.widget == "switch":
-            self._widget.set_value(bool(value))
-        elif self._field.widget == "choice":
-            self._widget.set_value(_NOTHING if value is None else value)
-        else:
-            self._widget.set_value(as_text(value))
+        match self._widget:
+            case ui.switch() as switch:
+                switch.set_value(bool(value))
+            case ui.select() as choice:
+                choice.set_value(_NOTHING if value is None else value)
+            case text:
+                text.set_value(as_text(value))
         self._quiet = False
         self.complain("")
         self.mark(changed)
@@ -122,7 +123,7 @@ class _Line:
         if isinstance(self._widget, ValidationElement):  # a switch has no room for it; the summary shows it
             self._widget.error = text or None
 
-    def _make(self) -> Any:
+    def _make(self) -> ui.switch | ui.select | ui.input:
         field = self._field
         if field.widget == "switch":
             switch = ui.switch(on_change=lambda event: self._chosen(event.value)).props("dense")
@@ -144,7 +145,7 @@ class _Line:
             element.props["inputmode"] = "decimal"
         return element
 
-    def _chosen(self, value: Any) -> None:
+    def _chosen(self, value: bool | str | None) -> None:
         if not self._quiet:
             self._take(self._field.name, None if value == _NOTHING else value)
 
@@ -160,7 +161,7 @@ class _Line:
 class JsonView:
     """The same settings as text; input is copied to the form as soon as the model accepts it."""
 
-    def __init__(self, form: SchemaForm, on_change: Callable[[], Any]) -> None:
+    def __init__(self, form: SchemaForm, on_change: Callable[[], object]) -> None:
         self._form, self._on_change = form, on_change
         self._quiet = False
         self.problem = ""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from nicegui import ui
@@ -14,7 +14,7 @@ from nicegui import ui
 from mosaic.ui.web.components.icons import CHEVRON, icon
 from mosaic.ui.web.components.theme import avatar, env_picture
 
-Options = Mapping[Any, str] | Sequence[str]
+Key = TypeVar("Key")
 # Runs in the browser, during the click itself: later the browser would not allow the page to copy.
 _COPY = "async (event) => emit(await mosaicCopy(event.currentTarget.parentElement.querySelector('code').textContent))"
 
@@ -54,7 +54,7 @@ def panel(
 
 def button(
     text: str = "",
-    on_click: Callable[[], Any] | None = None,
+    on_click: Callable[[], object] | None = None,
     *,
     glyph: str = "",
     kind: str = "",
@@ -84,10 +84,18 @@ def link_button(text: str, href: str, *, glyph: str = "", kind: str = "") -> ui.
     return element
 
 
+def line_link(title: str, words: str, href: str) -> None:
+    """Show a line of a list that links to a page."""
+    text = f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>'
+    raw(text, "p-line", "a").props["href"] = href
+
+
 class Segmented(ui.element):
     """A choice of one out of a few: a group of buttons that are pressed or not."""
 
-    def __init__(self, options: Options, value: str, on_change: Callable[[str], Any], label: str) -> None:
+    def __init__(
+        self, options: Mapping[str, str] | Sequence[str], value: str, on_change: Callable[[str], object], label: str
+    ) -> None:
         super().__init__("div")
         self.classes("m-seg").props("role=group")
         self.props["aria-label"] = label
@@ -100,7 +108,7 @@ class Segmented(ui.element):
                 self._buttons[key].on("click", lambda key=key: self.choose(key), [])
         self._mark()
 
-    def choose(self, key: str) -> Any:
+    def choose(self, key: str) -> object:
         """Select an option and return the result of `on_change`: NiceGUI awaits it if it is a coroutine."""
         self.value = key
         self._mark()
@@ -111,12 +119,12 @@ class Segmented(ui.element):
             element.props(f"aria-pressed={str(name == self.value).lower()}")
 
 
-def toggle(html: str, value: bool, on_change: Callable[[bool], Any]) -> ui.html:
+def toggle(html: str, value: bool, on_change: Callable[[bool], object]) -> ui.html:
     """Return a pill that is on or off (a series, a filter)."""
     element = raw(html, "m-toggle", "button").props(f"type=button aria-pressed={str(value).lower()}")
     state = {"on": value}
 
-    def flip() -> Any:
+    def flip() -> object:
         state["on"] = not state["on"]
         element.props(f"aria-pressed={str(state['on']).lower()}")
         return on_change(state["on"])
@@ -126,24 +134,34 @@ def toggle(html: str, value: bool, on_change: Callable[[bool], Any]) -> ui.html:
 
 
 def select(
-    options: Mapping[Any, str] | Sequence[Any],
-    value: Any = None,
+    options: Mapping[Key, str] | Sequence[Key],
+    value: object = None,
     *,
     label: str,
-    on_change: Callable[[Any], Any] | None = None,
-    **further: Any,
+    on_change: Callable[[Any], object] | None = None,
+    multiple: bool = False,
+    clearable: bool = False,
+    with_input: bool = False,
+    new_value_mode: Literal["add-unique"] | None = None,
 ) -> ui.select:
-    """Return a drop-down; `on_change` gets the chosen value."""
+    """Return a drop-down; `on_change` gets the chosen value: a list where there may be several."""
     changed = None if on_change is None else lambda event: on_change(event.value)
-    chosen = dict(options) if isinstance(options, Mapping) else list(options)
-    element = ui.select(chosen, value=value, on_change=changed, **further).classes("fill")
+    element = ui.select(
+        dict(options) if isinstance(options, Mapping) else list(options),
+        value=value,
+        on_change=changed,
+        multiple=multiple,
+        clearable=clearable,
+        with_input=with_input,
+        new_value_mode=new_value_mode,
+    ).classes("fill")
     element.props("outlined dense options-dense hide-bottom-space")
     element.props["dropdown-icon"], element.props["aria-label"] = CHEVRON, label
     return element
 
 
 def text_input(
-    placeholder: str, on_change: Callable[[str], Any] | None = None, *, glyph: str = "", value: str = ""
+    placeholder: str, on_change: Callable[[str], object] | None = None, *, glyph: str = "", value: str = ""
 ) -> ui.input:
     changed = None if on_change is None else lambda event: on_change(event.value or "")
     element = ui.input(placeholder=placeholder, value=value, on_change=changed).props("outlined dense debounce=120")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import psutil
 from nicegui import run as threads
@@ -16,7 +16,7 @@ from nicegui import run as threads
 from mosaic.config.loading import parse_run_config
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.ids import EnvID
+from mosaic.core.ids import EnvID, Json
 from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
 from mosaic.server.schemas import FindingRow
@@ -25,14 +25,15 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
+from mosaic.ui.web.data.draft import Checked, check
 from mosaic.ui.web.data.env_info import EnvLook, look_at
-from mosaic.ui.web.pages.train.draft import Checked, check
+from mosaic.ui.web.data.progress import Iteration
 from mosaic.ui.web.series_api import seed_group
 
 _BYTES = 256 << 10
 
 
-def last_iteration(folder: RunFolder) -> dict[str, Any]:
+def last_iteration(folder: RunFolder) -> Iteration:
     """Return the newest iteration event; empty where the end of the file has none."""
     if not folder.metrics.exists():
         return {}
@@ -43,7 +44,7 @@ def last_iteration(folder: RunFolder) -> dict[str, Any]:
     whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut off, the last is still being written
     for line in reversed(whole):
         if b'"iteration"' in line:
-            event: dict[str, Any] = json.loads(line)
+            event: Iteration = json.loads(line)
             if event.get("kind") == "iteration":
                 return event
     return {}
@@ -70,7 +71,7 @@ class Facts:
 
     def __init__(self, context: ServerContext, clock: Callable[[], float] = monotonic) -> None:
         self._context, self._clock = context, clock
-        self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._kept: dict[Hashable, tuple[float, object]] = {}
         self._lock = Lock()
         psutil.cpu_percent()  # the first call always returns 0
 
@@ -98,7 +99,7 @@ class Facts:
     def details(self, run_id: str) -> RunDetails:
         return self._fresh(("details", run_id), lambda: details_of(self._context.folder(run_id)))
 
-    def iteration(self, run_id: str) -> dict[str, Any]:
+    def iteration(self, run_id: str) -> Iteration:
         """Return the run's newest iteration event."""
         return self._fresh(("iteration", run_id), lambda: last_iteration(self._context.folder(run_id)))
 
@@ -137,7 +138,7 @@ class Facts:
         self._context.programs.check_match(EnvironmentConfig(env_id=env), {})
         return look_at(env)
 
-    def check(self, document: Mapping[str, Any]) -> Checked:
+    def check(self, document: Mapping[str, Json]) -> Checked:
         """Check a draft; stop at once if it names code that a form must not name."""
         try:
             self.require_allowed(document)
@@ -145,7 +146,7 @@ class Facts:
             return Checked(None, str(error))
         return check(document)
 
-    def require_allowed(self, document: Mapping[str, Any]) -> None:
+    def require_allowed(self, document: Mapping[str, Json]) -> None:
         """Raise for a draft that names code on a server that does not allow it, or an env that is too large."""
         config = parse_run_config(document)
         self._context.programs.check_run(config)

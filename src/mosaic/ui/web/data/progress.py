@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from mosaic.store.state import State
 from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.event import TimeSplit
+
+
+class Iteration(TypedDict, total=False):
+    """Fields of an iteration event that pages show; none where a run has no iteration yet."""
+
+    kind: str
+    episodes_total: int | None
+    env_steps_per_s: float | None
+    episode_reward_mean: float | None
+    episode_reward_min: float | None
+    episode_reward_max: float | None
+    time_split: TimeSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +35,9 @@ class RunProgress:
         return None if not self.target else min(1.0, self.done / self.target)
 
 
-def progress_of(details: RunDetails, iteration: Mapping[str, Any]) -> RunProgress:
+def progress_of(details: RunDetails, iteration: Iteration) -> RunProgress:
     """Return the run's progress; `iteration` is its newest iteration event."""
-    training: Mapping[str, Any] = details.config.get("training") or {}
+    training = details.config.get("training") or {}
     speed = iteration.get("env_steps_per_s")
     steps = details.env_steps or 0
     target, episodes = training.get("total_timesteps"), training.get("episodes")
@@ -43,13 +54,14 @@ def wall_s(details: RunDetails, now: float) -> float:
     return sum((each.ended or now) - each.started for each in details.attempts if each.started is not None)
 
 
-def time_spent(iteration: Mapping[str, Any]) -> dict[str, float]:
+def time_spent(iteration: Iteration) -> dict[str, float]:
     """Return seconds since the previous event by what they were spent on; empty where the worker does not report it."""
-    split = iteration.get("time_split") or {}
-    return {name: float(split[name]) for name in TimeSplit.__annotations__ if split.get(name)}
+    split: TimeSplit = iteration.get("time_split") or {}
+    found = {"env": split.get("env"), "inference": split.get("inference"), "learning": split.get("learning")}
+    return {name: float(value) for name, value in found.items() if value}
 
 
-def time_shares(iteration: Mapping[str, Any]) -> dict[str, float]:
+def time_shares(iteration: Iteration) -> dict[str, float]:
     """Return the share of each kind of time in percent."""
     seconds = time_spent(iteration)
     whole = sum(seconds.values())

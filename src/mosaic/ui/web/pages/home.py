@@ -22,7 +22,7 @@ _REFRESH_S = 3.0
 _RECENT = 8
 _START = (
     ("/train", "Train", "Pick an environment, press start, watch the curve.", "sisl/multiwalker_v9"),
-    ("/play", "Play", "Take a seat against any policy, or let two policies play.", "classic/connect_four_v3"),
+    ("/play", "Play", "Play against any policy, or let two policies play.", "classic/connect_four_v3"),
     ("/evaluate", "Evaluate", "Who is better, and how sure are we?", "classic/chess_v6"),
 )
 

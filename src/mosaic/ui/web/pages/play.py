@@ -16,7 +16,18 @@ from mosaic.ui.web.api import ask, ask_or_complain
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import env_title
-from mosaic.ui.web.components.widgets import box, button, complain, empty, link_button, panel, picture, raw, select
+from mosaic.ui.web.components.widgets import (
+    box,
+    button,
+    complain,
+    empty,
+    line_link,
+    link_button,
+    panel,
+    picture,
+    raw,
+    select,
+)
 from mosaic.ui.web.pages.play_choices import QUICK, Quick, initial_policies, policies_for, trained_agents
 
 _ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", "hand", "alert", "info")
@@ -80,7 +91,7 @@ class _Setup:
         self._frame, self._run = frame, run
         self._env = env or "classic/tictactoe_v3"
         self._agents: tuple[str, ...] = ()
-        self._seats: dict[str, str] = {}
+        self._policies: dict[str, str] = {}
         self._pace = "auto"
 
     async def build(self) -> None:
@@ -131,7 +142,7 @@ class _Setup:
         self._agents = agents
         offers = policies_for(self._env, self._frame.facts.rows())
         trained = trained_agents(self._frame.context.folder(self._run), self._agents) if self._run else ()
-        self._seats = initial_policies(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
+        self._policies = initial_policies(self._agents, f"run:{self._run}" if self._run else "", offers, trained)
         self._rows.clear()
         with self._rows:
             if problem:
@@ -147,14 +158,14 @@ class _Setup:
         with box("p-rows"):
             for agent in self._agents:
                 raw(escape(agent), "strong")
-                self._picker(f"Policy of {agent}", offers, self._seats[agent], _setter(self._seats, agent))
+                self._picker(f"Policy of {agent}", offers, self._policies[agent], _setter(self._policies, agent))
 
     def _one_and_the_rest(self, offers: list[str]) -> None:
-        rest = next((p for p in self._seats.values() if p != "human"), "random")
-        chosen = {"agent": next(agent for agent, p in self._seats.items() if p == "human"), "rest": rest}
+        rest = next((p for p in self._policies.values() if p != "human"), "random")
+        chosen = {"agent": next(agent for agent, p in self._policies.items() if p == "human"), "rest": rest}
 
         def settle() -> None:
-            self._seats = dict.fromkeys(self._agents, chosen["rest"]) | {chosen["agent"]: "human"}
+            self._policies = dict.fromkeys(self._agents, chosen["rest"]) | {chosen["agent"]: "human"}
 
         def choose(key: str) -> Callable[[str], None]:
             def change(value: str) -> None:
@@ -179,7 +190,7 @@ class _Setup:
         self._pace = pace
 
     async def _open(self) -> None:
-        await self._begin(self._env, self._seats or {"*": "human"}, self._pace)
+        await self._begin(self._env, self._policies or {"*": "human"}, self._pace)
 
     async def _begin(self, env: str, agents: dict[str, str], pace: str = "auto") -> None:
         asked = {"environment": {"env_id": env}, "agents": agents, "pace": pace}
@@ -199,25 +210,22 @@ class _Setup:
             with panel("Open matches", body="m-body tight"):
                 for row in matches.document[:8]:
                     words = f"step {row['step']} · {row['viewers']} watching"
-                    _line(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
+                    line_link(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
                 if not matches.document:
                     empty("None. A match ends after five minutes without a viewer.")
             with panel("Recorded episodes", body="m-body tight") as end:
                 with end:
                     raw("All", "m-link small", "a").props('href="/replay"')
                 for row in kept.document[:6]:
-                    _line(row["name"], f"{row['bytes'] / 1000:.0f} kB", f"/replay?{urlencode({'name': row['name']})}")
+                    line_link(
+                        row["name"], f"{row['bytes'] / 1000:.0f} kB", f"/replay?{urlencode({'name': row['name']})}"
+                    )
                 if not kept.document:
                     empty("None yet. Switch on «Keep the episodes» in a match.")
 
 
-def _setter(seats: dict[str, str], agent: str) -> Callable[[str], None]:
+def _setter(policies: dict[str, str], agent: str) -> Callable[[str], None]:
     def change(policy: str) -> None:
-        seats[agent] = policy
+        policies[agent] = policy
 
     return change
-
-
-def _line(title: str, words: str, href: str) -> None:
-    text = f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>'
-    raw(text, "p-line", "a").props["href"] = href

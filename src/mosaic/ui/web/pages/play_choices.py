@@ -97,5 +97,5 @@ def initial_policies(
         return {agents[0]: opponent or "human"}
     known = trained or agents
     person = next((agent for agent in agents if agent not in known), agents[0])
-    seats = {agent: other if agent in known else fitting for agent in agents}
-    return {**seats, person: "human"}
+    policies = {agent: other if agent in known else fitting for agent in agents}
+    return {**policies, person: "human"}

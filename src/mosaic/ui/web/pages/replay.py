@@ -13,7 +13,7 @@ from mosaic.ui.web.api import ask, ask_or_complain
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, env_title
-from mosaic.ui.web.components.widgets import box, complain, empty, panel, raw
+from mosaic.ui.web.components.widgets import box, complain, empty, line_link, panel, raw
 
 _ICONS = ("play", "pause", "step", "alert")
 
@@ -63,8 +63,7 @@ async def _list(place: ui.element) -> None:
             now = time.time()
             for row in reply.document:
                 words = f"{row['bytes'] / 1000:.0f} kB · {ago(row['time'], now)}"
-                text = f'<span class="clip">{escape(row["name"])}</span><span class="faint small">{words}</span>'
-                raw(text, "p-line", "a").props["href"] = f"/replay?{urlencode({'name': row['name']})}"
+                line_link(row["name"], words, f"/replay?{urlencode({'name': row['name']})}")
             if not reply.document:
                 empty("None yet. Switch on «Keep the episodes» in a match.")
         with panel("A file of yours"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from nicegui import run, ui
@@ -42,6 +43,7 @@ from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import progress_of
 from mosaic.ui.web.pages.comparison import Comparison
 
+_OnTick: TypeAlias = Callable[[str, bool], None]
 _REFRESH_S = 2.0
 _MOST_TAGS = 12
 _PAGE = 100  # rows shown at first; more on demand
@@ -204,7 +206,7 @@ class _RunsPage:
 class _Row:
     """One row of the table; what changes while the run is alive is updated in place."""
 
-    def __init__(self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: Any) -> None:
+    def __init__(self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: _OnTick) -> None:
         with box("on" if ticked else "", "tr") as line:
             with box("", "td").style("width:1px;padding-right:2px"):
                 tick = ui.checkbox(value=ticked, on_change=lambda event: self._ticked(on_tick, row.run_id, event.value))
@@ -229,7 +231,7 @@ class _Row:
         self._line = line
         self.update(row, facts, now)
 
-    def _ticked(self, on_tick: Any, run_id: str, on: bool) -> None:
+    def _ticked(self, on_tick: _OnTick, run_id: str, on: bool) -> None:
         self._line.classes(add="on") if on else self._line.classes(remove="on")
         on_tick(run_id, on)
 

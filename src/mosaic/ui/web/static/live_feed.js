@@ -75,12 +75,12 @@ export default {
       this.view = view;
       const seqs = {};
       for (const part of parts) { // the large chart is drawn while the small ones are still loading
-        const answer = await part;
+        const response = await part;
         if (this.closed || asked !== this.asked) return; // a newer request is under way
-        if (!answer) return setTimeout(() => !this.closed && this.reload(), 2000);
-        for (const series of answer.series) data.set(series.ref + "\n" + series.metric, series);
-        for (const ref in answer.last_seq) seqs[ref] = Math.min(seqs[ref] ?? Infinity, answer.last_seq[ref]);
-        Object.assign(this, { data, started: answer.started });
+        if (!response) return setTimeout(() => !this.closed && this.reload(), 2000);
+        for (const series of response.series) data.set(series.ref + "\n" + series.metric, series);
+        for (const ref in response.last_seq) seqs[ref] = Math.min(seqs[ref] ?? Infinity, response.last_seq[ref]);
+        Object.assign(this, { data, started: response.started });
         await this.ready();
         this.attend();
         this.redraw();
@@ -92,8 +92,8 @@ export default {
       const begun = globalThis.begunSeries; // requested in the page's head, before there was a chart to draw into
       globalThis.begunSeries = null;
       try {
-        const answer = await (begun && String(new URLSearchParams(begun.query)) === query ? begun.answer : fetch(`/series?${query}`));
-        return answer.ok ? await answer.json() : null;
+        const response = await (begun && String(new URLSearchParams(begun.query)) === query ? begun.response : fetch(`/series?${query}`));
+        return response.ok ? await response.json() : null;
       } catch {
         return null; // the server is briefly unavailable: requested again
       }

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from nicegui import run, ui
 
 from mosaic.core.errors import MosaicError
-from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.core.ids import AgentID, EnvID, JsonObject, PolicyID
 from mosaic.ui.web.components.policy_picker import PolicyPicker
 from mosaic.ui.web.components.theme import avatar, env_title, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, complain, enable, panel, raw, select
@@ -28,7 +28,7 @@ class EvaluationForm:
     """The form; `request` returns the body for the API and raises where a field is invalid."""
 
     def __init__(
-        self, facts: Facts, env: EnvID, kind: Kind, request: Mapping[str, Any], begin: Callable[[], Any]
+        self, facts: Facts, env: EnvID, kind: Kind, request: Mapping[str, Any], begin: Callable[[], object]
     ) -> None:
         self._facts, self.env, self.kind = facts, env, kind
         self._look: EnvLook | None = None
@@ -71,11 +71,11 @@ class EvaluationForm:
             self._kind_choice.set_visibility(True)
         self._draw()
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> JsonObject:
         problems = [picker.problem for picker in self._pickers if picker.problem]
         if problems:
             raise MosaicError(problems[0])
-        asked = {"environment": {"env_id": self.env}, "seed": _whole(self._seed, "The seed", 0)}
+        asked: JsonObject = {"environment": {"env_id": self.env}, "seed": _whole(self._seed, "The seed", 0)}
         if self.kind == "tournament":
             return {**asked, "policies": self._entrants, "games": _whole(self._count, "The number of games", 1)}
         return {**asked, "agents": self._agents, "episodes": _whole(self._count, "The number of episodes", 1)}
@@ -118,7 +118,7 @@ class EvaluationForm:
         self._count.style("width:124px" if tournament else "width:148px")
         if not self._count.value:
             self._count.set_value("20" if tournament else "100")
-        self._hint.set_content("each plays each, in both seats" if tournament else "who acts for whom")
+        self._hint.set_content("each plays each, as either agent" if tournament else "who acts for whom")
         with self._body:
             if tournament:
                 self._draw_entrants(offers)

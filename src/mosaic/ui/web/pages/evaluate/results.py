@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import cast
 
 from nicegui import ui
 
@@ -13,19 +12,26 @@ from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.theme import number
 from mosaic.ui.web.components.widgets import Segmented, box, button, command, empty, panel, raw, select
-from mosaic.ui.web.pages.evaluate.text import (
+from mosaic.ui.web.data.result_text import (
     agents_table,
     evaluation_verdict,
     examine_command,
-    first_seat,
+    first_agent_bar,
     histogram,
     rank,
     ratings_table,
-    score_of,
-    seat_bar,
     short,
     tournament_csv,
     tournament_verdict,
+)
+from mosaic.ui.web.data.results import (
+    EpisodeDocument,
+    EvaluationDocument,
+    GameDocument,
+    TournamentDocument,
+    chosen_episodes,
+    first_agent_score,
+    score_of,
 )
 
 _PLAYED = {"tournament": "Played", "evaluate": "Winner"}
@@ -33,20 +39,24 @@ _PAGE = 10  # episodes shown at first; more on demand
 
 
 def show_result(row: ExaminationRow) -> None:
-    result = row.result
-    assert result is not None
+    assert row.result is not None
     seconds = (row.ended or row.started) - row.started
-    tournament = row.kind == "tournament"
-    verdict = tournament_verdict(result, seconds) if tournament else evaluation_verdict(result, seconds)
-    raw(f"{icon('check', 'accent')}<span>{verdict}</span>", "row muted e-verdict").props("role=status")
-    if tournament:
-        _Tournament(row, result).build()
+    if row.kind == "tournament":
+        tournament = cast(TournamentDocument, row.result)
+        _show_verdict(tournament_verdict(tournament, seconds))
+        _Tournament(row, tournament).build()
     else:
-        _Evaluation(row, result).build()
+        evaluation = cast(EvaluationDocument, row.result)
+        _show_verdict(evaluation_verdict(evaluation, seconds))
+        _Evaluation(row, evaluation).build()
+
+
+def _show_verdict(html: str) -> None:
+    raw(f"{icon('check', 'accent')}<span>{html}</span>", "row muted e-verdict").props("role=status")
 
 
 class _Tournament:
-    def __init__(self, row: ExaminationRow, result: Mapping[str, Any]) -> None:
+    def __init__(self, row: ExaminationRow, result: TournamentDocument) -> None:
         self._row, self._result = row, result
         self._names = [each["policy"] for each in result["policies"]]
         self._cells: dict[tuple[int, int], ui.html] = {}
@@ -54,15 +64,17 @@ class _Tournament:
     def build(self) -> None:
         with box("m-cols").style("grid-template-columns:minmax(0,1.12fr) minmax(0,1fr)"):
             with box("stack gap-4"):
-                with panel("Ratings", hint="95% interval, every pair in both seats", body="m-body tight") as end:
+                with panel("Ratings", hint="95% interval, every pair as either agent", body="m-body tight") as end:
                     with end:
                         button(glyph="export", kind="ghost small", label="Save as CSV", on_click=self._save)
                     raw(ratings_table(self._result), "m-scroll")
                 self._episodes = Episodes(self._row)
             with box("stack gap-4"):
                 self._matrix()
-                with panel("Does the seat matter?", hint=f"all {self._result['games_total']:,} games"):
-                    raw(seat_bar(first_seat(self._result)), "stack")
+                with panel(
+                    "Does the first agent have an advantage?", hint=f"all {self._result['games_total']:,} games"
+                ):
+                    raw(first_agent_bar(first_agent_score(self._result)), "stack")
                 _terminal(self._row)
         self._choose(0, 1)
 
@@ -126,7 +138,7 @@ class _Tournament:
 
 
 class _Evaluation:
-    def __init__(self, row: ExaminationRow, result: Mapping[str, Any]) -> None:
+    def __init__(self, row: ExaminationRow, result: EvaluationDocument) -> None:
         self._row, self._result = row, result
         self._agent = next(iter(result["agents"]))
         self._which = "all"
@@ -173,32 +185,6 @@ class _Evaluation:
         self._episodes.show(
             [_episode(index, episode, self._agent) for index, episode in chosen], f"{self._agent}, {self._which}"
         )
-
-
-def chosen_episodes(
-    episodes: Sequence[tuple[int, Mapping[str, Any]]], agent: str, which: str
-) -> list[tuple[int, Mapping[str, Any]]]:
-    """Return the episodes that the agent won, drew or lost, or all with the best, worst or longest first."""
-
-    def value(item: tuple[int, Mapping[str, Any]]) -> float:
-        found = item[1]["returns"].get(agent)
-        return float("-inf") if found is None else float(found)
-
-    match which:
-        case "won":
-            return [item for item in episodes if item[1]["winner"] == agent]
-        case "lost":
-            return [item for item in episodes if item[1]["winner"] not in (None, agent)]
-        case "drawn":
-            return [item for item in episodes if item[1]["winner"] is None]
-        case "best":
-            return sorted(episodes, key=value, reverse=True)
-        case "worst":
-            return sorted(episodes, key=value)
-        case "longest":
-            return sorted(episodes, key=lambda item: -item[1]["length"])
-        case _:
-            return list(episodes)
 
 
 class Episodes:
@@ -263,20 +249,20 @@ class Episodes:
             ui.navigate.to(f"/replay?replay={reply.document['replay_id']}")
 
 
-def _game(index: int, game: Mapping[str, Any], name: str) -> tuple[int, list[str]]:
+def _game(index: int, game: GameDocument, name: str) -> tuple[int, list[str]]:
     first = game["first"] == name
     score = game["score"] if first else 1 - game["score"]
     words = {1.0: "won", 0.5: "drew", 0.0: "lost"}[score]
-    return index, [str(game["seed"]), "first seat" if first else "second seat", f"{game['length']} env steps", words]
+    return index, [str(game["seed"]), "first agent" if first else "second agent", f"{game['length']} env steps", words]
 
 
-def _episode(index: int, episode: Mapping[str, Any], agent: str) -> tuple[int, list[str]]:
+def _episode(index: int, episode: EpisodeDocument, agent: str) -> tuple[int, list[str]]:
     winner = f"{episode['winner']} won" if episode["winner"] else ("cut" if episode["cut"] else "")
     value = number(episode["returns"].get(agent))
     return index, [str(episode["seed"]), escape(winner) or "—", f"{episode['length']} env steps", value]
 
 
-def _facts(result: Mapping[str, Any]) -> str:
+def _facts(result: EvaluationDocument) -> str:
     low, high = result["length_ci95"]
     interval = "" if low is None or high is None else f" ({number(low, 1)} to {number(high, 1)})"
     rows = {

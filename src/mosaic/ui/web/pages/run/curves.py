@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 
 from nicegui import ui
 
-from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
-from mosaic.store.state import ENDED, State
+from mosaic.store.state import ENDED
 from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.event import leaves
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import (
     FEW_CURVES,
-    MOST_SOURCES,
     ChartLine,
     LiveFeed,
-    Source,
     chart,
     chart_height,
     way_back,
 )
-from mosaic.ui.web.components.theme import series_key, title
-from mosaic.ui.web.components.widgets import Segmented, box, button, empty, panel, raw, replace_address, select, toggle
+from mosaic.ui.web.components.theme import series_key
+from mosaic.ui.web.components.widgets import Segmented, box, button, empty, panel, raw, select, toggle
 from mosaic.ui.web.data.chart_groups import Family, families, policies_of
-from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, sources_of
-from mosaic.ui.web.series_api import GROUP, read_ahead
+from mosaic.ui.web.pages.comparison import ComparedRuns
+from mosaic.ui.web.series_api import read_ahead
 
 _AXES = {
     "env_steps": "Env steps",
@@ -46,20 +43,12 @@ class CurvesPanel:
     """Panel built at the run's first metrics and extended by later ones; `asked` comes from the address."""
 
     def __init__(self, frame: PageLayout, folder: RunFolder, details: RunDetails, asked: str) -> None:
-        self._frame, self._folder = frame, folder
         frame.facts.forget_rows()
-        self._summary = next((row for row in frame.facts.rows() if row.run_id == folder.run_id), None)
-        self._label = title(self._summary) if self._summary else folder.run_id
-        self._found: list[Family] = []
-        self._state = details.state
-        self._all = False
-        self._main = ""
-        self._group = GROUP + self._summary.group if self._summary and self._summary.group else ""
-        self._compared, self._problems = read_compared(frame.context, folder.run_id, asked)
-        self._small: dict[str, ui.echart] = {}
-        self._hidden: set[str] = set()
+        self._frame, self._run_id = frame, folder.run_id
+        self._live = details.state not in ENDED
+        self._compared = ComparedRuns(frame, folder.run_id, asked)
         self._names: tuple[str, ...] = ()
-        self._feed: LiveFeed | None = None
+        self._charts: _Charts | None = None
         self._box = box("stack")
         with self._box, panel("Curves"):
             empty("The first curve appears after the worker's first report.")
@@ -68,47 +57,73 @@ class CurvesPanel:
             self._show(families(name for name, value in leaves(iteration) if isinstance(value, float | int)))
 
     async def update(self, details: RunDetails) -> None:
-        if self._feed is not None and self._state in ENDED and details.state not in ENDED:
-            self._show_sources(live=True)  # it was resumed: listen again
-            self._feed.reload()
-        self._state = details.state
-        if details.state in ENDED:
-            self._frame.facts.forget_names(self._folder.run_id)
-        names = await self._frame.facts.aside(self._frame.facts.names, self._folder.run_id)
+        self._live = details.state not in ENDED
+        if self._charts is not None:
+            self._charts.set_live(self._live)
+        if not self._live:
+            self._frame.facts.forget_names(self._run_id)
+        names = await self._frame.facts.aside(self._frame.facts.names, self._run_id)
         if names is None or names == self._names or self._box.is_deleted:
             return
         self._names = names
         self._show(families(names))
 
     def _show(self, found: list[Family]) -> None:
-        if not found or found == self._found:
+        if not found:
             return
-        first, self._found = not self._found, found
-        if first or self._feed is None:
-            self._draw()
+        measures = Measures(self._compared.label, found)
+        if self._charts is not None:
+            self._charts.show(measures)
             return
-        self._choice.set_options([each.title for each in found])
-        for name, plot in ((self._main, self._plot), *self._small.items()):
-            self._feed.draw(plot, self._lines(name), name)
-        self._draw_labels(self._feed)
-        self._draw_more()
-
-    def _sources(self, *, live: bool) -> list[Source]:
-        """Return the run itself, then what it is compared with."""
-        others = sources_of(self._compared, self._frame.facts.rows())
-        return [Source(self._folder.run_id, self._label, live), *others]
-
-    def _draw(self) -> None:
+        read_ahead(self._frame.context, [source.ref for source in self._compared.sources(self._live)])
         self._box.clear()
-        titles = [each.title for each in self._found]
-        self._main = titles[0]
-        with self._box, panel(body="m-body tight"):
-            sources = self._sources(live=self._state not in ENDED)
-            read_ahead(self._frame.context, [source.ref for source in sources])
-            feed = self._feed = LiveFeed(sources)
-            self._head(feed, titles)
-            self._tools(feed)
-            for problem in self._problems:
+        with self._box:
+            self._charts = _Charts(self._compared, measures, self._live)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a run has measured: charts, each with a curve per policy."""
+
+    run: str  # its label
+    families: Sequence[Family]
+
+    @property
+    def titles(self) -> list[str]:
+        return [each.title for each in self.families]
+
+    @property
+    def policies(self) -> list[str]:
+        """Return the policies of all charts; their order decides their colours."""
+        return policies_of(self.families)
+
+    def policies_in(self, title: str) -> list[str]:
+        return policies_of(each for each in self.families if each.title == title)
+
+    def lines(self, title: str) -> list[ChartLine]:
+        order, labels = self.policies, self.policies_in(title)
+        family = next(each for each in self.families if each.title == title)
+        one_policy = len(order) <= 2  # then the mean over all policies and the only policy share one colour
+        return [
+            ChartLine(
+                self.run if len(labels) == 1 else label, family.curves[label], 0 if one_policy else order.index(label)
+            )
+            for label in labels
+        ]
+
+
+class _Charts:
+    """Chart of the chosen measure with its controls, and small charts of other measures."""
+
+    def __init__(self, compared: ComparedRuns, measures: Measures, live: bool) -> None:
+        self._compared, self._measures, self._live = compared, measures, live
+        self._main = measures.titles[0]
+        self._hidden: set[str] = set()
+        with panel(body="m-body tight"):
+            self._feed = LiveFeed(compared.sources(live))
+            self._head()
+            self._tools()
+            for problem in compared.problems:
                 raw(escape(problem), "m-note r-unknown").props("role=status")
             with box().style("padding:0 8px 8px 12px"):
                 self._plot = chart(_HEIGHT)
@@ -116,17 +131,32 @@ class CurvesPanel:
                     "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again.",
                     "small faint r-hint",
                 )
-            feed.draw(self._plot, self._lines(self._main), self._main)
-            self._fit()
-            feed.begin()
-            self._grid = box("r-charts")
-            with box("r-more") as self._more:
-                self._more_button = button("", self._show_all, kind="ghost small")
-        self._draw_more()
+            self._draw_main()
+            self._feed.begin()
+            self._small = _SmallCharts(self._feed, lambda: self._small.show_all(self._measures, self._main))
+        self._small.add(measures, self._main)
 
-    def _head(self, feed: LiveFeed, titles: list[str]) -> None:
+    def show(self, measures: Measures) -> None:
+        """Show what was measured since."""
+        if measures == self._measures:
+            return
+        self._measures = measures
+        self._choice.set_options(measures.titles)
+        self._feed.draw(self._plot, measures.lines(self._main), self._main)
+        self._small.redraw(measures)
+        self._draw_labels()
+        self._small.add(measures, self._main)
+
+    def set_live(self, live: bool) -> None:
+        resumed, self._live = live and not self._live, live
+        if resumed:
+            self._feed.compare(self._compared.sources(live))  # listen again
+            self._feed.reload()
+
+    def _head(self) -> None:
+        feed = self._feed
         with box("r-curvehead"):
-            self._choice = select(titles, self._main, label="Measure", on_change=self._choose_main)
+            self._choice = select(self._measures.titles, self._main, label="Measure", on_change=self._choose_main)
             self._choice.style("width:230px").classes("r-measure")
             with box("end"):
                 Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis")
@@ -143,15 +173,13 @@ class CurvesPanel:
                     on_click=lambda: feed.save_png(self._plot),
                 )
 
-    def _tools(self, feed: LiveFeed) -> None:
+    def _tools(self) -> None:
+        feed = self._feed
         with box("r-tools"):
             self._labels = box("row wrap")
-            self._draw_labels(feed)
+            self._draw_labels()
             self._band = toggle("band", True, feed.set_bands)
-            members = self._frame.facts.group(self._group.removeprefix(GROUP))
-            if len(members) > 1:
-                toggle(mean_of(members), self._group in self._compared, self._choose_seeds)
-            self._overlay()
+            self._compared.add_controls(self._compare)
             way_back(feed)
             with box("r-smooth").style("margin-left:auto"):
                 raw("Smoothing", "", "span")
@@ -159,100 +187,66 @@ class CurvesPanel:
                 slider.on_value_change(lambda event: feed.set_smoothing(event.value))
                 slider.props("dense aria-label=Smoothing")
 
-    def _draw_labels(self, feed: LiveFeed) -> None:
+    def _draw_labels(self) -> None:
         """Show a switch for each policy in the main chart."""
-        labels = policies_of(each for each in self._found if each.title == self._main)
-        order = policies_of(self._found)
+        labels, order = self._measures.policies_in(self._main), self._measures.policies
         self._labels.clear()
         self._labels.set_visibility(len(labels) > 1)
         with self._labels:
             for label in labels if len(labels) > 1 else ():
                 key = f"{series_key(order.index(label))}{escape(label)}"
-                toggle(key, label not in self._hidden, partial(self._show_label, feed, label))
+                toggle(key, label not in self._hidden, partial(self._show_label, label))
 
-    def _show_label(self, feed: LiveFeed, label: str, on: bool) -> None:
+    def _show_label(self, label: str, on: bool) -> None:
         self._hidden.discard(label) if on else self._hidden.add(label)
-        feed.set_shown(label, on)
-
-    def _overlay(self) -> None:
-        """Offer compared runs first, then runs of the same environment, whose curves are comparable."""
-        env = self._summary.env if self._summary else ""
-        chosen = [ref for ref in self._compared if ref != self._group]
-        rows = [row for row in self._frame.facts.rows() if row.run_id != self._folder.run_id]
-        rows.sort(key=lambda row: (row.run_id not in chosen, row.env != env))
-        options = {row.run_id: title(row) for row in rows[:200] if row.state is not State.QUEUED}
-        options |= {ref: f"{source.label} of {ref.removeprefix(GROUP)}" for ref, source in self._groups(rows).items()}
-        chosen = [ref for ref in chosen if ref in options]
-        if options:
-            choice = select(options, chosen, label="Other runs", on_change=self._choose_others, multiple=True)
-            choice.props(f'use-chips=false max-values={MOST_SOURCES - 1} display-value="Compare with…"')
-            choice.style("width:156px")
-
-    def _groups(self, rows: Sequence[RunSummary]) -> dict[str, Source]:
-        """Return the means of other seed groups."""
-        sizes = Counter(row.group for row in rows if row.group)
-        others = [name for name, size in sizes.items() if size > 1 and GROUP + name != self._group]
-        refs = [GROUP + name for name in others if self._frame.facts.is_seed_group(name)]
-        return {source.ref: source for source in sources_of(refs, rows)}
+        self._feed.set_shown(label, on)
 
     def _choose_main(self, chosen: str) -> None:
         self._main = chosen
-        if self._feed is not None:
-            self._draw_labels(self._feed)
-            self._feed.draw(self._plot, self._lines(chosen), chosen)
-            self._fit()
+        self._draw_labels()
+        self._draw_main()
 
-    def _choose_seeds(self, on: bool) -> None:
-        others = [ref for ref in self._compared if ref != self._group]
-        self._compare([self._group, *others] if on else others)
-
-    def _choose_others(self, chosen: list[str]) -> None:
-        self._compare([*(ref for ref in self._compared if ref == self._group), *chosen])
-
-    def _compare(self, refs: list[str]) -> None:
-        self._compared = refs[: MOST_SOURCES - 1]
-        replace_address(address(self._folder.run_id, self._compared))
+    def _compare(self) -> None:
         self._fit()
-        self._show_sources(live=self._state not in ENDED)
+        self._feed.compare(self._compared.sources(self._live))
 
-    def _show_sources(self, *, live: bool) -> None:
-        if self._feed is not None:
-            self._feed.compare(self._sources(live=live))
+    def _draw_main(self) -> None:
+        self._feed.draw(self._plot, self._measures.lines(self._main), self._main)
+        self._fit()
 
     def _fit(self) -> None:
-        curves = (1 + len(self._compared)) * len(self._lines(self._main))
+        curves = (1 + len(self._compared.refs)) * len(self._measures.lines(self._main))
         self._plot.style(chart_height(_HEIGHT, curves))
         self._band.set_visibility(curves <= FEW_CURVES)
 
-    def _draw_more(self) -> None:
-        """Draw small charts of measures not shown yet: a few, or all that there is room for."""
-        if self._feed is None:
-            return
-        most = _MOST_SMALL if self._all else _SMALL
-        rest = [each.title for each in self._found if each.title not in (self._main, *self._small)]
-        for name in rest[: most - len(self._small)]:
+
+class _SmallCharts:
+    """Charts of measures other than the main one: a few at first, on demand all that there is room for."""
+
+    def __init__(self, feed: LiveFeed, on_more: Callable[[], None]) -> None:
+        self._feed = feed
+        self._plots: dict[str, ui.echart] = {}
+        self._most = _SMALL
+        self._grid = box("r-charts")
+        with box("r-more") as self._more:
+            self._button = button("", on_more, kind="ghost small")
+
+    def add(self, measures: Measures, main: str) -> None:
+        """Draw measures that have no chart yet."""
+        rest = [name for name in measures.titles if name not in (main, *self._plots)]
+        for name in rest[: self._most - len(self._plots)]:
             with self._grid, box():
                 raw(f"<b>{escape(name)}</b>", "t")
-                self._small[name] = chart(104)
-                self._feed.draw(self._small[name], self._lines(name), name)
-        hidden = len(self._found) - 1 - len(self._small)
-        self._more.set_visibility(hidden > 0 and not self._all)
-        self._more_button.set_content(f"Show {hidden} more measures")
+                self._plots[name] = chart(104)
+                self._feed.draw(self._plots[name], measures.lines(name), name)
+        hidden = len(measures.titles) - 1 - len(self._plots)
+        self._more.set_visibility(hidden > 0 and self._most == _SMALL)
+        self._button.set_content(f"Show {hidden} more measures")
 
-    def _show_all(self) -> None:
-        self._all = True
-        self._draw_more()
+    def redraw(self, measures: Measures) -> None:
+        for name, plot in self._plots.items():
+            self._feed.draw(plot, measures.lines(name), name)
 
-    def _lines(self, name: str) -> list[ChartLine]:
-        order = policies_of(self._found)
-        family = next(each for each in self._found if each.title == name)
-        labels = policies_of([family])
-        one_policy = len(order) <= 2  # then the mean over all policies and the only policy share one colour
-        return [
-            ChartLine(
-                self._label if len(labels) == 1 else label,
-                family.curves[label],
-                0 if one_policy else order.index(label),
-            )
-            for label in labels
-        ]
+    def show_all(self, measures: Measures, main: str) -> None:
+        self._most = _MOST_SMALL
+        self.add(measures, main)

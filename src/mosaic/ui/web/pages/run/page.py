@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from html import escape
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from nicegui import PageArguments, ui
@@ -18,10 +17,9 @@ from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import count, duration, env_title, number
 from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say, set_html
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.data.progress import progress_of, time_shares, wall_s
-from mosaic.ui.web.pages.run.about import AboutPanel, LogPanel
-from mosaic.ui.web.pages.run.alerts import AlertsPanel
+from mosaic.ui.web.data.progress import Iteration, progress_of, time_shares, wall_s
 from mosaic.ui.web.pages.run.curves import CurvesPanel
+from mosaic.ui.web.pages.run.panels import AboutPanel, AlertsPanel, LogPanel
 from mosaic.ui.web.pages.run.picture import GridPanel, PicturePanel
 
 _UNKNOWN = '<span class="small faint">Known after the first iteration.</span>'
@@ -74,9 +72,10 @@ def _time(details: RunDetails, left_s: float | None) -> tuple[str, str]:
     return ("Took" if details.exit is not None else "Runs for"), duration(spent) if spent else "—"
 
 
-def _reward(iteration: dict[str, Any]) -> str:
+def _reward(iteration: Iteration) -> str:
     """Return the mean, and the range of single episodes."""
-    mean, low, high = (iteration.get(f"episode_reward_{name}") for name in ("mean", "min", "max"))
+    mean = iteration.get("episode_reward_mean")
+    low, high = iteration.get("episode_reward_min"), iteration.get("episode_reward_max")
     if low is None or high is None or low == high:
         return number(mean)
     return f"{number(mean)} <small>{number(low, 0)} … {number(high, 0)}</small>"

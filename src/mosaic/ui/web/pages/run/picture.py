@@ -9,12 +9,12 @@ from nicegui import run, ui
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.gridworld import grid_layout
-from mosaic.learners.tabular.grid_picture import Cell, read_cells
-from mosaic.learners.tabular.saved_values import read_values
+from mosaic.learners.tabular.grid_picture import Cell
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
 from mosaic.store.views import RunDetails
+from mosaic.ui.cli.grid_values import cells_of
 from mosaic.ui.web.components.live import FrameCanvas
 from mosaic.ui.web.components.widgets import box, button, panel, raw, select
 
@@ -45,9 +45,7 @@ class GridPanel:
 
 
 def read_grid(folder: RunFolder) -> list[list[Cell]]:
-    checkpoint = find_checkpoint(folder)
-    environment = EnvironmentConfig.model_validate(checkpoint.manifest.environment)
-    return read_cells(read_values(checkpoint.path), grid_layout(environment))
+    return cells_of(find_checkpoint(folder))
 
 
 def grid_html(cells: list[list[Cell]]) -> str:

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI
 from nicegui import run
+from pydantic import BaseModel
 
 from mosaic.config.sections import (
     CheckpointConfig,
     EnvironmentConfig,
     EvaluationConfig,
+    PolicyConfiguration,
     ResourcesConfig,
     TelemetryConfig,
     TrainingConfig,
 )
 from mosaic.core.errors import MosaicError
-from mosaic.core.ids import EnvID, PolicyID
+from mosaic.core.ids import EnvID, Json, PolicyID
 from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
+from mosaic.ui.web.data.draft import FIRST_ENV, Checked, Draft, workers
 from mosaic.ui.web.data.env_info import EnvLook, catalog
 from mosaic.ui.web.data.env_pictures import add_picture_route
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
-from mosaic.ui.web.pages.train.agents import AgentTable
-from mosaic.ui.web.pages.train.draft import FIRST_ENV, Checked, Draft, workers
-from mosaic.ui.web.pages.train.envs import EnvPicker, card_picture
+from mosaic.ui.web.pages.train.choices import AgentTable, EnvPicker, card_picture
 from mosaic.ui.web.pages.train.summary import SummaryPanel
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
 
-_SECTIONS: Mapping[str, tuple[str, Any, tuple[str, ...]]] = {
+_SECTIONS: Mapping[str, tuple[str, type[BaseModel], tuple[str, ...]]] = {
     "resources": ("Resources", ResourcesConfig, ()),
     "environment": ("Environment", EnvironmentConfig, ("api_type", "options", "wrappers", "num_envs")),
     "training": ("Limits", TrainingConfig, ("episodes", "stop_reward", "init", "preset")),
@@ -98,7 +98,7 @@ class _TrainPage:
     async def _load_env(self) -> None:
         """Read facts about the env and let Mosaic pick the worker, both in a thread."""
         env = self._draft.env
-        asked = {"environment": {"env_id": env}}
+        asked: Mapping[str, Json] = {"environment": {"env_id": env}}
         found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
         if found is None or self._options.is_deleted or env != self._draft.env:
             return
@@ -124,7 +124,7 @@ class _TrainPage:
         self._summary.show_method()
         self._changed()
 
-    def _paradigm(self, possible: Any) -> Any:
+    def _paradigm(self, possible: Sequence[PolicyConfiguration]) -> PolicyConfiguration | None:
         """Return Mosaic's default: self-play in competitive turn-based games."""
         look = self._look
         if look is not None and look.turn_based and look.competitive and "self_play" in possible:
@@ -192,7 +192,7 @@ class _TrainPage:
         return [*fields, *agents, *([self._json.problem] if self._json and self._json.problem else [])]
 
 
-def _look_and_pick(facts: Facts, env: EnvID, asked: Mapping[str, Any]) -> tuple[EnvLook | None, Checked]:
+def _look_and_pick(facts: Facts, env: EnvID, asked: Mapping[str, Json]) -> tuple[EnvLook | None, Checked]:
     try:
         look = facts.look(env)
     except MosaicError as error:

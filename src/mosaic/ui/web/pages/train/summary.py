@@ -1,106 +1,25 @@
-"""Summary of a draft: what will happen, the start button, and the same as a command."""
+"""Summary of a draft: its method, limits and name, what will happen, the start button, and the same as a command."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
 from urllib.parse import quote, urlencode
 
-from nicegui import run, ui
+from nicegui import events, run, ui
 
-from mosaic.config.yaml import read_scalar
 from mosaic.core.errors import MosaicError
+from mosaic.core.ids import Json
 from mosaic.core.seeding import SEED_LIMIT
 from mosaic.ui.web.api import ask
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, command, complain, enable, panel, picture, raw, select
+from mosaic.ui.web.data.draft import Checked, Draft, group_documents, train_command, workers
 from mosaic.ui.web.data.env_info import EnvLook
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.pages.train.draft import Checked, Draft, group_documents, workers
-from mosaic.ui.web.pages.train.estimate import SpeedEstimate, find_pace, plan_html
+from mosaic.ui.web.data.run_plan import SpeedEstimate, find_pace, plan_html
 from mosaic.workers.presets import find_preset
-
-_TRAINING = {
-    "worker": "--worker",
-    "algorithm": "--algo",
-    "total_timesteps": "--steps",
-    "episodes": "--episodes",
-    "stop_reward": "--stop-reward",
-    "init": "--init",
-}
-_RESOURCES = {"num_workers": "--num-workers", "runtime": "--runtime", "ray_address": "--ray-address"}
-_TOP = {"policy_configuration": "--policies", "seed": "--seed", "name": "--name"}
-_OPTIONS = {"training": _TRAINING, "resources": _RESOURCES}
-
-
-def train_command(document: Mapping[str, Any], seeds: int = 1) -> str:
-    """Return `mosaic train …`, one option per line, which parses to the document's configuration."""
-    return " \\\n  ".join(
-        [f"mosaic train {shlex.quote(document['environment']['env_id'])}", *_options(document, seeds)]
-    )
-
-
-def _options(document: Mapping[str, Any], seeds: int) -> Iterator[str]:
-    for section, options in _OPTIONS.items():
-        for key, option in options.items():
-            if key in document.get(section, {}):
-                yield _option(option, document[section][key])
-    for key, option in _TOP.items():
-        if key in document:
-            yield _option(option, document[key])
-    for tag in document.get("tags", ()):
-        yield _option("--tag", tag)
-    for agent, policy in document.get("agents", {}).items():
-        yield f"--agent {shlex.quote(f'{agent}={policy}')}"
-    if seeds > 1:
-        yield f"--seeds {seeds}"
-    for path, value in _settings(document):
-        yield f"--set {shlex.quote(f'{path}={_value(value)}')}"
-
-
-def _option(name: str, value: Any) -> str:
-    text = str(value)
-    return f"{name}={shlex.quote(text)}" if text.startswith("-") else f"{name} {shlex.quote(text)}"
-
-
-def _settings(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield every setting that has no option of its own."""
-    for section, values in document.items():
-        if not isinstance(values, Mapping) or section == "agents":
-            continue
-        own = {*_OPTIONS.get(section, ()), *(("env_id",) if section == "environment" else ())}
-        for key, value in values.items():
-            if key not in own:
-                yield from _leaves(f"{section}.{key}", value)
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield one setting per option, unless a name in it would be read as a path."""
-    if isinstance(value, Mapping) and value and all(_is_plain(key) for key in value):
-        for key, item in value.items():
-            yield from _leaves(f"{path}.{key}", item)
-    else:
-        yield path, value
-
-
-def _is_plain(key: str) -> bool:
-    return bool(key) and key == key.strip() and not set(".=") & set(key)
-
-
-def _value(value: Any) -> str:
-    """Return a text without quotes where it would be read as exactly that text."""
-    if isinstance(value, str) and value == value.strip() and value and value[0] not in '["{' and value != "null":
-        try:
-            if read_scalar(value) == value:
-                return value
-        except ValueError:
-            pass  # it looks like a number but is not one: in quotes it is text
-    return json.dumps(value)
-
 
 _LOOK_S = 0.3
 
@@ -112,28 +31,15 @@ class SummaryPanel:
         self,
         facts: Facts,
         draft: Draft,
-        on_method: Callable[[], Any],
-        on_change: Callable[[], Any],
+        on_method: Callable[[], None],
+        on_change: Callable[[], None],
         problems: Callable[[], list[str]],
     ) -> None:
-        self._past = facts
-        self._draft, self._on_method, self._on_change, self._problems = draft, on_method, on_change, problems
-        self._workers = workers()
-        self._stale, self._quiet = True, False
+        self._facts, self._draft, self._problems = facts, draft, problems
+        self._stale = True
         with panel("Ready to start"):
             self._cover = raw("", "t-cover")
-            with box("row"):
-                self._worker = select(list(self._workers), label="Worker", on_change=self._choose_worker)
-                self._algorithm = select([], label="Algorithm", on_change=self._choose_algorithm)
-            with box("row top"):
-                self._steps = self._number("Env steps", self._take_steps).style("flex:1.4")
-                self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
-            self._steps.props["suffix"] = "env steps"
-            with box("row top"):
-                self._text("Name (optional)", "Name of the run", self._take_name).style("flex:1.4")
-                self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
-                self._seed.props["prefix"] = "seed"
-            self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+            self._fields = RunFields(draft, on_method, on_change)
             self._plan = raw("", "m-kv", "dl")
             self._problem = raw("", "t-problem")
             self._problem.props("role=status")
@@ -156,6 +62,80 @@ class SummaryPanel:
 
     def show_method(self) -> None:
         """Show the draft's worker and algorithm."""
+        self._fields.show_method()
+
+    async def _refresh(self) -> None:
+        if not self._stale:
+            return
+        self._stale = False
+        typed = [*self._problems(), *self._fields.problems]
+        found = None if typed else await run.io_bound(_examine, self._draft.document(), self._facts)
+        if self._problem.is_deleted or self._stale:
+            return  # the page was left, or the draft changed again meanwhile
+        if found is None:
+            found = Checked(None, typed[0] if typed else "The server is ending."), None
+        self._show(*found)
+
+    def _show(self, checked: Checked, pace: SpeedEstimate | None) -> None:
+        enable(self._start, checked.config is not None)
+        words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
+        self._problem.set_content(words)
+        self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
+
+    async def _begin(self) -> None:
+        enable(self._start, False)
+        try:
+            await run.io_bound(self._facts.require_allowed, self._draft.document())
+            found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
+        except MosaicError as error:
+            complain(str(error))
+            enable(self._start, True)
+            return
+        if found is None:
+            return  # the server is shutting down
+        (group, documents), first = found, ""
+        for document in documents:
+            query = f"?{urlencode({'group': group})}" if group else ""
+            reply = await ask(f"/runs{query}", document)
+            if not reply.ok:
+                complain(reply.error)
+                enable(self._start, True)
+                return
+            first = first or str(reply.document["run_id"])
+        ui.navigate.to(f"/runs/{quote(first, safe='')}")
+
+
+def _examine(document: Mapping[str, Json], facts: Facts) -> tuple[Checked, SpeedEstimate | None]:
+    checked = facts.check(document)
+    return checked, find_pace(checked.config, facts) if checked.config else None
+
+
+class RunFields:
+    """Form for a draft's worker, algorithm, env steps, seeds, name and tags; invalid numbers are not taken over."""
+
+    def __init__(self, draft: Draft, on_method: Callable[[], None], on_change: Callable[[], None]) -> None:
+        self._draft, self._on_method, self._on_change = draft, on_method, on_change
+        self._workers = workers()
+        self._quiet = False  # while the program itself sets its widgets
+        with box("row"):
+            self._worker = select(list(self._workers), label="Worker", on_change=self._choose_worker)
+            self._algorithm = select([], label="Algorithm", on_change=self._choose_algorithm)
+        with box("row top"):
+            self._steps = self._number("Env steps", self._take_steps).style("flex:1.4")
+            self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
+        self._steps.props["suffix"] = "env steps"
+        with box("row top"):
+            self._text("Name (optional)", "Name of the run", self._take_name).style("flex:1.4")
+            self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
+            self._seed.props["prefix"] = "seed"
+        self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+
+    @property
+    def problems(self) -> list[str]:
+        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error, "Seed": self._seed.error}
+        return [f"{name}: {error}" for name, error in numbers.items() if error]
+
+    def show_method(self) -> None:
         draft = self._draft
         self._quiet = True
         self._worker.set_value(draft.worker)
@@ -168,14 +148,19 @@ class SummaryPanel:
         self._quiet = False
 
     def _number(self, label: str, take: Callable[[str], str], placeholder: str = "") -> ui.input:
+        def typed(event: events.ValueChangeEventArguments[str | None]) -> None:
+            if not self._quiet:
+                element.error = take((event.value or "").strip().replace(",", "").replace("_", "")) or None
+                self._on_change()
+
         element = ui.input(placeholder=placeholder or label).without_auto_validation()
-        element.on_value_change(lambda event: self._judge(element, take, event))
+        element.on_value_change(typed)
         element.props("outlined dense hide-bottom-space debounce=250 inputmode=decimal").classes("t-number")
         element.props["aria-label"] = label
         return element
 
     def _text(self, placeholder: str, label: str, take: Callable[[str], None]) -> ui.input:
-        def typed(event: Any) -> None:
+        def typed(event: events.ValueChangeEventArguments[str | None]) -> None:
             take((event.value or "").strip())
             self._on_change()
 
@@ -183,11 +168,6 @@ class SummaryPanel:
         element.props("outlined dense hide-bottom-space debounce=250")
         element.props["aria-label"] = label
         return element
-
-    def _judge(self, element: ui.input, take: Callable[[str], str], event: Any) -> None:
-        if not self._quiet:
-            element.error = take((event.value or "").strip().replace(",", "").replace("_", "")) or None
-            self._on_change()
 
     def _take_steps(self, text: str) -> str:
         training = self._draft.sections["training"]
@@ -230,49 +210,3 @@ class SummaryPanel:
         if not self._quiet and name:
             self._draft.algorithm = name
             self._on_method()
-
-    async def _refresh(self) -> None:
-        if not self._stale:
-            return
-        self._stale = False
-        numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error, "Seed": self._seed.error}
-        typed = [*self._problems(), *(f"{name}: {error}" for name, error in numbers.items() if error)]
-        found = None if typed else await run.io_bound(_examine, self._draft.document(), self._past)
-        if self._problem.is_deleted or self._stale:
-            return  # the page was left, or the draft changed again meanwhile
-        if found is None:
-            found = Checked(None, typed[0] if typed else "The server is ending."), None
-        self._show(*found)
-
-    def _show(self, checked: Checked, pace: SpeedEstimate | None) -> None:
-        enable(self._start, checked.config is not None)
-        words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
-        self._problem.set_content(words)
-        self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
-
-    async def _begin(self) -> None:
-        enable(self._start, False)
-        try:
-            await run.io_bound(self._past.require_allowed, self._draft.document())
-            found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
-        except MosaicError as error:
-            complain(str(error))
-            enable(self._start, True)
-            return
-        if found is None:
-            return  # the server is shutting down
-        (group, documents), first = found, ""
-        for document in documents:
-            query = f"?{urlencode({'group': group})}" if group else ""
-            reply = await ask(f"/runs{query}", document)
-            if not reply.ok:
-                complain(reply.error)
-                enable(self._start, True)
-                return
-            first = first or str(reply.document["run_id"])
-        ui.navigate.to(f"/runs/{quote(first, safe='')}")
-
-
-def _examine(document: Mapping[str, Any], facts: Facts) -> tuple[Checked, SpeedEstimate | None]:
-    checked = facts.check(document)
-    return checked, find_pace(checked.config, facts) if checked.config else None

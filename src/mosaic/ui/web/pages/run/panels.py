@@ -1,4 +1,4 @@
-"""Panels of a run's configuration, its differences from another run, and its log."""
+"""Text panels of a run: its alerts, its log, its configuration and how that differs from another run's."""
 
 from __future__ import annotations
 
@@ -8,19 +8,85 @@ import time
 from collections.abc import Mapping
 from html import escape
 from itertools import islice
-from typing import Any
 
 from nicegui import run
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.ids import Json
 from mosaic.store.logs import STREAMS, Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
+from mosaic.store.state import State
 from mosaic.store.views import RunDetails
+from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.cli.group_results import differences
+from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, title
 from mosaic.ui.web.components.widgets import Segmented, box, command, empty, panel, raw, select, set_html
+from mosaic.ui.web.data.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
+from mosaic.ui.web.data.progress import time_spent
 from mosaic.ui.web.pages.comparison import short_key
+
+_MOST_REPORTED = 5
+_LOOK_AGAIN_S = 10.0  # silence is news too
+_HEAR_AGAIN_S = 3.0  # no one can act on an alert sooner
+
+
+class AlertsPanel:
+    def __init__(self, frame: PageLayout, folder: RunFolder) -> None:
+        self._folder, self._facts = folder, frame.facts
+        self._after = 0
+        self._heard: tuple[State, int] | None = None
+        self._looked = 0.0
+        self._reported: list[str] = []
+        self._shown: list[Alert] | None = None
+        with panel("Alerts", body="m-body tight"):
+            self._box = box()
+
+    async def update(self, details: RunDetails) -> None:
+        heard = (details.state, details.last_seq)
+        wait_s = _LOOK_AGAIN_S if heard == self._heard else _HEAR_AGAIN_S
+        same_state = self._heard is not None and self._heard[0] == details.state
+        if same_state and time.monotonic() - self._looked < wait_s:
+            return
+        self._heard, self._looked = heard, time.monotonic()
+        found = await run.io_bound(self._look, details)
+        if found is None or self._box.is_deleted or found == self._shown:
+            return
+        self._shown = found
+        self._box.clear()
+        with self._box:
+            for alert in found:
+                raw(
+                    f"{icon('alert', alert.level)}<div><div>{escape(alert.text)}</div>"
+                    f'<div class="x">{escape(alert.advice)}</div></div>',
+                    "r-alert",
+                )
+            if not found:
+                empty("No alerts.")
+
+    def _look(self, details: RunDetails) -> list[Alert]:
+        self._read_reports()
+        event = details.last_metric or {}
+        found = end_alerts(details.state, details.run_id, details.reason)
+        usual_s = sum(time_spent(self._facts.iteration(details.run_id)).values())
+        found += silence_alert(details.state, event.get("timestamp"), time.time(), usual_s)
+        found += number_alerts(event)
+        if details.state is State.RUNNING:
+            curve = self._facts.trend(details.run_id)
+            found += plateau_alert(details.state, curve.x, curve.mean)
+        reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._reported)]
+        return found + reported
+
+    def _read_reports(self) -> None:
+        if not self._folder.metrics.exists():
+            return
+        with EventTail(self._folder.metrics, self._after) as tail:
+            while events := tail.read():
+                self._after = events[-1]["seq"]
+                said = [str(each.get("message", "")) for each in events if each["kind"] == "alert"]
+                self._reported = (self._reported + said)[-_MOST_REPORTED:]
+
 
 _MOST_OFFERED = 200
 
@@ -58,7 +124,7 @@ class AboutPanel:
                 _difference(self._config, there.config, str(there.config.get("name") or other))
 
 
-def _difference(own: Mapping[str, Any], other: Mapping[str, Any], name: str) -> None:
+def _difference(own: Mapping[str, Json], other: Mapping[str, Json], name: str) -> None:
     found = differences([own, other])
     if not found:
         empty("Both runs were asked for in the same way.")
@@ -103,14 +169,14 @@ def _facts(details: RunDetails) -> list[tuple[str, str]]:
     return found
 
 
-def _policies(config: Mapping[str, Any]) -> str:
+def _policies(config: Mapping[str, Json]) -> str:
     agents = config.get("agents")
     if isinstance(agents, Mapping) and agents:
         return "<br>".join(f"{escape(str(agent))} → {escape(str(policy))}" for agent, policy in agents.items())
     return escape(str(agents or config.get("policy_configuration") or "—").replace("_", " "))
 
 
-def _value(value: Any) -> str:
+def _value(value: Json) -> str:
     if value is None:
         return '<span class="faint">—</span>'
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)

@@ -6,18 +6,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from mosaic.config.loading import parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.ids import Json, JsonObject
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
 from mosaic.store.views import RunDetails
 from mosaic.ui.web.components.theme import count, duration, env_title, title
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.data.progress import wall_s
+from mosaic.ui.web.data.progress import Iteration, wall_s
 from mosaic.workers.presets import Preset, departures, find_preset
 from mosaic.workers.registry import load_worker, parse_params
 
@@ -34,7 +34,7 @@ class SpeedEstimate:
         return self.start_s + env_steps / self.steps_per_s
 
 
-def pace_of(name: str, details: RunDetails, iteration: Mapping[str, Any], now: float) -> SpeedEstimate | None:
+def pace_of(name: str, details: RunDetails, iteration: Iteration, now: float) -> SpeedEstimate | None:
     """Return a run's pace from its wall time and the speed it reported last; None where it reported none."""
     speed, steps = iteration.get("env_steps_per_s"), details.env_steps
     if not speed or not steps:
@@ -60,14 +60,14 @@ def find_pace(config: RunConfig, facts: Facts) -> SpeedEstimate | None:
     return None
 
 
-def _is_met(asked: Any, ran: Any) -> bool:
+def _is_met(asked: Json, ran: Json) -> bool:
     """Return whether a run had every requested setting; those left open are resolved when a run starts."""
     if isinstance(asked, Mapping) and isinstance(ran, Mapping):
         return all(_is_met(value, ran.get(key)) for key, value in asked.items())
     return asked is None or asked == ran
 
 
-def _speed_settings(config: RunConfig) -> dict[str, Any]:
+def _speed_settings(config: RunConfig) -> JsonObject:
     """Return the settings that decide a run's speed: the env, the mapping, the worker's options and the resources."""
     training = config.training
     worker = load_worker(training.worker or "")

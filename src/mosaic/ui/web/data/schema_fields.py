@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias, TypedDict
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -14,17 +14,39 @@ from pydantic_core import ErrorDetails
 from mosaic.config.file_formats import read_json
 from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import demand, did_you_mean, suggestion
+from mosaic.core.ids import Json
 
 _UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their units
+
+
+Widget: TypeAlias = Literal["switch", "choice", "text"]
+JsonSchema = TypedDict(
+    "JsonSchema",
+    {
+        "$ref": str,
+        "anyOf": "list[JsonSchema]",
+        "type": str,
+        "const": str,
+        "enum": list[str],
+        "minimum": float,
+        "maximum": float,
+        "exclusiveMinimum": float,
+        "exclusiveMaximum": float,
+        "description": str,
+        "unit": str,
+    },
+    total=False,
+)
+"""Part of a JSON schema that decides a field."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
     name: str
-    widget: Literal["switch", "choice", "text"]
+    widget: Widget
     help: str
     types: frozenset[str]  # JSON types
-    default: Any  # None also where it is required
+    default: Json  # None also where it is required
     required: bool
     choices: tuple[str, ...] = ()
     unit: str = ""
@@ -58,18 +80,18 @@ def fields_of(model: type[BaseModel]) -> list[SchemaField]:
     ]
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> object:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
-def _field(name: str, spec: Mapping[str, Any], defs: Mapping[str, Any], default: Any, required: bool) -> SchemaField:
+def _field(name: str, spec: JsonSchema, defs: Mapping[str, JsonSchema], default: Json, required: bool) -> SchemaField:
     parts = list(_parts(spec, defs))
     types = frozenset(part["type"] for part in parts if "type" in part)
     choices = tuple(word for part in parts for word in part.get("enum", ()))
     bounds = next((text for part in parts if (text := _bounds(part))), "")
     unit = spec.get("unit") or next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
     closed = bool(choices) and all("enum" in part or part.get("type") == "null" for part in parts)
-    widget: Literal["switch", "choice", "text"] = "text"
+    widget: Widget = "text"
     if closed:
         widget = "choice"
     elif types == {"boolean"}:
@@ -79,7 +101,7 @@ def _field(name: str, spec: Mapping[str, Any], defs: Mapping[str, Any], default:
     )
 
 
-def _parts(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _parts(spec: JsonSchema, defs: Mapping[str, JsonSchema]) -> Iterator[JsonSchema]:
     """Yield the members of a union, with references resolved."""
     if "$ref" in spec:
         yield from _parts(defs[spec["$ref"].rpartition("/")[2]], defs)
@@ -92,7 +114,7 @@ def _parts(spec: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[Mapping
         yield spec
 
 
-def _bounds(spec: Mapping[str, Any]) -> str:
+def _bounds(spec: JsonSchema) -> str:
     low, high = spec.get("minimum"), spec.get("maximum")
     above, below = spec.get("exclusiveMinimum"), spec.get("exclusiveMaximum")
     if low is not None and high is not None:
@@ -110,7 +132,7 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if value == int(value) else f"{value:g}"
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Json) -> str:
     """Return the field's text for a value; None becomes an empty text."""
     match value:
         case None:
@@ -123,7 +145,7 @@ def as_text(value: Any) -> str:
             return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-def from_text(field: SchemaField, text: str) -> Any:
+def from_text(field: SchemaField, text: str) -> Json:
     """Return the value that a typed text means; invalid input stays text, so that the model's error explains it."""
     text = text.strip()
     if not text:
@@ -132,21 +154,23 @@ def from_text(field: SchemaField, text: str) -> Any:
         return text
     try:
         if text[0] in '[{"':
-            return read_json(text)
+            found: Json = read_json(text)
+            return found
         if "array" in field.types and ("," in text or not field.types & {"integer", "number"}):
-            return read_yaml(f"[{text}]")
+            items: Json = read_yaml(f"[{text}]")
+            return items
         return read_scalar(text)
     except (ValueError, yaml.YAMLError):
         return text
 
 
-def _empty(field: SchemaField) -> Any:
+def _empty(field: SchemaField) -> Json:
     if "array" in field.types:
         return []
     return {} if "object" in field.types else field.default
 
 
-def complaints(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, str]:
+def complaints(model: type[BaseModel], values: Mapping[str, Json]) -> dict[str, str]:
     """Return the model's error for each setting; errors that concern several are under ""."""
     try:
         model.model_validate(dict(values))
@@ -169,5 +193,5 @@ def _words(complaint: ErrorDetails) -> str:
     return text[:1].upper() + text[1:]
 
 
-def shown_default(field: SchemaField, default: Any) -> str:
+def shown_default(field: SchemaField, default: Json) -> str:
     return as_text(default) or field.nothing

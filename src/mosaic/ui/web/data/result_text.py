@@ -1,4 +1,4 @@
-"""Results of an evaluation or a tournament as sentences, numbers and tables."""
+"""Results of an evaluation or a tournament as sentences, tables, CSV and a command."""
 
 from __future__ import annotations
 
@@ -6,67 +6,17 @@ import csv
 import io
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from mosaic.core.ids import PolicyID
-from mosaic.evaluation.statistics import estimate_score
 from mosaic.ui.web.components.theme import duration, number
+from mosaic.ui.web.data.results import EvaluationDocument, PairScore, ReturnDocument, TournamentDocument, score_of
 
 _Z = 1.96  # rating ± this many standard deviations holds 95 %
 
 
-@dataclass(frozen=True, slots=True)
-class PairScore:
-    """Score of one policy against another, in both agents' places."""
-
-    wins: int
-    draws: int
-    losses: int
-    distinct_games: int | None = None  # None: all of them
-
-    @property
-    def games(self) -> int:
-        return self.wins + self.draws + self.losses
-
-    @property
-    def mean(self) -> float:
-        return (self.wins + self.draws / 2) / self.games
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        found = estimate_score(self.wins, self.draws, self.losses, self.distinct_games)
-        assert found.low is not None
-        assert found.high is not None
-        return found.low, found.high
-
-    @property
-    def words(self) -> str:
-        low, high = self.interval
-        return f"{self.mean:.0%} over {self.games} games, 95% interval {low:.0%} to {high:.0%}"
-
-
-def score_of(result: Mapping[str, Any], policy: PolicyID, other: PolicyID) -> PairScore:
-    wins = draws = losses = distinct = 0
-    for pair in result["pairs"]:
-        if {pair["first"], pair["second"]} == {policy, other}:
-            distinct += pair["distinct_games"]
-        if (pair["first"], pair["second"]) == (policy, other):
-            wins, draws, losses = wins + pair["wins"], draws + pair["draws"], losses + pair["losses"]
-        elif (pair["first"], pair["second"]) == (other, policy):
-            wins, draws, losses = wins + pair["losses"], draws + pair["draws"], losses + pair["wins"]
-    return PairScore(wins, draws, losses, distinct)
-
-
-def first_seat(result: Mapping[str, Any]) -> PairScore:
-    """Return the score of the first agent's place, over all games."""
-    return PairScore(
-        *(sum(pair[key] for pair in result["pairs"]) for key in ("wins", "draws", "losses", "distinct_games"))
-    )
-
-
-def tournament_verdict(result: Mapping[str, Any], seconds: float) -> str:
+def tournament_verdict(result: TournamentDocument, seconds: float) -> str:
     """Return one sentence that states the outcome."""
     best, second = (row["policy"] for row in result["policies"][:2])
     score = score_of(result, best, second)
@@ -80,7 +30,7 @@ def tournament_verdict(result: Mapping[str, Any], seconds: float) -> str:
     return said + _repeated(result["distinct_games"], result["games_total"])
 
 
-def evaluation_verdict(result: Mapping[str, Any], seconds: float) -> str:
+def evaluation_verdict(result: EvaluationDocument, seconds: float) -> str:
     rows = list(result["agents"].items())
     agent, row = rows[0]
     said = f"{result['episodes']:,} episodes in {duration(seconds)}. "
@@ -98,7 +48,7 @@ def evaluation_verdict(result: Mapping[str, Any], seconds: float) -> str:
     return said + _repeated(result["distinct_games"], result["episodes"])
 
 
-def _best_return(policies: Mapping[str, Mapping[str, Any]]) -> str:
+def _best_return(policies: Mapping[PolicyID, ReturnDocument]) -> str:
     rows = sorted(policies.items(), key=lambda item: -(item[1]["return_mean"] or 0.0))
     name, best = rows[0]
     said = f'<b class="strong">{escape(short(name))}</b> returns {interval(best)}.'
@@ -116,7 +66,7 @@ def _repeated(distinct: int, played: int) -> str:
     return f" Only {distinct:,} of the games differ: a game played again says nothing new and narrows no interval."
 
 
-def interval(row: Mapping[str, Any]) -> str:
+def interval(row: ReturnDocument) -> str:
     """Format a mean as 6.84 (6.43 to 7.25): an interval is not symmetric near the end of the possible range."""
     mean, (low, high) = row["return_mean"], row["return_ci95"]
     if mean is None or low is None or high is None:
@@ -129,7 +79,7 @@ def short(policy: PolicyID) -> str:
     return policy.removeprefix("run:").replace(":depth=", " ").replace(":elo=", " ")
 
 
-def ratings_table(result: Mapping[str, Any]) -> str:
+def ratings_table(result: TournamentDocument) -> str:
     rows = result["policies"]
     low = min(row["rating"] - _Z * row["rating_sd"] for row in rows) - 20
     high = max(row["rating"] + _Z * row["rating_sd"] for row in rows) + 20
@@ -165,20 +115,19 @@ def rank(place: int) -> str:
     return f'<span class="rank">{place}</span>'
 
 
-def agents_table(result: Mapping[str, Any], what: str) -> str:
+def agents_table(result: EvaluationDocument, what: Literal["agents", "policies"]) -> str:
     """Return the table of `what`: agents or policies."""
-    rows: Mapping[str, Mapping[str, Any]] = result[what]
+    rows = result[what]
     competitive = any(row["wins"] is not None for row in rows.values())
-    means = [row["return_ci95"][end] for row in rows.values() for end in (0, 1) if row["return_ci95"][end] is not None]
-    low, high = (min(means), max(means)) if means else (0.0, 1.0)
+    known = [end for row in rows.values() for end in row["return_ci95"] if end is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
     span = (high - low) or 1.0
     body = ""
     for name, row in rows.items():
-        ends = row["return_ci95"]
+        mean, (start, end) = row["return_mean"], row["return_ci95"]
         forest = ""
-        if ends[0] is not None and row["return_mean"] is not None:
-            left, right = (ends[0] - low) / span, (ends[1] - low) / span
-            middle = (row["return_mean"] - low) / span
+        if mean is not None and start is not None and end is not None:
+            left, middle, right = ((value - low) / span for value in (start, mean, end))
             forest = (
                 f'<div class="e-forest"><i style="left:0;right:0;height:1px;background:var(--line)"></i>'
                 f'<i class="ci" style="left:{left:.2%};width:{max(right - left, 0.004):.2%}"></i>'
@@ -186,7 +135,9 @@ def agents_table(result: Mapping[str, Any], what: str) -> str:
             )
         second = row["policy"] if what == "agents" else ", ".join(row["agents"])
         outcomes = (
-            "".join(f'<td class="num">{row[key]}</td>' for key in ("wins", "draws", "losses")) if competitive else ""
+            "".join(f'<td class="num">{each}</td>' for each in (row["wins"], row["draws"], row["losses"]))
+            if competitive
+            else ""
         )
         body += (
             '<tr><td><span class="stack" style="gap:0">'
@@ -221,33 +172,33 @@ def histogram(values: Sequence[float], bins: int = 24) -> str:
     return f'<div class="x-hist">{bars}</div><div class="row between small faint">{ends}</div>'
 
 
-def seat_bar(score: PairScore) -> str:
+def first_agent_bar(score: PairScore) -> str:
     low, high = score.interval
     won, drawn, lost = (value / score.games for value in (score.wins, score.draws, score.losses))
     if low > 0.5:
-        words = "Yes: the first seat is the better one."
+        words = "Yes: the first agent scores better."
     elif high < 0.5:
-        words = "Yes: the second seat is the better one."
+        words = "Yes: the second agent scores better."
     else:
         words = "Not clearly."
     return (
-        f'<div class="row between"><span>The first seat scores</span><span><b class="strong">{score.mean:.1%}</b> '
+        f'<div class="row between"><span>The first agent scores</span><span><b class="strong">{score.mean:.1%}</b> '
         f'<span class="faint">{low:.0%} to {high:.0%}</span></span></div>'
         f'<div class="m-bar"><i style="width:{won:.2%}"></i><i class="c" style="width:{drawn:.2%}"></i>'
         f'<i class="d" style="width:{lost:.2%}"></i></div>'
         f'<div class="row between small muted"><span>won {won:.1%}</span>'
         f"<span>drawn {drawn:.1%}</span><span>lost {lost:.1%}</span></div>"
-        f'<div class="m-note">{words} Every pair plays both seats equally often, so ratings are not affected.</div>'
+        f'<div class="m-note">{words} Every pair plays as either agent equally often, so ratings stay the same.</div>'
     )
 
 
-def tournament_csv(result: Mapping[str, Any]) -> str:
+def tournament_csv(result: TournamentDocument) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["first", "second", "games", "wins", "draws", "losses", "score_mean", "score_low", "score_high"])
     for pair in result["pairs"]:
-        keys = ("first", "second", "games", "wins", "draws", "losses", "score_mean")
-        writer.writerow([*(pair[key] for key in keys), *pair["score_ci95"]])
+        games = [pair["games"], pair["wins"], pair["draws"], pair["losses"]]
+        writer.writerow([pair["first"], pair["second"], *games, pair["score_mean"], *pair["score_ci95"]])
     return text.getvalue()
 
 

@@ -1,16 +1,18 @@
-"""Draft of a run, edited in one browser tab."""
+"""Draft of a run, edited in one browser tab: as a document, checked, and as a command."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.yaml import read_scalar
 from mosaic.core.errors import MissingExtraError, MosaicError
-from mosaic.core.ids import AgentID, EnvID, PolicyID
+from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.core.plugins import plugins
 from mosaic.runs.trainer import group_members
 from mosaic.workers.api import WorkerCapabilities
@@ -30,14 +32,14 @@ class Draft:
     env: EnvID = FIRST_ENV
     worker: str = ""
     algorithm: str = ""
-    params: dict[str, Any] = field(default_factory=dict)
+    params: JsonObject = field(default_factory=dict)
     paradigm: PolicyConfiguration | None = None
     agents: dict[AgentID, PolicyID] = field(default_factory=dict)
     name: str = ""
     tags: tuple[str, ...] = ()
     seed: int = 0
     seeds: int = 1
-    sections: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in _SECTIONS})
+    sections: dict[str, JsonObject] = field(default_factory=lambda: {name: {} for name in _SECTIONS})
 
     def suggest_steps(self, tuned: bool) -> None:
         """Set a step limit for a run whose worker has none; a preset has its own."""
@@ -46,13 +48,13 @@ class Draft:
         if not tuned:
             training["total_timesteps"] = _STEPS.get(self.worker, _OTHERS_STEPS)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """Return the body for `POST /runs`."""
-        document: dict[str, Any] = {name: dict(values) for name, values in self.sections.items() if values}
+        document: JsonObject = {name: dict(values) for name, values in self.sections.items() if values}
         document["environment"] = {"env_id": self.env, **self.sections["environment"]}
-        chosen = {"worker": self.worker, "algorithm": self.algorithm, "params": dict(self.params)}
+        chosen: JsonObject = {"worker": self.worker, "algorithm": self.algorithm, "params": dict(self.params)}
         training = {**{key: value for key, value in chosen.items() if value}, **self.sections["training"]}
-        further = {
+        further: JsonObject = {
             "training": training,
             "policy_configuration": self.paradigm,
             "agents": dict(self.agents),
@@ -110,7 +112,7 @@ class Checked:
     error: str = ""
 
 
-def check(document: Mapping[str, Any]) -> Checked:
+def check(document: Mapping[str, Json]) -> Checked:
     """Resolve a draft; it creates the env to look at it, so call this in a thread."""
     try:
         return Checked(resolve(parse_run_config(document)))
@@ -118,7 +120,7 @@ def check(document: Mapping[str, Any]) -> Checked:
         return Checked(None, str(error))
 
 
-def group_documents(document: Mapping[str, Any], seeds: int) -> tuple[str, list[dict[str, Any]]]:
+def group_documents(document: Mapping[str, Json], seeds: int) -> tuple[str, list[JsonObject]]:
     """Return the group's name and the configurations of its seeds; the name is "" for a single run."""
     if seeds == 1:
         return "", [dict(document)]
@@ -137,3 +139,86 @@ def workers() -> dict[str, WorkerCapabilities]:
         except MissingExtraError:
             continue  # the doctor on the home page says how to install it
     return found
+
+
+_TRAINING = {
+    "worker": "--worker",
+    "algorithm": "--algo",
+    "total_timesteps": "--steps",
+    "episodes": "--episodes",
+    "stop_reward": "--stop-reward",
+    "init": "--init",
+}
+_RESOURCES = {"num_workers": "--num-workers", "runtime": "--runtime", "ray_address": "--ray-address"}
+_TOP = {"policy_configuration": "--policies", "seed": "--seed", "name": "--name"}
+_OPTIONS = {"training": _TRAINING, "resources": _RESOURCES}
+
+
+def train_command(document: Mapping[str, Json], seeds: int = 1) -> str:
+    """Return `mosaic train …`, one option per line, which parses to the document's configuration."""
+    env = str(_section(document, "environment")["env_id"])
+    return " \\\n  ".join([f"mosaic train {shlex.quote(env)}", *_options(document, seeds)])
+
+
+def _section(document: Mapping[str, Json], name: str) -> Mapping[str, Json]:
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _options(document: Mapping[str, Json], seeds: int) -> Iterator[str]:
+    for section, options in _OPTIONS.items():
+        for key, option in options.items():
+            if key in _section(document, section):
+                yield _option(option, _section(document, section)[key])
+    for key, option in _TOP.items():
+        if key in document:
+            yield _option(option, document[key])
+    tags = document.get("tags")
+    for tag in tags if isinstance(tags, list) else ():
+        yield _option("--tag", tag)
+    for agent, policy in _section(document, "agents").items():
+        yield f"--agent {shlex.quote(f'{agent}={policy}')}"
+    if seeds > 1:
+        yield f"--seeds {seeds}"
+    for path, value in _settings(document):
+        yield f"--set {shlex.quote(f'{path}={_value(value)}')}"
+
+
+def _option(name: str, value: Json) -> str:
+    text = str(value)
+    return f"{name}={shlex.quote(text)}" if text.startswith("-") else f"{name} {shlex.quote(text)}"
+
+
+def _settings(document: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    """Yield every setting that has no option of its own."""
+    for section, values in document.items():
+        if not isinstance(values, Mapping) or section == "agents":
+            continue
+        own = {*_OPTIONS.get(section, ()), *(("env_id",) if section == "environment" else ())}
+        for key, value in values.items():
+            if key not in own:
+                yield from _leaves(f"{section}.{key}", value)
+
+
+def _leaves(path: str, value: Json) -> Iterator[tuple[str, Json]]:
+    """Yield one setting per option, unless a name in it would be read as a path."""
+    if isinstance(value, Mapping) and value and all(_is_plain(key) for key in value):
+        for key, item in value.items():
+            yield from _leaves(f"{path}.{key}", item)
+    else:
+        yield path, value
+
+
+def _is_plain(key: str) -> bool:
+    return bool(key) and key == key.strip() and not set(".=") & set(key)
+
+
+def _value(value: Json) -> str:
+    """Return a text without quotes where it would be read as exactly that text."""
+    if isinstance(value, str) and value == value.strip() and value and value[0] not in '["{' and value != "null":
+        try:
+            if read_scalar(value) == value:
+                return value
+        except ValueError:
+            pass  # it looks like a number but is not one: in quotes it is text
+    return json.dumps(value)
