@@ -15,7 +15,7 @@ from mosaic.runners.local import play_episode
 from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
-from mosaic.telemetry.pictures.labels import Label, from_line
+from mosaic.telemetry.pictures.captions import Label, from_line
 
 PICTURE = np.full((4, 6, 3), 7, np.uint8)
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketTestSession
 
-from mosaic.telemetry.pictures.message import FrameFacts, FrameMessage, unpack
+from mosaic.telemetry.pictures.message import FrameHeader, FrameMessage, unpack
 
 
 class Screen:
@@ -50,7 +50,7 @@ class Screen:
             self.receive()
         return self.refused.pop(0)
 
-    def until_frame(self, true: Callable[[FrameFacts], bool]) -> FrameFacts:
+    def until_frame(self, true: Callable[[FrameHeader], bool]) -> FrameHeader:
         while not self.frames or not true(self.frames[-1].facts):
             self.receive()
         return self.frames[-1].facts

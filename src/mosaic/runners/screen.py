@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mosaic.telemetry.frames.layout import AGENT_BYTES, FrameFacts
 
 Draw: TypeAlias = Callable[[], NDArray[np.uint8] | None]
 
@@ -37,17 +39,6 @@ class Screen(Protocol):
     def close(self) -> None: ...
 
 
-class FrameFacts(TypedDict):
-    """Numbers and texts beside a frame."""
-
-    step: int
-    episode: int
-    env: int
-    agent: str
-    reward: float
-    ret: float
-
-
 class Developed(NamedTuple):
     """Frame as a frame ring takes it."""
 
@@ -57,8 +48,7 @@ class Developed(NamedTuple):
 
 def develop(shots: Sequence[Shot]) -> Developed | None:
     """Combine the shots into one frame, with the numbers of the first; return None where none of them can be drawn."""
-    from mosaic.telemetry.frames.layout import AGENT_BYTES
-    from mosaic.telemetry.pictures.labels import Label, return_labels, to_line
+    from mosaic.telemetry.pictures.captions import Label, return_labels, to_line
     from mosaic.telemetry.pictures.resize import as_rgb, tiled
 
     drawn = [picture for picture in (shot.draw() for shot in shots) if picture is not None]

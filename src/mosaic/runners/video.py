@@ -16,8 +16,7 @@ from mosaic.core.errors import InputError, MissingExtraError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import Env
-from mosaic.telemetry.pictures.captions import rows_of, with_strip
-from mosaic.telemetry.pictures.labels import Label
+from mosaic.telemetry.pictures.captions import Label, rows_of, with_strip
 from mosaic.telemetry.pictures.resize import Picture, as_rgb, fitted
 
 INSTALL = "pip install 'mosaic-rl[video]'"

@@ -23,9 +23,8 @@ from mosaic.store.atomic import private_folder, remove_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import home as store_home
 from mosaic.telemetry.frames.paths import remove_ring, request_pictures
-from mosaic.telemetry.frames.reader import Frame, StreamState
+from mosaic.telemetry.frames.reader import Frame, LivePictures, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.pictures.live import LivePictures
 
 _FOLDER, _ABOUT, _PASSING = "live", "about.json", ".passing-"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from mosaic.store.checkpoints import (
 )
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.frames.layout import FrameFacts
 from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
 
@@ -37,17 +38,6 @@ if TYPE_CHECKING:  # these import numba
 
 LEAST_SAVE_S = 60.0  # between checkpoints if not configured: what a crash costs
 SAVE_SHARE = 0.02  # maximum share of time spent on checkpoints
-
-
-class FrameFacts(TypedDict, total=False):
-    """Facts about a frame, shown beside it."""
-
-    step: int
-    episode: int
-    env: int  # its index
-    agent: str  # a name, or `red=1.5, blue=-2`
-    reward: float
-    ret: float  # return so far
 
 
 class WorkerContext:

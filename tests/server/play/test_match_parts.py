@@ -16,7 +16,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.play.clicks import Choice, Spot, next_spots, press
 from mosaic.server.play.human import read_action
-from mosaic.server.play.keys import Binding, KeyMap, check_bindings, held_action, key_map
+from mosaic.server.play.keys import KeyBinding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
 from mosaic.server.play.pace import Pace, plays_in_real_time, rate_of
 from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, who_acts
@@ -30,7 +30,7 @@ def _keys(env_id: str) -> KeyMap:
     return found
 
 
-def _meaning(bindings: tuple[Binding, ...]) -> dict[str, int | None]:
+def _meaning(bindings: tuple[KeyBinding, ...]) -> dict[str, int | None]:
     return {"+".join(binding.keys): binding.action for binding in bindings}
 
 
@@ -65,10 +65,10 @@ def test_boards_have_spots_and_no_keys_to_hold() -> None:
 def test_continuous_actions_stay_within_their_bounds(held: list[str], axes: list[float]) -> None:
     space = spaces.Box(np.array([-2, 0, -1], np.float32), np.array([2, 1, 1], np.float32))
     bindings = (
-        Binding(keys=("KeyA",), axis=0, value=-2.0),
-        Binding(keys=("KeyD",), axis=0, value=2.0),
-        Binding(keys=("KeyW",), axis=1, value=1.0),
-        Binding(keys=("KeyQ",), axis=2, value=-1.0),
+        KeyBinding(keys=("KeyA",), axis=0, value=-2.0),
+        KeyBinding(keys=("KeyD",), axis=0, value=2.0),
+        KeyBinding(keys=("KeyW",), axis=1, value=1.0),
+        KeyBinding(keys=("KeyQ",), axis=2, value=-1.0),
     )
     action = held_action(KeyMap(space, bindings, (), None), bindings, held, axes)
     assert space.contains(action)
@@ -87,9 +87,9 @@ def test_a_stick_at_its_end_reaches_the_bound() -> None:
 
 def test_bindings_that_name_nothing_are_refused() -> None:
     with pytest.raises(InputError, match=r"KeyQ: there is no axis 3; axes are 0 to 0\."):
-        check_bindings(spaces.Box(-1, 1, (1,)), [Binding(keys=("KeyQ",), axis=3)])
+        check_bindings(spaces.Box(-1, 1, (1,)), [KeyBinding(keys=("KeyQ",), axis=3)])
     with pytest.raises(InputError, match="Keys cannot play actions"):
-        check_bindings(spaces.MultiDiscrete([2, 2]), [Binding(keys=("KeyQ",), action=0)])
+        check_bindings(spaces.MultiDiscrete([2, 2]), [KeyBinding(keys=("KeyQ",), action=0)])
 
 
 @pytest.mark.parametrize(

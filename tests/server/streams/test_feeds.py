@@ -20,8 +20,8 @@ from mosaic.server.streams import frames as frame_stages
 from mosaic.server.streams.shared import Shared
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.telemetry.events.writer import EventWriter
+from mosaic.telemetry.frames.reader import LivePictures
 from mosaic.telemetry.frames.writer import FrameWriter
-from mosaic.telemetry.pictures.live import LivePictures
 from mosaic.telemetry.pictures.message import unpack
 from tests.server.server_kit import app_client, end_runs, eventually, toy
 

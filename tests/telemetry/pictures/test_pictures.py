@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from mosaic.core.errors import InputError
-from mosaic.telemetry.pictures.captions import LEAST_WIDTH, rows_of, with_strip
-from mosaic.telemetry.pictures.labels import Label, from_line, return_labels, to_line
+from mosaic.telemetry.pictures.captions import (
+    LEAST_WIDTH,
+    Label,
+    from_line,
+    return_labels,
+    rows_of,
+    to_line,
+    with_strip,
+)
 from mosaic.telemetry.pictures.message import FEW_COLOURS, decoded, encoded, is_drawing
 from mosaic.telemetry.pictures.resize import as_rgb, enlarged, fitted, tiled
 from mosaic.ui.cli.recording import save_png

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mosaic.core.child_process import module_command
+from mosaic.core.ids import JsonObject
 from mosaic.server.evaluations.process import ORDER
 from mosaic.server.evaluations.request import Kind, Request
 from mosaic.server.schemas import ResponseModel
@@ -49,7 +50,7 @@ class EvaluationJob:
         self._lock = threading.Lock()
         self._state: ExaminationState = "running"
         self._done, self._error = 0, ""
-        self._result: dict[str, Any] | None = None
+        self._result: JsonObject | None = None
         self._started = time.time()
         self._end: float | None = None
         self._process: subprocess.Popen[str] | None = None
@@ -115,7 +116,7 @@ class EvaluationJob:
         write_atomic(self.folder / RESULT, self.row().model_dump_json())
         self._ended()
 
-    def _hear(self, answer: dict[str, Any]) -> None:
+    def _hear(self, answer: JsonObject) -> None:
         with self._lock:
             if self._state != "running":
                 return

@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from mosaic.core.errors import MosaicError
+from mosaic.core.ids import JsonObject
 from mosaic.runners.screen import Screen
 from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest
 from mosaic.store.live_sessions import live_screen
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # envs print banners on stdout
 
-    def say(answer: dict[str, Any]) -> None:
+    def say(answer: JsonObject) -> None:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
@@ -47,7 +47,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def _examine(folder: Path, say: Callable[[JsonObject], None]) -> JsonObject:
     order = json.loads((folder / ORDER).read_bytes())
     episodes = folder / EPISODES
     tell, kind = _Progress(say), order["kind"]
@@ -62,7 +62,7 @@ def _examine(folder: Path, say: Callable[[dict[str, Any]], None]) -> dict[str, A
 class _Progress:
     """Progress report, throttled to a readable rate."""
 
-    def __init__(self, say: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, say: Callable[[JsonObject], None]) -> None:
         self._say, self._done, self._said_at = say, 0, float("-inf")
 
     def __call__(self, result: object) -> None:
@@ -72,7 +72,7 @@ class _Progress:
             self._say({"done": self._done})
 
 
-def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen: Screen) -> dict[str, Any]:
+def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen: Screen) -> JsonObject:
     from mosaic.evaluation.evaluate import evaluate
 
     result = evaluate(
@@ -89,7 +89,7 @@ def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen:
     return result.to_json()
 
 
-def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress, screen: Screen) -> dict[str, Any]:
+def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress, screen: Screen) -> JsonObject:
     from mosaic.evaluation.tournament import tournament
 
     result = tournament(

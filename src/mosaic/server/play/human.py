@@ -12,7 +12,7 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.spaces import objection
 from mosaic.server.play.clicks import next_spots, press, spot_at
 from mosaic.server.play.episode import CurrentEpisode, MatchPhase
-from mosaic.server.play.keys import Binding, check_bindings, held_action
+from mosaic.server.play.keys import KeyBinding, check_bindings, held_action
 from mosaic.server.play.pace import Pace
 from mosaic.server.play.participants import MatchViewers, PolicyAssignments, Viewer, acts_for, who_acts
 
@@ -54,7 +54,7 @@ class HumanPlayers:
         humans = [agent for agent in self._episode.agents if self._assignments.is_human(agent)]
         return acts_for(viewer, self._viewers.all, humans)
 
-    def bindings_of(self, viewer: Viewer, agent: AgentID) -> tuple[Binding, ...]:
+    def bindings_of(self, viewer: Viewer, agent: AgentID) -> tuple[KeyBinding, ...]:
         """Return the key bindings: two players at one keyboard have a hand each; a single player has both."""
         if viewer.bindings is not None:
             return tuple(binding for binding in viewer.bindings if binding.agent in (None, agent))
@@ -95,7 +95,7 @@ class HumanPlayers:
             keys = episode.key_maps[acting[0]]
             self._choose(acting[0], held_action(keys, bindings, tuple(viewer.held), viewer.axes))
 
-    def bind(self, viewer: Viewer, bindings: list[Binding] | None) -> None:
+    def bind(self, viewer: Viewer, bindings: list[KeyBinding] | None) -> None:
         """Give a viewer its own key map; None restores the env's."""
         space = next((self._episode.known_spec.action_spaces[agent] for agent in self._episode.agents), None)
         viewer.bindings = None if bindings is None or space is None else check_bindings(space, bindings)

@@ -29,7 +29,7 @@ _NAMED = {" ": "Space", "\r": "Enter", "\t": "Tab"}
 _REST_NAMES = ("rest", "wait", "noop", "stay", "none")
 
 
-class Binding(BaseModel):
+class KeyBinding(BaseModel):
     """Keys that are held together, and their meaning: an action, or a value on one axis of a continuous one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,12 +47,12 @@ class KeyMap:
     """Key map of an agent; `rest` is the action while no key is held, None repeats the last one."""
 
     space: Space[Action]
-    left: tuple[Binding, ...]  # for one of two players at one keyboard
-    right: tuple[Binding, ...]  # for the other
+    left: tuple[KeyBinding, ...]  # for one of two players at one keyboard
+    right: tuple[KeyBinding, ...]  # for the other
     rest: Action
 
     @property
-    def both(self) -> tuple[Binding, ...]:
+    def both(self) -> tuple[KeyBinding, ...]:
         return tuple(dict.fromkeys((*self.left, *self.right)))
 
 
@@ -67,7 +67,9 @@ def key_map(env: Env, space: Space[Action]) -> KeyMap:
             return KeyMap(space, (), (), None)
 
 
-def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]) -> Action | None:
+def held_action(
+    keys: KeyMap, bindings: Sequence[KeyBinding], held: Sequence[str], axes: Sequence[float]
+) -> Action | None:
     """Return the action for the held keys (in the order pressed) and the axes of a mouse or gamepad (-1 … 1).
 
     None: no key or axis applies and the space has no rest action.
@@ -81,7 +83,7 @@ def held_action(keys: KeyMap, bindings: Sequence[Binding], held: Sequence[str], 
     return max(fitting, key=lambda b: (len(b.keys), max(places[code] for code in b.keys))).action
 
 
-def check_bindings(space: Space[Action], bindings: Iterable[Binding]) -> tuple[Binding, ...]:
+def check_bindings(space: Space[Action], bindings: Iterable[KeyBinding]) -> tuple[KeyBinding, ...]:
     """Validate a user's own key map; raise if it names what the env does not have."""
     kept = tuple(bindings)
     for binding in kept:
@@ -125,18 +127,18 @@ def _label(names: tuple[str, ...], action: int) -> str:
     return names[action] if 0 <= action < len(names) else f"action {action}"
 
 
-def _bind(code: str, action: int, names: tuple[str, ...]) -> Binding:
-    return Binding(keys=(code,), action=action, label=_label(names, action))
+def _bind(code: str, action: int, names: tuple[str, ...]) -> KeyBinding:
+    return KeyBinding(keys=(code,), action=action, label=_label(names, action))
 
 
-def _for_two(bindings: Sequence[Binding]) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+def _for_two(bindings: Sequence[KeyBinding]) -> tuple[tuple[KeyBinding, ...], tuple[KeyBinding, ...]]:
     """Return the env's own keys and the same for the other hand, whichever hand the env was made for."""
     left = tuple(dict.fromkeys(_moved(binding, _LEFT_HAND) for binding in bindings))
     right = tuple(dict.fromkeys(_moved(binding, _RIGHT_HAND) for binding in bindings))
     return left, tuple(binding for binding in right if binding not in left)
 
 
-def _moved(binding: Binding, hand: Mapping[str, str]) -> Binding:
+def _moved(binding: KeyBinding, hand: Mapping[str, str]) -> KeyBinding:
     return binding.model_copy(update={"keys": tuple(hand.get(_WAY_OF.get(key, ""), key) for key in binding.keys)})
 
 
@@ -148,14 +150,14 @@ def innermost(env: Env) -> object:
     return getattr(raw, "unwrapped", raw)
 
 
-def _own_map(env: Env) -> tuple[list[Binding], Action | None] | None:
+def _own_map(env: Env) -> tuple[list[KeyBinding], Action | None] | None:
     raw = innermost(env)
     if hasattr(raw, "get_keys_to_action"):
         return _read_gymnasium(raw.get_keys_to_action())
     return _read_pettingzoo(env)
 
 
-def _read_gymnasium(table: Mapping[object, object]) -> tuple[list[Binding], Action | None]:
+def _read_gymnasium(table: Mapping[object, object]) -> tuple[list[KeyBinding], Action | None]:
     """Read a table whose keys are tuples of characters or key numbers; the empty tuple is the rest action."""
     bindings, rest = [], None
     for held, action in table.items():
@@ -164,11 +166,11 @@ def _read_gymnasium(table: Mapping[object, object]) -> tuple[list[Binding], Acti
         if not parts:
             rest = action
         elif len(codes) == len(parts) and isinstance(action, int | np.integer):
-            bindings.append(Binding(keys=codes, action=int(action)))
+            bindings.append(KeyBinding(keys=codes, action=int(action)))
     return bindings, rest
 
 
-def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
+def _read_pettingzoo(env: Env) -> tuple[list[KeyBinding], Action | None] | None:
     config = env.spec.facts.config
     if config.family not in ("butterfly", "sisl"):
         return None
@@ -177,7 +179,7 @@ def _read_pettingzoo(env: Env) -> tuple[list[Binding], Action | None] | None:
         return None
     policy = manual(_StandIn(env.agents))
     found = [(_code(key), action) for key, action in policy.action_mapping.items() if isinstance(action, int)]
-    return [Binding(keys=(code,), action=action) for code, action in found if code], policy.default_action
+    return [KeyBinding(keys=(code,), action=action) for code, action in found if code], policy.default_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,8 @@ _FURTHER = (("KeyQ", "KeyE"), ("KeyZ", "KeyX"), ("KeyR", "KeyF"), ("KeyT", "KeyG
 
 def _continuous(space: spaces.Box) -> KeyMap:
     """Bind a pair of keys per axis. A single axis can be moved up and down as well as left and right."""
-    left: list[Binding] = []
-    right: list[Binding] = []
+    left: list[KeyBinding] = []
+    right: list[KeyBinding] = []
     low, high = _reach(space)
     for axis in range(min(space.shape[0], len(_AXES) + len(_FURTHER))):
         ends = (float(low[axis]), float(high[axis]))
@@ -216,11 +218,11 @@ def _continuous(space: spaces.Box) -> KeyMap:
         for ways in pairs:
             for way, value in zip(ways, ends, strict=True):
                 label = _push(axis, value)
-                left.append(Binding(keys=(_LEFT_HAND[way],), axis=axis, value=value, label=label))
-                right.append(Binding(keys=(_RIGHT_HAND[way],), axis=axis, value=value, label=label))
+                left.append(KeyBinding(keys=(_LEFT_HAND[way],), axis=axis, value=value, label=label))
+                right.append(KeyBinding(keys=(_RIGHT_HAND[way],), axis=axis, value=value, label=label))
         if axis >= len(_AXES):
             for code, value in zip(_FURTHER[axis - len(_AXES)], ends, strict=True):
-                left.append(Binding(keys=(code,), axis=axis, value=value, label=_push(axis, value)))
+                left.append(KeyBinding(keys=(code,), axis=axis, value=value, label=_push(axis, value)))
     return KeyMap(space, tuple(left), tuple(right), _rest_of(space))
 
 
@@ -240,7 +242,7 @@ def _rest_of(space: spaces.Box) -> NDArray[np.generic]:
 
 
 def _on_axes(
-    space: spaces.Box, bindings: Sequence[Binding], held: Sequence[str], axes: Sequence[float]
+    space: spaces.Box, bindings: Sequence[KeyBinding], held: Sequence[str], axes: Sequence[float]
 ) -> NDArray[np.generic]:
     low, high = _reach(space)
     action = _rest_of(space).astype(np.float64)

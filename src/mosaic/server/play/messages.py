@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from mosaic.config.sections import EnvironmentConfig, Section
 from mosaic.core.errors import InputError
-from mosaic.server.play.keys import Binding
+from mosaic.server.play.keys import KeyBinding
 from mosaic.server.play.pace import PaceKind
 
 HIGHEST_RATE_HZ = 120.0
@@ -85,7 +85,7 @@ class Keys(ViewerMessage):
     """A viewer's own key map; null restores the env's."""
 
     type: Literal["keys"]
-    bindings: Annotated[list[Binding], Field(max_length=200)] | None
+    bindings: Annotated[list[KeyBinding], Field(max_length=200)] | None
 
 
 class Pause(ViewerMessage):

@@ -11,7 +11,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.policies.mapping import ControllerKey, PolicyMapping
 from mosaic.server.play.clicks import Path
-from mosaic.server.play.keys import Binding
+from mosaic.server.play.keys import KeyBinding
 
 HUMAN: PolicyID = "human"
 STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
@@ -27,7 +27,7 @@ class Viewer:
     held: dict[str, None] = field(default_factory=dict)  # keys that are down, in the order they were pressed
     tapped: dict[str, None] = field(default_factory=dict)  # keys that were down since the last step
     axes: tuple[float, ...] = ()
-    bindings: tuple[Binding, ...] | None = None  # its own key map
+    bindings: tuple[KeyBinding, ...] | None = None  # its own key map
 
 
 class MatchViewers:

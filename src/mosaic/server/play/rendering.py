@@ -132,5 +132,7 @@ class MatchScreen:
                 state.viewers.tell()
             if developed is not None:
                 number = self.frame.number + 1 if self.frame else 1
-                self.frame = MatchFrame(Frame(number, developed.rgb, wall_time=time(), **developed.facts))
+                facts, rgb = developed.facts, developed.rgb
+                where = facts["step"], facts["episode"], facts["env"], facts["agent"]
+                self.frame = MatchFrame(Frame(number, rgb, *where, time(), facts["reward"], facts["ret"]))
                 state.viewers.notify()

@@ -16,7 +16,7 @@ from mosaic.server.play.advice import Advice
 from mosaic.server.play.clicks import Spot, as_json, next_spots
 from mosaic.server.play.episode import CurrentEpisode, MatchEndedError, MatchPhase
 from mosaic.server.play.human import HumanPlayers
-from mosaic.server.play.keys import Binding
+from mosaic.server.play.keys import KeyBinding
 from mosaic.server.play.messages import MatchRequest, Restart
 from mosaic.server.play.pace import Pace
 from mosaic.server.play.participants import MatchViewers, PolicyAssignments, Viewer
@@ -75,7 +75,7 @@ class MatchState:
     def axes(self, viewer: Viewer, values: tuple[float, ...]) -> None:
         viewer.axes = values  # one assignment: the next step reads the old or the new
 
-    def bind(self, viewer: Viewer, bindings: list[Binding] | None) -> None:
+    def bind(self, viewer: Viewer, bindings: list[KeyBinding] | None) -> None:
         with self.changed:
             self.players.bind(viewer, bindings)
 

@@ -14,9 +14,8 @@ from mosaic.server.streams.shared import final_state, sleep_unless_left
 from mosaic.store.live_sessions import LiveSession, SessionPictures
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
-from mosaic.telemetry.frames.reader import StreamState
+from mosaic.telemetry.frames.reader import LivePictures, Pictures, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.pictures.live import LivePictures, Pictures
 from mosaic.telemetry.pictures.message import pack
 
 

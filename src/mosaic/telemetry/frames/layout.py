@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 MAGIC: Final = b"MOSAICFL"
 VERSION: Final = 1
@@ -43,6 +43,17 @@ AGENT_BYTES: Final = 256
 PIXELS_AT: Final = 384
 
 _HEAD = Struct("=8s8Q")
+
+
+class FrameFacts(TypedDict, total=False):
+    """Facts about a frame, shown beside it."""
+
+    step: int
+    episode: int
+    env: int  # its index
+    agent: str  # a name, or `red=1.5, blue=-2`
+    reward: float
+    ret: float  # return so far
 
 
 class RingPhase(IntEnum):

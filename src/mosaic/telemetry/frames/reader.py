@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,3 +167,43 @@ def _copy(ring: FrameRing, number: int) -> Frame | None:
     text = start[AGENT_AT : AGENT_AT + min(label.agent_length, AGENT_BYTES)]
     agent = text.decode(errors="ignore")  # a long name may be cut inside a character
     return Frame(number, pixels.reshape(shape), *facts[:3], agent, *facts[3:])
+
+
+class Pictures(Protocol):
+    """Source of pictures, polled as often as a screen is drawn. Not polled for two seconds, the run stops rendering."""
+
+    def newest(self) -> Frame | None:
+        """Return the newest frame; None where nothing new came since the last call."""
+        ...
+
+    @property
+    def state(self) -> StreamState: ...
+
+    def close(self) -> None: ...
+
+
+class LivePictures:
+    """Pictures of a run on this machine."""
+
+    def __init__(self, run_folder: Path, request: FrameRequest) -> None:
+        self._request = checked(request)
+        self._reader = FrameReader(run_folder)
+
+    def newest(self) -> Frame | None:
+        self._reader.look(*self._request)
+        return self._reader.read()
+
+    @property
+    def state(self) -> StreamState:
+        return self._reader.state()
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -159,7 +159,7 @@ class FrameWriter:
         self._agents[slot] = agent
 
 
-def _no_picture(rgb: NDArray[Any]) -> InputError:
+def _no_picture(rgb: NDArray[np.generic]) -> InputError:
     shape = " × ".join(map(str, rgb.shape))
     return InputError(
         f"An array of {rgb.dtype} and shape ({shape}) is not a "

@@ -1,21 +1,58 @@
-"""Caption strip with labels below a picture."""
+"""Captions of a picture: labels with each agent's name and return, as one line of text or in a strip below it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from mosaic.telemetry.pictures.labels import Label
 from mosaic.telemetry.pictures.resize import Picture, as_rgb, enlarged
 
 LEAST_WIDTH = 240  # pixels; names cannot be read below this
 _SIZE, _LINE, _PAD, _BETWEEN = 13, 18, 6, 10
 _COLUMN = 220  # least width of a label where there are several side by side
 _GROUND, _NAME, _VALUE = "#0f172a", "#cbd5e1", "#fbbf24"
+
+
+_SEPARATOR, _IS = ", ", "="
+
+
+class Label(NamedTuple):
+    name: str
+    value: str
+
+
+def return_labels(returns: Mapping[str, float]) -> list[Label]:
+    return [Label(agent, f"{total:.4g}") for agent, total in returns.items()]
+
+
+def to_line(labels: Sequence[Label], most_bytes: int) -> str:
+    """Format labels as `red_0=1.5, red_1=-2`, or as `red_0=1.5, +7 more` where there is no room for all.
+
+    A label without a value is its name alone; it needs a label with a value after it to be distinguished from an agent.
+    """
+    parts = [f"{label.name}{_IS}{label.value}" if label.value else label.name for label in labels]
+    for kept in range(len(parts), 0, -1):
+        left = len(parts) - kept
+        line = _SEPARATOR.join([*parts[:kept], *([f"+{left} more"] if left else [])])
+        if len(line.encode()) <= most_bytes:
+            return line
+    return f"{len(parts)} agents" if parts else ""
+
+
+def from_line(line: str, value: float) -> list[Label]:
+    """Parse the labels of a frame; a line with just one agent, or none, gets the frame's own return as value."""
+    if _IS not in line:
+        return [Label(line or "return", f"{value:.4g}")]
+    labels = []
+    for part in line.split(_SEPARATOR):
+        name, _, shown = part.rpartition(_IS)
+        labels.append(Label(name, shown) if name else Label(part, ""))
+    return labels
 
 
 def with_strip(picture: Picture, title: str, labels: Sequence[Label], rows: int | None = None) -> Picture:

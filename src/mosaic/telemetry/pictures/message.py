@@ -29,7 +29,7 @@ _JPEG_QUALITY = 80
 _WEBP_LARGEST = 16_383  # pixels along a side, a limit of the format
 
 
-class FrameFacts(BaseModel):
+class FrameHeader(BaseModel):
     """Metadata of the picture. JSON has no NaN, so such numbers are left out."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
@@ -49,7 +49,7 @@ class FrameFacts(BaseModel):
 
 
 class FrameMessage(NamedTuple):
-    facts: FrameFacts
+    facts: FrameHeader
     picture: bytes  # empty if there is none
 
     def frame(self) -> Frame | None:
@@ -64,10 +64,10 @@ class FrameMessage(NamedTuple):
 
 def pack(state: StreamState, frame: Frame | None = None) -> bytes:
     if frame is None:
-        return _joined(FrameFacts(state=state).model_dump_json(include={"state"}).encode(), b"")
+        return _joined(FrameHeader(state=state).model_dump_json(include={"state"}).encode(), b"")
     kind, data = encoded(frame.pixels)
     height, width = frame.pixels.shape[:2]
-    facts = FrameFacts(
+    facts = FrameHeader(
         state=state,
         format=kind,
         number=frame.number,
@@ -98,7 +98,7 @@ def unpack(message: bytes) -> FrameMessage:
     if len(message) < end:
         raise FormatError("The server sent a picture that is incomplete.")
     try:
-        return FrameMessage(FrameFacts.model_validate_json(message[_HEAD.size : end]), message[end:])
+        return FrameMessage(FrameHeader.model_validate_json(message[_HEAD.size : end]), message[end:])
     except ValueError as error:
         raise FormatError("The server sent a picture that this Mosaic cannot read: its facts are damaged.") from error
 

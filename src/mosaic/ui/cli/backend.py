@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mosaic.store.state import State
     from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
     from mosaic.telemetry.events.event import MetricEvent
+    from mosaic.telemetry.frames.reader import Pictures
     from mosaic.telemetry.frames.requests import FrameRequest
-    from mosaic.telemetry.pictures.live import Pictures
 
 
 class BackendRun(Protocol):
@@ -146,7 +146,7 @@ class _LocalRun:
         return log_part(self._run.folder, stream, after, size)
 
     def pictures(self, request: FrameRequest) -> Pictures:
-        from mosaic.telemetry.pictures.live import LivePictures
+        from mosaic.telemetry.frames.reader import LivePictures
 
         return LivePictures(self._run.folder.path, request)
 

@@ -16,9 +16,8 @@ from rich.style import Style
 from rich.text import Text
 
 from mosaic.core.errors import MosaicError
-from mosaic.telemetry.frames.reader import Frame, StreamState
-from mosaic.telemetry.pictures.labels import from_line
-from mosaic.telemetry.pictures.live import Pictures
+from mosaic.telemetry.frames.reader import Frame, Pictures, StreamState
+from mosaic.telemetry.pictures.captions import from_line
 from mosaic.telemetry.pictures.resize import Picture, as_rgb
 
 _Styles: TypeAlias = Callable[[int, int], Style]

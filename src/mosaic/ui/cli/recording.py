@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.files import replace_file
-from mosaic.telemetry.frames.reader import Frame
-from mosaic.telemetry.pictures.captions import with_strip
-from mosaic.telemetry.pictures.labels import from_line
-from mosaic.telemetry.pictures.live import Pictures
+from mosaic.telemetry.frames.reader import Frame, Pictures
+from mosaic.telemetry.pictures.captions import from_line, with_strip
 from mosaic.telemetry.pictures.resize import Picture
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mosaic.telemetry.frames.reader import Pictures
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.pictures.live import Pictures
 from mosaic.ui.cli.backend import BackendRun, BackendSession
 from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, chart, err, note, out
 from mosaic.ui.cli.pictures import PicturePane
