@@ -183,14 +183,22 @@ def test_without_torch_it_says_what_to_install(monkeypatch):
         assemble_dqn(config(spots("grey"), 100), EYE)
 
 
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "seed"),
     [pytest.param("grey", 0, marks=pytest.mark.chosen), ("channels_first", 1), ("channels_last", 2)],
 )
+@pytest.mark.usefixtures("one_thread")
 def test_a_picture_tells_what_to_do(layout, seed):
     """Random play is right every second time; the last 100 episodes still explore with 5 %."""
-    torch.set_num_threads(1)
     learner = trained(spots(layout), EYE, 6000, seed).learner
     progress = learner.progress()
     assert float((progress.returns[0] / progress.lengths).mean()) > 0.85
