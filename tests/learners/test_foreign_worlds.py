@@ -30,7 +30,7 @@ def test_stockfish_is_an_opponent_of_the_league():
 @pytest.mark.chosen
 def test_agents_that_die_are_waited_for_and_teach_nothing_meanwhile():
     with learner(KNIGHTS, {"n_steps": 64}, envs=4) as made:
-        vector, waited = made.lanes[0].vector, 0
+        vector, waited = made.workers[0].vector, 0
         step = vector.step
 
         def watched(act):

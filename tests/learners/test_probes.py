@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,12 +13,11 @@ from mosaic.learners import probes
 from mosaic.learners.dqn import build as dqn_assembly
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.engines.fused import FusedEngine
-from mosaic.learners.ppo import build as assembly
 from mosaic.learners.probes import PROBES, ProbeAnswer, run_probe, run_probes
-from mosaic.learners.rollout.python import Discount, PythonRollouts
+from mosaic.learners.rollout.compiled import CompiledRollouts
+from mosaic.learners.rollout.python import PythonRollouts
 
 BY_NAME = {probe.name: probe for probe in PROBES}
-FAR = np.float32(0.99)
 
 
 def fails(*names, algorithm="ppo"):
@@ -52,14 +53,22 @@ def test_soundness_is_no_luck_of_the_seed(algorithm, seed):
     assert [(outcome.probe.name, outcome.got) for outcome in outcomes if not outcome.ok] == []
 
 
+def break_discount(monkeypatch, worker):
+    make = worker.__init__
+
+    def far_sighted(self, vector, plan, policies, learning, *rest):
+        make(self, vector, plan, policies, replace(learning, gamma=0.99), *rest)
+
+    monkeypatch.setattr(worker, "__init__", far_sighted)
+
+
 def test_a_wrong_discount(monkeypatch):
-    monkeypatch.setattr(assembly, "Discount", lambda gamma, gae_lambda: Discount(FAR, gae_lambda))
+    break_discount(monkeypatch, PythonRollouts)
     assert fails("one_value", "two_values", "two_steps", "choice") == ["two_steps"]
 
 
 def test_a_wrong_discount_in_compiled_envs(monkeypatch):
-    make_hyper = assembly.make_hyper
-    monkeypatch.setattr(assembly, "make_hyper", lambda **settings: make_hyper(**{**settings, "gamma": 0.99}))
+    break_discount(monkeypatch, CompiledRollouts)
     assert fails("two_steps", "compiled_steps") == ["compiled_steps"]
 
 

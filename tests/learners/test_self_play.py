@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.learners.opponents import Guest, Opponents, guests, played_by_env, read_opponents
+from mosaic.learners.opponents import Guest, Opponents, assign_guests, played_by_env, read_opponents
 from mosaic.learners.rollout.compiled import CompiledRollouts
 from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.layout import count_weights, tensors
@@ -17,19 +17,19 @@ PLAYED = {"opponents": ("self@-100000", "minimax:depth=1")}  # a foreign opponen
 
 def test_the_league_plays_in_compiled_code_where_it_can():
     with self_play(COMPILED) as fused, self_play(PLAYED) as played:
-        assert isinstance(fused.lanes[0], CompiledRollouts)
-        assert isinstance(played.lanes[0], PythonRollouts)
+        assert isinstance(fused.workers[0], CompiledRollouts)
+        assert isinstance(played.workers[0], PythonRollouts)
 
 
 @pytest.mark.parametrize("options", [COMPILED, PLAYED], ids=["compiled", "played"])
 def test_opponents_keep_the_weights_of_their_day_while_the_learner_changes(options):
     with self_play({**options, "snapshot_every_steps": NEVER}) as made:
-        lane = made.lanes[0]
+        worker = made.workers[0]
         before = made.weights(0)
         seen = [before]
         for _ in range(3):
             made.iterate()
-            np.testing.assert_array_equal(lane.weights(1), before)
+            np.testing.assert_array_equal(worker.policies.weights(1), before)
             assert all(not np.array_equal(made.weights(0), old) for old in seen)
             seen.append(made.weights(0))
 
@@ -43,9 +43,9 @@ def test_a_new_snapshot_is_the_learner_as_it_is_then_and_the_old_ones_stay():
             assert [snapshot.env_steps for snapshot in made.league.snapshots] == list(history)
             for snapshot in made.league.snapshots:
                 np.testing.assert_array_equal(snapshot.weights, history[snapshot.env_steps])
-            for place, snapshot in enumerate(made._opponents, 1):
-                np.testing.assert_array_equal(made.lanes[0].weights(place), history[snapshot.env_steps])
-        assert made.lanes[0].seats.league.tolist() == [4, 8, 3]
+            for place, snapshot in enumerate(made.self_play.opponents, 1):
+                np.testing.assert_array_equal(made.workers[0].policies.weights(place), history[snapshot.env_steps])
+        assert made.workers[0].slots.league.tolist() == [4, 8, 3]
 
 
 @pytest.mark.parametrize("more", [(), ("minimax:depth=1",)], ids=["compiled", "played"])
@@ -56,7 +56,7 @@ def test_opponents_of_several_ages_are_really_that_old(more):
         history = {}
         for _ in range(12):
             now = made.env_steps
-            drawn = now >= made._snapshot_at
+            drawn = now >= made.self_play.snapshot_at
             history[now] = made.weights(0)
             made.iterate()
             if not drawn:
@@ -64,8 +64,8 @@ def test_opponents_of_several_ages_are_really_that_old(more):
             for place, age in enumerate(ages, 1):
                 taken = [snapshot.env_steps for snapshot in made.league.snapshots]
                 expected = max((at for at in taken if now - at >= age), default=0)
-                np.testing.assert_array_equal(made.lanes[0].weights(place), history[expected])
-        assert len({made.lanes[0].weights(place).tobytes() for place in range(3)}) == 3
+                np.testing.assert_array_equal(made.workers[0].policies.weights(place), history[expected])
+        assert len({made.workers[0].policies.weights(place).tobytes() for place in range(3)}) == 3
 
 
 def test_ages_named_for_an_agent_are_opponents_too():
@@ -80,16 +80,16 @@ def test_frozen_rows_give_no_gradient(options):
     for noise in (0.0, 100.0):
         with self_play({**options, "selfplay_share": 0.25}) as made:
             made.snapshot()
-            lane = made.lanes[0]
-            lane.collect()
-            frozen = lane._track.brain.ravel() != 0
+            worker = made.workers[0]
+            worker.collect()
+            frozen = worker.buffer.track.brain.ravel() != 0
             assert 0.05 < frozen.mean() < 0.8
-            lane._batch.obs[frozen] += noise
-            lane._batch.logp[frozen] -= noise
-            lane.learn(made._rates(), made._reward_scale)
+            worker.buffer.rows.obs[frozen] += noise
+            worker.buffer.rows.logp[frozen] -= noise
+            worker.learn(made.rates(), made.normalization.reward_scale)
             after.append(made.weights(0))
-            lane._track.brain[:] = 1
-            assert lane.learn(made._rates(), made._reward_scale) == [{}]
+            worker.buffer.track.brain[:] = 1
+            assert worker.learn(made.rates(), made.normalization.reward_scale) == [{}]
             np.testing.assert_array_equal(made.weights(0), after[-1])
     np.testing.assert_array_equal(*after)
 
@@ -99,8 +99,8 @@ def test_the_rule_says_how_many_opponents_play(sampling, filled):
     with self_play({"league_sampling": sampling, "league_places": 3, "snapshot_every_steps": 1}) as made:
         for _ in range(5):
             made.iterate()
-        assert made.lanes[0].seats.league[2] == filled
-        assert made._opponents[0] is made.league.snapshots[-1]
+        assert made.workers[0].slots.league[2] == filled
+        assert made.self_play.opponents[0] is made.league.snapshots[-1]
         played = [snapshot.games for snapshot in made.league.snapshots]
         assert sum(played) > 0
 
@@ -111,7 +111,7 @@ def test_ratings_weights_and_strangers_survive_a_resume():
         for _ in range(8):
             made.iterate()
         state = made.training_state()
-        again.env_steps_before = made.env_steps
+        again.before.env_steps = made.env_steps
         again.load_training_state([made.weights(0)], state)
         assert again.league.rating == made.league.rating != 1500.0
         assert again.league.facts() == made.league.facts()
@@ -119,7 +119,7 @@ def test_ratings_weights_and_strangers_survive_a_resume():
         metrics = made.league.metrics()
         assert metrics["league_ratings"][0] == 1500.0
         assert {"rating/random", "win_rate/random", "rating/minimax:depth=2", "score/random"} <= metrics.keys()
-        assert again._snapshot_at == made._snapshot_at
+        assert again.self_play.snapshot_at == made.self_play.snapshot_at
         np.testing.assert_array_equal(again.weights(0), made.weights(0))
         for mine, other in zip(made.league.snapshots, again.league.snapshots, strict=True):
             np.testing.assert_array_equal(mine.weights, other.weights)
@@ -141,12 +141,12 @@ def test_random_draws_from_all_actions_where_nothing_is_illegal(strangers):
     options = {"opponents": strangers, "selfplay_share": 0.0, "n_steps": 64}
     with assembled(SPREAD, options, policy_configuration="self_play") as whole:
         made = whole.learner
-        lane = made.lanes[0]
-        assert isinstance(lane, PythonRollouts if len(strangers) > 1 else CompiledRollouts)
+        worker = made.workers[0]
+        assert isinstance(worker, PythonRollouts if len(strangers) > 1 else CompiledRollouts)
         made.load(0, stubborn(whole.architectures[0]))
         made.snapshot()
-        lane.collect()
-        brain, act = lane._track.brain.ravel(), lane._batch.act[:, 0]
+        worker.collect()
+        brain, act = worker.buffer.track.brain.ravel(), worker.buffer.rows.act[:, 0]
         assert set(act[brain == 0]) == {0.0}
         counts = np.bincount(act[brain == 1].astype(int), minlength=5)
         assert counts.sum() > 250
@@ -156,25 +156,25 @@ def test_random_draws_from_all_actions_where_nothing_is_illegal(strangers):
 @pytest.mark.parametrize("strangers", [("random",), ("random", "minimax:depth=1")], ids=["compiled", "played"])
 def test_random_plays_legal_moves_only(strangers):
     with self_play({"opponents": strangers, "selfplay_share": 0.0, "n_steps": 64}) as made:
-        lane = made.lanes[0]
+        worker = made.workers[0]
         made.snapshot()
-        lane.collect()
-        rows = np.flatnonzero(lane._track.brain.ravel() == 1)
+        worker.collect()
+        rows = np.flatnonzero(worker.buffer.track.brain.ravel() == 1)
         assert len(rows) > 50
-        assert lane._batch.mask[rows, lane._batch.act[rows, 0].astype(int)].all()
-        assert len(set(lane._batch.act[rows, 0])) == 9
+        assert worker.buffer.rows.mask[rows, worker.buffer.rows.act[rows, 0].astype(int)].all()
+        assert len(set(worker.buffer.rows.act[rows, 0])) == 9
 
 
 def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_chairs():
     with self_play({"opponents": ("minimax", "random"), "n_steps": 64}, envs=8) as made:
-        lane = made.lanes[0]
-        assert lane.seats.brain.tolist() == [[0, 0]] * 6 + [[0, 2], [2, 0]]
+        worker = made.workers[0]
+        assert worker.slots.brain.tolist() == [[0, 0]] * 6 + [[0, 2], [2, 0]]
         made.iterate()
-        who = lane._track.who[:64]
+        who = worker.buffer.track.who[:64]
         assert set(who[:, 6]) == {0}
         assert set(who[:, 7]) == {1}
         assert set(who[:, 0]) == {0, 1}
-        assert (lane._track.brain[:, 6:] == 0).all()
+        assert (worker.buffer.track.brain[:, 6:] == 0).all()
         minimax = made.league.strangers[1]
         assert minimax.name == "minimax"
         assert minimax.games > 20
@@ -186,7 +186,7 @@ def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_chairs()
 def test_foreign_opponents_alone_need_no_snapshot_to_play():
     with self_play({"opponents": ("minimax:depth=1",), "n_steps": 32}) as made:
         made.iterate()
-        assert made.lanes[0].seats.league.tolist() == [4, 4, 0]
+        assert made.workers[0].slots.league.tolist() == [4, 4, 0]
         assert made.league.strangers[0].games > 0
         assert made.progress().return_mean is not None
 
@@ -201,15 +201,15 @@ def test_games_settle_a_stranger_before_they_move_the_learner():
 
 def test_where_all_act_together_a_played_agent_has_no_row_that_acts():
     with self_play({"opponents": ("nearest_landmark",), "n_steps": 30}, SPREAD, env_options={"max_cycles": 10}) as made:
-        lane = made.lanes[0]
+        worker = made.workers[0]
         made.iterate()
-        brain = lane._track.brain.reshape(30, 8, 3)
+        brain = worker.buffer.track.brain.reshape(30, 8, 3)
         assert (brain[:, :4] == 0).all()
         for env, chair in zip(range(4, 8), (0, 1, 2, 0), strict=True):
             assert [(brain[:, env, agent] == 0).all() for agent in range(3)] == [agent == chair for agent in range(3)]
             assert (np.delete(brain[:, env], chair, axis=1) == -1).all()
         assert made.league.strangers[0].games == 4 * 3
-        assert lane.tally.finished.tolist() == [4 * 3 * 3 + 4 * 3, 8 * 3]
+        assert worker.tally.finished.tolist() == [4 * 3 * 3 + 4 * 3, 8 * 3]
 
 
 @pytest.mark.slow
@@ -234,13 +234,13 @@ def test_a_seat_may_be_fixed_while_the_other_learns():
 
 def test_a_turn_based_python_env_plays_itself():
     with self_play({"snapshot_every_steps": 1}, "classic/leduc_holdem_v4", envs=4) as made:
-        assert isinstance(made.lanes[0], PythonRollouts)
+        assert isinstance(made.workers[0], PythonRollouts)
         before = made.weights(0)
         for _ in range(3):
             made.iterate()
         assert not np.array_equal(made.weights(0), before)
         assert sum(snapshot.games for snapshot in made.league.snapshots) > 0
-        assert {int(policy) for policy in np.unique(made.lanes[0]._track.brain)} >= {0, 1}
+        assert {int(policy) for policy in np.unique(made.workers[0].buffer.track.brain)} >= {0, 1}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -257,15 +257,15 @@ def test_guests_share_the_envs_with_the_others():
     named = Opponents((100,), True, ("minimax", "run:latest"))
     assert named.places(4) == 2
     assert named.strangers == ("random", "minimax", "run:latest")
-    assert guests(named, 16, 0.5, 2) == (Guest(0, 0), Guest(0, 1), Guest(1, 0), Guest(1, 1))
-    assert guests(Opponents(), 16, 0.5, 2) == ()
+    assert assign_guests(named, 16, 0.5, 2) == (Guest(0, 0), Guest(0, 1), Guest(1, 0), Guest(1, 1))
+    assert assign_guests(Opponents(), 16, 0.5, 2) == ()
     seats = (Guest(0, 0), Guest(1, 1))
     assert played_by_env(named, seats, 5, ("x", "o")) == {3: {"o": "minimax"}, 4: {"x": "run:latest"}}
 
 
 def test_without_a_number_of_envs_every_stranger_meets_the_learner_on_every_chair():
     with self_play({"opponents": ("minimax:depth=1", "minimax:depth=2", "minimax:depth=3")}, envs=None) as made:
-        chairs = made.lanes[0].seats.brain[-6:].tolist()
+        chairs = made.workers[0].slots.brain[-6:].tolist()
         assert sorted(chairs) == [[0, 1], [0, 2], [0, 3], [1, 0], [2, 0], [3, 0]]
 
 

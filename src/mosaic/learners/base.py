@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,20 @@ from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import AgentRoles, TrainingPlan
 from mosaic.learners.league import League
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import EpisodeTally
+from mosaic.learners.rollout.arrays import WINDOW, EpisodeTally
 from mosaic.models.architecture import Architecture
+from mosaic.models.engine import StateArrays
+
+WORKER_PREFIX = "lane."  # of the names of a rollout worker's arrays in a training state
+
+
+@dataclass(slots=True)
+class Counters:
+    """Steps and episodes of a run."""
+
+    env_steps: int = 0
+    agent_steps: int = 0
+    episodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,45 +48,72 @@ class LearnerProgress:
         return float(seen.mean()) if seen.size else None
 
 
-class Learner(Protocol):
-    """Learner that advances in whole iterations; between two of them everything may be read, saved and loaded."""
+def measure_progress(
+    env_steps: int, before: Counters, tallies: Sequence[EpisodeTally], losses: tuple[dict[str, float], ...]
+) -> LearnerProgress:
+    """Return the progress over all rollout workers; there is one entry of `losses` per policy."""
+    return LearnerProgress(
+        env_steps=env_steps,
+        agent_steps=before.agent_steps + sum(int(tally.decisions[0]) for tally in tallies),
+        episodes=before.episodes + sum(int(tally.finished[-1]) for tally in tallies),
+        returns=tuple(
+            np.concatenate([tally.recent[k, : min(WINDOW, int(tally.finished[k]))] for tally in tallies])
+            for k in range(len(losses))
+        ),
+        lengths=np.concatenate([t.recent_length[: min(WINDOW, int(t.finished[-1]))] for t in tallies]),
+        losses=losses,
+    )
 
-    env_steps_before: int  # of earlier attempts
-    agent_steps_before: int
-    episodes_before: int
+
+class PolicyWeights(Protocol):
+    """Weights of the policies, by number, to be saved, played or loaded from another run."""
 
     @property
     def plan(self) -> TrainingPlan: ...
-
-    @property
-    def league(self) -> League | None: ...
-
-    @property
-    def env_steps(self) -> int: ...
-
-    @property
-    def vector(self) -> VectorEnv: ...  # the envs of the first rollout worker, for rendering
-
-    @property
-    def tally(self) -> EpisodeTally: ...  # of the same envs
-
-    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
-
-    def iterate(self) -> None: ...
-
-    def progress(self) -> LearnerProgress: ...
 
     def weights(self, policy: int) -> NDArray[np.float32]: ...
 
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None: ...
 
-    def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None: ...  # "optimiser.first", …
+    def load_optimiser(self, policy: int, state: StateArrays) -> None: ...  # "optimiser.first", …
 
     def scaler(self, policy: int) -> RunningMoments | None: ...
 
-    def training_state(self) -> dict[str, NDArray[Any]]: ...
 
-    def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None: ...
+class Resumable(Protocol):
+    """Training state, with which a new attempt continues where an earlier one ended."""
+
+    before: Counters  # of earlier attempts
+
+    def training_state(self) -> StateArrays: ...
+
+    def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: StateArrays) -> None: ...
+
+
+class Viewable(Protocol):
+    """Envs of the first rollout worker, for rendering."""
+
+    @property
+    def env_steps(self) -> int: ...
+
+    @property
+    def vector(self) -> VectorEnv: ...
+
+    @property
+    def tally(self) -> EpisodeTally: ...
+
+    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
+
+
+class Learner(PolicyWeights, Resumable, Viewable, Protocol):
+    """Learner that advances in whole iterations; between two of them everything may be read, saved and loaded."""
+
+    @property
+    def league(self) -> League | None: ...
+
+    def iterate(self) -> None: ...
+
+    def progress(self) -> LearnerProgress: ...
 
     def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last call
 

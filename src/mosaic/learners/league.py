@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.models.engine import StateArrays
+
 Sampling: TypeAlias = Literal["uniform", "latest", "prioritised"]
 CENTRE = 1500.0  # rating of the untrained network
 _POINTS = 400 / math.log(10)  # Elo points per unit of log-odds
@@ -174,8 +176,8 @@ class League:
             {"env_steps": s.env_steps, "rating": s.rating, "learner_score": s.learner_score} for s in self.snapshots
         ]
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        arrays: dict[str, NDArray[Any]] = {"league.rating": np.array([self.rating])}
+    def to_arrays(self) -> StateArrays:
+        arrays: StateArrays = {"league.rating": np.array([self.rating])}
         for k, snapshot in enumerate(self.snapshots):
             arrays |= {
                 f"league.{k}.weights": snapshot.weights,
@@ -187,7 +189,7 @@ class League:
             arrays[f"league/{stranger.name}"] = np.array([stranger.rating, stranger.games, *stranger.score])
         return arrays
 
-    def load_arrays(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_arrays(self, arrays: StateArrays) -> None:
         self.rating = float(arrays["league.rating"][0])
         self.snapshots = []
         for stranger in self.strangers:

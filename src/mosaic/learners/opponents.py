@@ -23,7 +23,7 @@ _SNAPSHOT = re.compile(r"self@-(\d+)")
 class Guest(NamedTuple):
     """One env in which a foreign policy plays all agents but one."""
 
-    chair: int  # index of the learner's agent
+    agent: int  # index of the learner's agent
     policy: int  # index into `Opponents.foreign`
 
 
@@ -41,13 +41,13 @@ class Opponents:
         return ((RANDOM,) if self.random else ()) + self.foreign
 
     @property
-    def seated(self) -> int:
+    def frozen(self) -> int:
         """Number of frozen places they take."""
         return len(self.ages) + self.random
 
     def places(self, drawn: int) -> int:
         """Return the total number of frozen places; `drawn` where no opponent was named."""
-        return self.seated if self.seated or self.foreign else drawn
+        return self.frozen if self.frozen or self.foreign else drawn
 
 
 NOBODY_NAMED = Opponents()
@@ -78,10 +78,10 @@ def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: b
         else:
             _check(text)
             foreign.append(text)
-    seated = RANDOM in foreign and choices
-    if seated:
+    frozen = RANDOM in foreign and choices
+    if frozen:
         foreign.remove(RANDOM)
-    return Opponents(tuple(asked), seated, tuple(foreign))
+    return Opponents(tuple(asked), frozen, tuple(foreign))
 
 
 def _check(reference: PolicyID) -> None:
@@ -111,25 +111,25 @@ def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual:
     if not opponents.foreign:
         return usual
     envs = usual
-    while len(guests(opponents, envs, selfplay_share, agents)) < agents * len(opponents.foreign):
+    while len(assign_guests(opponents, envs, selfplay_share, agents)) < agents * len(opponents.foreign):
         envs += 1
         if envs > usual + 100 * agents * len(opponents.foreign):
-            break  # selfplay_share leaves none: `guests` reports it when they are needed
+            break  # selfplay_share leaves none: `check_guests` reports it when they are needed
     return envs
 
 
-def guests(opponents: Opponents, envs: int, selfplay_share: float, agents: int) -> tuple[Guest, ...]:
+def assign_guests(opponents: Opponents, envs: int, selfplay_share: float, agents: int) -> tuple[Guest, ...]:
     """Assign the last envs evenly to all opponents; the learner's agent changes from env to env."""
     foreign = len(opponents.foreign)
     if not foreign:
         return ()
     left = envs - round(envs * selfplay_share)
-    own = left * opponents.seated // (opponents.seated + foreign)
+    own = left * opponents.frozen // (opponents.frozen + foreign)
     return tuple(Guest(k // foreign % agents, k % foreign) for k in range(left - own))
 
 
-def check_guests(opponents: Opponents, seats: Sequence[Guest], envs: int) -> None:
-    missing = sorted(set(range(len(opponents.foreign))) - {guest.policy for guest in seats})
+def check_guests(opponents: Opponents, guests: Sequence[Guest], envs: int) -> None:
+    missing = sorted(set(range(len(opponents.foreign))) - {guest.policy for guest in guests})
     if missing:
         names = ", ".join(opponents.foreign[k] for k in missing)
         raise InputError(
@@ -139,12 +139,12 @@ def check_guests(opponents: Opponents, seats: Sequence[Guest], envs: int) -> Non
 
 
 def played_by_env(
-    opponents: Opponents, seats: Sequence[Guest], envs: int, agents: Sequence[AgentID]
+    opponents: Opponents, guests: Sequence[Guest], envs: int, agents: Sequence[AgentID]
 ) -> Mapping[int, Mapping[AgentID, PolicyID]]:
     """Return the agents that foreign policies play, by the number of the env."""
     return {
-        envs - len(seats) + k: {
-            agent: opponents.foreign[guest.policy] for number, agent in enumerate(agents) if number != guest.chair
+        envs - len(guests) + k: {
+            agent: opponents.foreign[guest.policy] for number, agent in enumerate(agents) if number != guest.agent
         }
-        for k, guest in enumerate(seats)
+        for k, guest in enumerate(guests)
     }

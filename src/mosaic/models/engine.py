@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from mosaic.models.packed_rows import Rows
 Floats: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
+StateArrays: TypeAlias = dict[str, NDArray[Any]]  # training state besides weights, as a checkpoint holds it
 
 
 LOSSES = ("policy_loss", "value_loss", "entropy", "clip_fraction", "approx_kl")  # keys of every engine's report
@@ -26,6 +27,8 @@ class LearnSettings:
 
     n_epochs: int = 10
     batch_size: int = 256
+    gamma: float = 0.99  # of the advantages, which are estimated before an engine gets the batch; so is gae_lambda
+    gae_lambda: float = 0.95
     clip_range: float = 0.2
     clip_range_vf: float | None = None  # None or 0: values are not clipped
     ent_coef: float = 0.0
@@ -128,9 +131,9 @@ class Engine(Acts, Protocol):
 class Resumes(Protocol):
     """Engine that can resume training: the state besides weights that a checkpoint must hold."""
 
-    def training_state(self) -> dict[str, Floats]: ...
+    def training_state(self) -> StateArrays: ...
 
-    def load_training_state(self, state: dict[str, Floats]) -> None: ...
+    def load_training_state(self, state: StateArrays) -> None: ...
 
 
 def check_size(flat: Floats, needed: int) -> None:

@@ -215,7 +215,7 @@ def test_a_new_attempt_goes_on_but_fills_its_buffer_first():
     old = trained(CARTPOLE, SMALL, 1000).learner
     state, weights = old.training_state(), old.weights(0)
     new = assemble_dqn(config(CARTPOLE, 2000, seed=9), SMALL).learner
-    new.env_steps_before, new.episodes_before = old.env_steps, old.progress().episodes
+    new.before.env_steps, new.before.episodes = old.env_steps, old.progress().episodes
     new.load_training_state([weights], state)
     assert (new.weights(0) == weights).all()
     assert state.keys() == new.training_state().keys()

@@ -160,7 +160,7 @@ def test_a_new_attempt_starts_from_the_saved_state():
     old = trained(spots("grey"), EYE, 600).learner
     state, weights = old.training_state(), old.weights(0)
     with closing(assemble_dqn(config(spots("grey"), 1200, seed=9), EYE).learner) as new:
-        new.env_steps_before = old.env_steps
+        new.before.env_steps = old.env_steps
         new.load_training_state([weights], state)
         assert (new.weights(0) == weights).all()
         for name, array in new.training_state().items():

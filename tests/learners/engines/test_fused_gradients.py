@@ -23,6 +23,7 @@ from mosaic.learners.engines.fused_ppo_update import (
     update,
 )
 from mosaic.models.architecture import Architecture
+from mosaic.models.engine import LearnSettings
 from mosaic.models.fused import act_rows, build_model, make_scratch
 from mosaic.models.layout import initial_weights, tensors
 from mosaic.models.random import random_streams
@@ -43,6 +44,10 @@ MODELS = [
     )
     if not (shared and critic)
 ]
+
+
+def hyper_of(**settings):
+    return make_hyper(LearnSettings(**{"batch_size": 64, **settings}))
 
 
 def experience(architecture, masked, seed=0):
@@ -132,7 +137,7 @@ def relative_error(ours, theirs):
 def test_gradient_is_autograds(hidden, activation, shared, head, critic, value_clip):
     architecture = Architecture(11, HEADS[head], hidden, activation, shared, critic)
     weights, model, batch, scratch, idx = experience(architecture, head == "masked")
-    hyper = make_hyper(ent_coef=0.01, clip_range_vf=value_clip)
+    hyper = hyper_of(ent_coef=0.01, clip_range_vf=value_clip)
     ours = np.full_like(weights, 7.0)  # what stood there before must not matter
     stats = np.zeros(STATS)
     gradient(weights, ours, model, hyper, batch, idx, scratch, stats)
@@ -145,7 +150,7 @@ def test_one_compiled_function_serves_every_network():
     for hidden, activation, shared, head, critic in MODELS[::5]:
         architecture = Architecture(11, HEADS[head], hidden, activation, shared, critic)
         weights, model, batch, scratch, idx = experience(architecture, head == "masked")
-        hyper = make_hyper(normalize_advantage=shared, target_kl=0.1)
+        hyper = hyper_of(normalize_advantage=shared, target_kl=0.1)
         hyper = hyper._replace(ent_coef=np.float32(0.5), clip_range=np.float32(0.1))  # as schedules do
         gradient(weights, np.zeros_like(weights), model, hyper, batch, idx, scratch, np.zeros(STATS))
         counts.add((len(gradient.signatures), len(act_rows.signatures)))
@@ -157,7 +162,7 @@ def test_advantages_stay_as_they_are_where_asked(head):
     architecture = Architecture(6, HEADS[head], (16,), critic_hidden=(8, 8))
     weights, model, batch, scratch, idx = experience(architecture, head == "masked")
     batch.adv[:] = 5 * batch.adv + 3
-    hyper = make_hyper(normalize_advantage=False, ent_coef=0.01)
+    hyper = hyper_of(normalize_advantage=False, ent_coef=0.01)
     ours = np.zeros_like(weights)
     gradient(weights, ours, model, hyper, batch, idx, scratch, np.zeros(STATS))
     assert relative_error(ours, torch_gradient(weights, architecture, hyper, batch, idx)) < 1e-5
@@ -168,7 +173,7 @@ def test_advantages_stay_as_they_are_where_asked(head):
 def test_statistics_are_sums_of_what_torch_says(head, value_clip):
     architecture = Architecture(6, HEADS[head], (16, 16), "silu", shared=True)
     weights, model, batch, scratch, idx = experience(architecture, head == "masked")
-    hyper, stats = make_hyper(clip_range_vf=value_clip), np.zeros(STATS)
+    hyper, stats = hyper_of(clip_range_vf=value_clip), np.zeros(STATS)
     gradient(weights, np.zeros_like(weights), model, hyper, batch, idx, scratch, stats)
     flat = torch.tensor(weights).double()
     policy_loss, value_loss, entropy, ratio = torch_terms(flat, architecture, hyper, batch, idx)
@@ -183,7 +188,7 @@ def test_statistics_are_sums_of_what_torch_says(head, value_clip):
 def test_wide_rows_count_by_their_first_columns():
     architecture = Architecture(6, HEADS["masked"], (16,), critic_observation=9)
     weights, model, batch, scratch, idx = experience(architecture, masked=True)
-    hyper, narrow, wide = make_hyper(), np.zeros_like(weights), np.zeros_like(weights)
+    hyper, narrow, wide = hyper_of(), np.zeros_like(weights), np.zeros_like(weights)
     gradient(weights, narrow, model, hyper, batch, idx, scratch, np.zeros(STATS))
 
     def widened(array):
@@ -198,14 +203,14 @@ def test_large_networks_have_room():
     architecture = Architecture(40, HEADS["discrete"], (256, 256))
     weights, model, batch, scratch, idx = experience(architecture, masked=False)
     ours = np.zeros_like(weights)
-    gradient(weights, ours, model, make_hyper(), batch, idx, scratch, np.zeros(STATS))
-    assert relative_error(ours, torch_gradient(weights, architecture, make_hyper(), batch, idx)) < 1e-5
+    gradient(weights, ours, model, hyper_of(), batch, idx, scratch, np.zeros(STATS))
+    assert relative_error(ours, torch_gradient(weights, architecture, hyper_of(), batch, idx)) < 1e-5
 
 
 def test_a_minibatch_of_one_row_has_no_deviation():
     architecture = Architecture(6, HEADS["discrete"], (16,))
     weights, model, batch, scratch, idx = experience(architecture, masked=False)
-    ours, hyper = np.zeros_like(weights), make_hyper()
+    ours, hyper = np.zeros_like(weights), hyper_of()
     gradient(weights, ours, model, hyper, batch, idx[:1], scratch, np.zeros(STATS))
     plain = torch_gradient(weights, architecture, hyper._replace(normalise=np.int64(0)), batch, idx[:1])
     assert relative_error(ours, plain) < 1e-5
@@ -217,7 +222,7 @@ def test_an_update_takes_torchs_steps(head):
     architecture = Architecture(6, HEADS[head], (16, 16))
     weights, model, batch, scratch, _ = experience(architecture, head == "masked")
     before = weights.copy()
-    hyper = make_hyper(n_epochs=1, batch_size=128, ent_coef=0.01)
+    hyper = hyper_of(n_epochs=1, batch_size=128, ent_coef=0.01)
     optimiser, stats, idx = make_optimiser(weights), np.zeros(STATS), np.arange(ROWS_KEPT)
     assert update(optimiser, model, hyper, 1e-2, batch, idx, scratch, random_streams(1, 1), stats) == 3
     assert sorted(idx) == list(range(ROWS_KEPT))
@@ -239,7 +244,7 @@ def test_an_update_ends_before_the_step_after_too_large_a_change(share, steps):
     architecture = Architecture(6, HEADS["discrete"], (16,))
     weights, model, batch, scratch, _ = experience(architecture, masked=False)
     before, idx, stats = weights.copy(), np.arange(ROWS_KEPT), np.zeros(STATS)
-    hyper = make_hyper(n_epochs=1, batch_size=ROWS_KEPT)
+    hyper = hyper_of(n_epochs=1, batch_size=ROWS_KEPT)
     gradient(weights, np.zeros_like(weights), model, hyper, batch, idx, scratch, stats)
     hyper = hyper._replace(target_kl=np.float32(share * stats[KL] / stats[ROWS] / 1.5))
     taken = update(make_optimiser(weights), model, hyper, 1e-3, batch, idx, scratch, random_streams(1, 1), stats)
@@ -253,6 +258,6 @@ def test_learning_is_the_same_twice():
     for _ in range(2):
         weights, model, batch, scratch, _ = experience(architecture, masked=False)
         args = (np.arange(ROWS_KEPT), scratch, random_streams(5, 1), np.zeros(STATS))
-        update(make_optimiser(weights), model, make_hyper(n_epochs=3), 3e-4, batch, *args)
+        update(make_optimiser(weights), model, hyper_of(n_epochs=3), 3e-4, batch, *args)
         found.append(weights)
     assert (found[0] == found[1]).all()

@@ -13,8 +13,9 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.ppo import build as assembly
+from mosaic.learners.ppo.hardware import rollout_bytes
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
-from mosaic.learners.rollout.buffers import make_rollout, rollout_bytes
+from mosaic.learners.rollout.buffers import make_rollout
 from mosaic.models.packed_rows import PackedRows, row_packing
 
 LAYOUTS = {"channels_last": (12, 9, 3), "channels_first": (3, 12, 9), "grey": (12, 9)}
@@ -119,7 +120,7 @@ def learned(env, more, options):
         for _ in range(3):
             learner.iterate()
         weights = [learner.weights(policy) for policy in range(len(learner.plan.names))]
-        return weights, learner.progress().losses, learner.lanes[0]._batch
+        return weights, learner.progress().losses, learner.workers[0].buffer.rows
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,23 +19,17 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
-from mosaic.learners.base import LearnerProgress
+from mosaic.learners.base import Counters, LearnerProgress, measure_progress
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.checks import buffer_rows
 from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import (
-    WINDOW,
-    AgentSlots,
-    EpisodeTally,
-    Track,
-    make_agent_slots,
-    make_tally,
-    make_track,
-)
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, make_track
+from mosaic.learners.rollout.base import RolloutSettings, TimeSplit
 from mosaic.models.architecture import Architecture
+from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import RowPacking
 
 OPEN_END_STEPS = 1_000_000  # base of exploration_fraction for a run of unknown length
@@ -62,9 +56,9 @@ class DqnEngine(Protocol):
 
     def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None: ...
 
-    def training_state(self) -> dict[str, NDArray[Any]]: ...  # of target net and optimiser
+    def training_state(self) -> StateArrays: ...  # of target net and optimiser
 
-    def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None: ...
+    def load_optimiser(self, state: StateArrays) -> None: ...
 
 
 class DqnLearner:
@@ -82,11 +76,9 @@ class DqnLearner:
         total_env_steps: int | None = None,
         packing: RowPacking | None = None,
     ) -> None:
-        self.vector, self.plan, self.options = vector, plan, options
+        self.vector, self.plan = vector, plan
         self.total_env_steps = total_env_steps
-        self.env_steps_before = 0  # of earlier attempts
-        self.agent_steps_before = 0
-        self.episodes_before = 0
+        self.before = Counters()
         shape = vector.shape
         self._hyper = make_hyper(options, shape.envs, total_env_steps, learns=plan.trained[0])
         per_step = self._hyper.gradient_steps / self._hyper.train_freq
@@ -98,16 +90,16 @@ class DqnLearner:
             vector.obs, vector.mask, vector.who, vector.active, vector.rew, vector.term, vector.trunc, vector.fin
         )
         self._track = make_track(shape, 1)
-        self._seats = make_agent_slots(np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), 0, 0)
-        self._tally = make_tally(shape, 1, 0)
+        settings = RolloutSettings(self._chunk, seed)
+        self._slots, self._tally = settings.make_agent_slots(plan, shape), settings.make_tally(plan, shape)
         self._losses: dict[str, float] = {}
         self._glance: Callable[[], bool] | None = None
-        self._seconds = np.zeros(3)
+        self._times = TimeSplit()
         vector.reset(child_seed(seed, "envs"))
 
     @property
     def env_steps(self) -> int:
-        return self.env_steps_before + int(self.engine.steps[places.ENV_STEPS])
+        return self.before.env_steps + int(self.engine.steps[places.ENV_STEPS])
 
     @property
     def tally(self) -> EpisodeTally:
@@ -124,8 +116,9 @@ class DqnLearner:
             count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
         self.engine.stats[:] = 0
         if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
-            where = self._track, self._seats, self._tally, self.env_steps_before
-            self._seconds += self.engine.advance(self.vector, self._arrays, *where, count)
+            where = self._track, self._slots, self._tally, self.before.env_steps
+            seconds = self.engine.advance(self.vector, self._arrays, *where, count)
+            self._times.add(*seconds)
             self.vector.rew[:] = self._track.reward[0]  # as after a step of the vector env itself
         else:
             self._advance_played(self.vector, count)
@@ -136,15 +129,15 @@ class DqnLearner:
         engine, env, track = self.engine, self._arrays, self._track
         for _ in range(count):
             begun = perf_counter()
-            engine.look(env, self._tally, self.env_steps_before)
+            engine.look(env, self._tally, self.before.env_steps)
             decided = perf_counter()
             vector.step(engine.act)
             stepped = perf_counter()
             track.reward[0] = vector.rew
-            engine.keep(env, track, self._seats, self._tally)
+            engine.keep(env, track, self._slots, self._tally)
             kept = perf_counter()
             engine.learn()
-            self._seconds += stepped - decided, decided - begun + kept - stepped, perf_counter() - kept
+            self._times.add(stepped - decided, decided - begun + kept - stepped, perf_counter() - kept)
             if self._glance is not None and self._glance():
                 return
 
@@ -157,7 +150,7 @@ class DqnLearner:
             raise InputError("That policy was trained on normalised observations, but DQN does not normalise them.")
         self.engine.load(flat, flat)
 
-    def load_optimiser(self, policy: int, state: dict[str, NDArray[Any]]) -> None:
+    def load_optimiser(self, policy: int, state: StateArrays) -> None:
         self.engine.load_optimiser(state)
 
     def scaler(self, policy: int) -> None:
@@ -169,23 +162,15 @@ class DqnLearner:
         return float(exploration_rate(self._hyper, self.env_steps))
 
     def progress(self) -> LearnerProgress:
-        tally = self._tally
-        return LearnerProgress(
-            env_steps=self.env_steps,
-            agent_steps=self.agent_steps_before + int(tally.decisions[0]),
-            episodes=self.episodes_before + int(tally.finished[-1]),
-            returns=(tally.recent[0, : min(WINDOW, int(tally.finished[0]))].copy(),),
-            lengths=tally.recent_length[: min(WINDOW, int(tally.finished[-1]))].copy(),
-            losses=(dict(self._losses),),
-        )
+        return measure_progress(self.env_steps, self.before, [self._tally], (dict(self._losses),))
 
-    def training_state(self) -> dict[str, NDArray[Any]]:
+    def training_state(self) -> StateArrays:
         """Return all that a new attempt needs except the weights and the buffer, which is large and soon full again."""
         name = self.plan.names[0]
         kept = {f"{name}/{key}": value for key, value in self.engine.training_state().items()}
         return {**kept, f"{name}/calls": self.engine.steps[places.CALLS : places.CALLS + 1].copy()}
 
-    def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: dict[str, NDArray[Any]]) -> None:
+    def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: StateArrays) -> None:
         """Restore the training state with an empty buffer.
 
         `learning_starts` steps are played with the current epsilon before learning resumes.
@@ -196,10 +181,7 @@ class DqnLearner:
         self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
 
     def split(self) -> tuple[float, float, float]:
-        """Return seconds in env, inference and learning since the last call."""
-        env, inference, learning = (float(seconds) for seconds in self._seconds)
-        self._seconds[:] = 0
-        return env, inference, learning
+        return self._times.take()
 
     def close(self) -> None:
         self.vector.close()

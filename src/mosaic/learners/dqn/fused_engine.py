@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,10 @@ from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
 from mosaic.learners.dqn.replay_buffer import make_held, make_ring
-from mosaic.learners.engines.adam import make_optimiser
+from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
 from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track
 from mosaic.models.architecture import Architecture
+from mosaic.models.engine import StateArrays
 from mosaic.models.fused import build_model, make_scratch
 from mosaic.models.layout import count_weights, tensors
 from mosaic.models.random import random_streams
@@ -69,7 +69,7 @@ class FusedDqnEngine:
         tally: EpisodeTally,
         before: int,
         count: int,
-    ) -> NDArray[np.float64]:
+    ) -> tuple[float, float, float]:
         """Step a compiled env and run the updates in between; return the seconds in env, inference and learning."""
         started = perf_counter()
         kernel, clock = vector.kernel, self._dqn.clock
@@ -89,8 +89,8 @@ class FusedDqnEngine:
             before,
             count,
         )
-        spent: NDArray[np.float64] = clock / max(1, int(clock.sum())) * (perf_counter() - started)
-        return spent
+        env_s, inference_s, learning_s = clock / max(1, int(clock.sum())) * (perf_counter() - started)
+        return float(env_s), float(inference_s), float(learning_s)
 
     def weights(self) -> NDArray[np.float32]:
         return self._dqn.optimiser.weights.copy()
@@ -99,20 +99,13 @@ class FusedDqnEngine:
         self._dqn.optimiser.weights[:] = weights
         self._dqn.target[:] = target
 
-    def training_state(self) -> dict[str, NDArray[Any]]:
+    def training_state(self) -> StateArrays:
         optimiser = self._dqn.optimiser
-        return {
-            "target": self._dqn.target.copy(),
-            "optimiser.first": optimiser.first.copy(),
-            "optimiser.second": optimiser.second.copy(),
-            "optimiser.count": optimiser.count.copy(),
-        }
+        state = {"target": self._dqn.target.copy(), **optimiser_state(optimiser)}
+        return state | {"optimiser.count": optimiser.count.copy()}
 
-    def load_optimiser(self, state: dict[str, NDArray[Any]]) -> None:
-        optimiser = self._dqn.optimiser
-        optimiser.first[:] = state["optimiser.first"]
-        optimiser.second[:] = state["optimiser.second"]
-        optimiser.count[:] = state["optimiser.count"]
+    def load_optimiser(self, state: StateArrays) -> None:
+        load_optimiser_state(self._dqn.optimiser, state)
 
 
 def first_q_weights(architecture: Architecture, seed: int) -> NDArray[np.float32]:

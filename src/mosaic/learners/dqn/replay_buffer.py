@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
-from mosaic.models.packed_rows import RowPacking
+from mosaic.models.packed_rows import PackedRows, RowPacking, Rows
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
@@ -69,6 +69,45 @@ def _observations(rows: int, shape: VectorShape, packing: RowPacking | None) -> 
     if packing is None:
         return np.zeros((rows, shape.width), np.float32)
     return np.zeros((rows, packing.size), np.uint8)
+
+
+class ReplayBuffer:
+    """Ring of decisions for engines in Python; observations with images are kept as packed rows of bytes."""
+
+    def __init__(self, shape: VectorShape, size: int, packing: RowPacking | None = None) -> None:
+        self.ring: ReplayRing = make_ring(shape, size, packing)
+        self._held = make_held(shape, packing)
+        self._packing, self._envs = packing, shape.envs
+        self._no_final = None if packing is None else np.zeros((shape.rows, packing.size), np.uint8)
+
+    @property
+    def filled(self) -> int:
+        """Number of decisions to sample from."""
+        return min(int(self.ring.written[0]), len(self.ring.act))
+
+    def hold(self, env: VectorArrays, act: NDArray[np.float32]) -> int:
+        """Hold the decisions of all active slots before a step; return their number."""
+        return int(hold(self._held, self._packed(env), self._envs, act))
+
+    def settle(self, env: VectorArrays, reward: NDArray[np.float32]) -> None:
+        """Add rewards after a step, and store the decisions that are now complete."""
+        settle(self.ring, self._held, self._packed(env), self._envs, reward)
+
+    def observations(self, idx: NDArray[np.int64]) -> Rows:
+        return self._rows(self.ring.obs[idx])
+
+    def next_observations(self, idx: NDArray[np.int64]) -> Rows:
+        return self._rows(self.ring.next_obs[idx])
+
+    def _rows(self, stored: NDArray[Any]) -> Rows:
+        return stored if self._packing is None else PackedRows(self._packing, stored)
+
+    def _packed(self, env: VectorArrays) -> VectorArrays:
+        """Return the same arrays with observations packed as the ring keeps them."""
+        if self._packing is None or self._no_final is None:
+            return env
+        final = self._packing.pack(env.fin) if env.trunc.any() else self._no_final
+        return env._replace(obs=self._packing.pack(env.obs), fin=final)  # type: ignore[arg-type]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

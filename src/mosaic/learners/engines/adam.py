@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
+from mosaic.models.engine import StateArrays
 
 FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
 
@@ -29,6 +30,21 @@ def make_optimiser(weights: NDArray[np.float32]) -> Optimiser:
     """Create an optimiser that changes these weights in place."""
     zeros = np.zeros_like
     return Optimiser(weights, zeros(weights), zeros(weights), zeros(weights), np.zeros(1, np.int64))
+
+
+def optimiser_state(optimiser: Optimiser) -> StateArrays:
+    """Return copies of Adam's moments and number of steps; torch's optimiser is saved under the same names."""
+    return {
+        "optimiser.first": optimiser.first.copy(),
+        "optimiser.second": optimiser.second.copy(),
+        "optimiser.count": optimiser.count.astype(np.float32),
+    }
+
+
+def load_optimiser_state(optimiser: Optimiser, state: StateArrays) -> None:
+    optimiser.first[:] = state["optimiser.first"]
+    optimiser.second[:] = state["optimiser.second"]
+    optimiser.count[:] = state["optimiser.count"].astype(np.int64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

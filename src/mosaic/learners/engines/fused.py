@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mosaic.core.seeding import child_seed
+from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
 from mosaic.learners.engines.fused_ppo_update import (
     CLIPPED,
     ENTROPY,
@@ -17,11 +18,10 @@ from mosaic.learners.engines.fused_ppo_update import (
     VALUE_LOSS,
     Batch,
     make_hyper,
-    make_optimiser,
     update,
 )
 from mosaic.models.architecture import Architecture
-from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, check_size
+from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays, check_size
 from mosaic.models.fused import act_rows, build_model, greedy_rows, make_scratch, value_rows
 from mosaic.models.layout import initial_weights
 from mosaic.models.random import random_streams
@@ -50,18 +50,11 @@ class FusedEngine:
         check_size(flat, len(self._weights))
         self._weights[:] = flat
 
-    def training_state(self) -> dict[str, Floats]:
-        """Return Adam's moments and number of steps; the torch engine reads the same names."""
-        return {
-            "optimiser.first": self._optimiser.first.copy(),
-            "optimiser.second": self._optimiser.second.copy(),
-            "optimiser.count": self._optimiser.count.astype(np.float32),
-        }
+    def training_state(self) -> StateArrays:
+        return optimiser_state(self._optimiser)
 
-    def load_training_state(self, state: dict[str, Floats]) -> None:
-        self._optimiser.first[:] = state["optimiser.first"]
-        self._optimiser.second[:] = state["optimiser.second"]
-        self._optimiser.count[:] = state["optimiser.count"].astype(np.int64)
+    def load_training_state(self, state: StateArrays) -> None:
+        load_optimiser_state(self._optimiser, state)
 
     def act(
         self,
@@ -94,17 +87,7 @@ class FusedEngine:
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
     ) -> dict[str, float]:
         self._make_room(min(settings.batch_size, len(idx)))
-        hyper = make_hyper(
-            n_epochs=settings.n_epochs,
-            batch_size=settings.batch_size,
-            clip_range=settings.clip_range,
-            clip_range_vf=settings.clip_range_vf,
-            ent_coef=settings.ent_coef,
-            vf_coef=settings.vf_coef,
-            max_grad_norm=settings.max_grad_norm,
-            target_kl=settings.target_kl,
-            normalize_advantage=settings.normalize_advantage,
-        )
+        hyper = make_hyper(settings)
         assert isinstance(batch.obs, np.ndarray), "pictures need the torch engine"
         assert isinstance(batch.critic_obs, np.ndarray)
         rows = Batch(batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret)

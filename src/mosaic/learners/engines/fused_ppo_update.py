@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.learners.engines.adam import Optimiser, adam, make_optimiser
 from mosaic.models.dense import backward, last_delta, matrix
+from mosaic.models.engine import LearnSettings
 from mosaic.models.fused import CATEGORICAL, Model, OutputHead, Scratch, outputs
 from mosaic.models.random import draw_below
 
@@ -60,32 +61,19 @@ class Batch(NamedTuple):
     ret: NDArray[np.float32]
 
 
-def make_hyper(
-    *,
-    n_epochs: int = 10,
-    batch_size: int = 64,
-    gamma: float = 0.99,
-    gae_lambda: float = 0.95,
-    clip_range: float = 0.2,
-    ent_coef: float = 0.0,
-    vf_coef: float = 0.5,
-    max_grad_norm: float = 0.5,
-    clip_range_vf: float | None = None,
-    target_kl: float | None = None,
-    normalize_advantage: bool = True,
-) -> Hyper:
+def make_hyper(settings: LearnSettings) -> Hyper:
     return Hyper(
-        np.int64(n_epochs),
-        np.int64(batch_size),
-        np.float32(gamma),
-        np.float32(gae_lambda),
-        np.float32(clip_range),
-        np.float32(ent_coef),
-        np.float32(vf_coef),
-        np.float32(max_grad_norm),
-        np.float32(clip_range_vf or 0),
-        np.float32(target_kl or 0),
-        np.int64(normalize_advantage),
+        n_epochs=np.int64(settings.n_epochs),
+        batch_size=np.int64(settings.batch_size),
+        gamma=np.float32(settings.gamma),
+        gae_lambda=np.float32(settings.gae_lambda),
+        clip_range=np.float32(settings.clip_range),
+        ent_coef=np.float32(settings.ent_coef),
+        vf_coef=np.float32(settings.vf_coef),
+        max_grad_norm=np.float32(settings.max_grad_norm),
+        clip_range_vf=np.float32(settings.clip_range_vf or 0),
+        target_kl=np.float32(settings.target_kl or 0),
+        normalise=np.int64(settings.normalize_advantage),
     )
 
 

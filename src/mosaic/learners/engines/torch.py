@@ -17,7 +17,7 @@ from mosaic.core.user_code import load_code
 from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
 from mosaic.learners.engines.torch_ppo_loss import Loss, Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
-from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings
+from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays
 from mosaic.models.packed_rows import PackedRows, Rows
 from mosaic.models.torch_distributions import draw, likeliest
 from mosaic.models.torch_net import (
@@ -149,11 +149,11 @@ class TorchEngine:
     def load(self, flat: Floats) -> None:
         load_flat(self._network, flat, self._names)
 
-    def training_state(self) -> dict[str, Floats]:
+    def training_state(self) -> StateArrays:
         """Return Adam's moments, in the order of the flat weights, and the number of steps."""
         return adam_state(self._optimiser, self._parameters())
 
-    def load_training_state(self, state: dict[str, Floats]) -> None:
+    def load_training_state(self, state: StateArrays) -> None:
         load_adam_state(self._optimiser, self._parameters(), state)
 
     def _parameters(self) -> Iterator[nn.Parameter]:

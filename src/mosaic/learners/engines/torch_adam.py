@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from mosaic.models.engine import StateArrays
 
-def adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter]) -> dict[str, NDArray[np.float32]]:
+
+def adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter]) -> StateArrays:
     """Return both moments and the number of steps; the fused engines use the same names."""
     first, second, count = [], [], 0.0
     for parameter in parameters:
@@ -25,9 +27,7 @@ def adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter]) 
     }
 
 
-def load_adam_state(
-    optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter], state: dict[str, NDArray[np.float32]]
-) -> None:
+def load_adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter], state: StateArrays) -> None:
     start = 0
     for parameter in parameters:
         end = start + parameter.numel()

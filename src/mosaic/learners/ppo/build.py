@@ -16,18 +16,18 @@ from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
-from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
+from mosaic.learners.agent_roles import AgentRoles, TrainingPlan, read_agent_roles
 from mosaic.learners.base import Assembled
 from mosaic.learners.engines.fused import FusedEngine
-from mosaic.learners.engines.fused_ppo_update import make_hyper
-from mosaic.learners.opponents import Guest, Opponents, opponents_of, played_by_env
+from mosaic.learners.opponents import opponents_of, played_by_env
 from mosaic.learners.ppo.algorithm import PpoLearner
 from mosaic.learners.ppo.hardware import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import meet_resources
-from mosaic.learners.rollout.base import RolloutWorker
-from mosaic.learners.rollout.compiled import CompiledRollouts
-from mosaic.learners.rollout.python import Discount, PythonRollouts, Trains
+from mosaic.learners.rollout.base import RolloutSettings, RolloutWorker
+from mosaic.learners.rollout.compiled import CompiledPolicies, CompiledRollouts
+from mosaic.learners.rollout.engine_policies import EnginePolicies, Trains
+from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.architecture import Architecture
 from mosaic.models.blas_threads import set_product_threads
 from mosaic.models.engine import LearnSettings
@@ -69,44 +69,34 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in roles.learners}
     opponents = opponents_of(options, roles, spec)
     check_rollout_memory(config, options, roles, spec, opponents)  # it was free at submission, perhaps elsewhere
-    engine, why, compiled, envs, steps, threads, seats = equip(config, options, roles, spec, opponents)
-    played = played_by_env(opponents, seats, envs, roles.learners)
+    engine, why, compiled, envs, steps, threads, guests = equip(config, options, roles, spec, opponents)
+    played = played_by_env(opponents, guests, envs, roles.learners)
     if threads > 1:  # a minibatch is divided, so that as many steps are made as with one thread
         options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
-    lanes: list[RolloutWorker] = []
-    shape: VectorShape | None = None
+    workers: list[RolloutWorker] = []
     architectures: tuple[Architecture, ...] = ()
-    fused = False
     for number in range(threads):
         share = envs * (number + 1) // threads - envs * number // threads
         vector = _vector(config, roles, options, share, compiled, number, played)
-        shape = vector.shape
-        architectures = _architectures(roles, options, shape, rows)
-        fused = engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1
-        seed = child_seed(config.seed, "lane", number)
-        if fused:
-            assert isinstance(vector, CompiledVector)
-            lanes.append(_compiled_rollouts(vector, roles, architectures, options, opponents, steps, config.seed, seed))
+        architectures = _architectures(roles, options, vector.shape, rows)
+        settings = RolloutSettings(
+            steps,
+            child_seed(config.seed, "lane", number),
+            places=opponents.places(options.league_places) if plan.self_play else 0,
+            selfplay_envs=round(share * options.selfplay_share),
+            guests=guests,
+            normalize_observations=options.normalize_observations,
+        )
+        if engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1:
+            workers.append(_compiled_rollouts(vector, plan, architectures, options, settings, config.seed))
         else:
-            lanes.append(
-                _python_rollouts(
-                    vector,
-                    roles,
-                    architectures,
-                    options,
-                    opponents,
-                    seats,
-                    engine,
-                    steps,
-                    config.seed,
-                    seed,
-                    row_packing([*rows.values()]),
-                )
-            )
-    learner = PpoLearner(lanes, plan, options, config.seed, config.training.total_timesteps, opponents)
+            make_engine = partial(_make_engine, engine, architectures, options, config.seed)
+            packing = row_packing([*rows.values()])
+            workers.append(_python_rollouts(vector, plan, architectures, make_engine, options, settings, packing))
+    learner = PpoLearner(workers, plan, options, config.seed, config.training.total_timesteps, opponents)
     world = "compiled twin" if compiled else "Python envs"
     if opponents.foreign:
-        world += f", {len(seats)} of them against {', '.join(opponents.foreign)}"
+        world += f", {len(guests)} of them against {', '.join(opponents.foreign)}"
     crew = f"{threads} threads" if threads > 1 else "one thread"
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {crew}"
     return Assembled(learner, roles, spec, architectures, engine, said)
@@ -157,65 +147,37 @@ def _architectures(
 
 def _compiled_rollouts(
     vector: CompiledVector,
-    roles: AgentRoles,
+    plan: TrainingPlan,
     architectures: Sequence[Architecture],
     options: PpoOptions,
-    opponents: Opponents,
-    steps: int,
+    settings: RolloutSettings,
     run_seed: int,
-    seed: int,
 ) -> CompiledRollouts:
-    rows = steps * vector.shape.slots
-    hyper = make_hyper(
-        n_epochs=options.n_epochs,
-        batch_size=min(options.batch_size, rows),
-        gamma=options.gamma,
-        gae_lambda=options.gae_lambda,
-        clip_range=options.clip_range,
-        ent_coef=options.ent_coef,
-        vf_coef=options.vf_coef,
-        max_grad_norm=options.max_grad_norm,
-        clip_range_vf=options.clip_range_vf,
-        target_kl=options.target_kl,
-        normalize_advantage=options.normalize_advantage,
-    )
-    return CompiledRollouts(
-        vector,
-        roles.plan,
-        architectures[0],
-        _initial(architectures, options, run_seed),
-        hyper,
-        steps,
-        seed,
-        places=opponents.places(options.league_places),
-        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
-        normalise=options.normalize_observations,
-    )
+    initial = [_initial(architectures, policy, options, run_seed) for policy in range(len(architectures))]
+    policies = CompiledPolicies(architectures[0], initial, vector.shape, settings)
+    return CompiledRollouts(vector, plan, policies, _learn_settings(options, vector.shape, settings), settings)
 
 
 def _python_rollouts(
     vector: VectorEnv,
-    roles: AgentRoles,
+    plan: TrainingPlan,
     architectures: Sequence[Architecture],
+    make_engine: Callable[[int, int], Trains],
     options: PpoOptions,
-    opponents: Opponents,
-    seats: Sequence[Guest],
-    engine: EngineName,
-    steps: int,
-    run_seed: int,
-    seed: int,
+    settings: RolloutSettings,
     packing: RowPacking | None = None,
 ) -> PythonRollouts:
-    def make(policy: int, engine_seed: int) -> Trains:
-        if engine == "fused":
-            fused = FusedEngine(architectures[policy], engine_seed, options.log_std_init)
-            fused.load(_initial(architectures, options, run_seed)[policy])
-            return fused
-        return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), engine_seed, options)
+    policies = EnginePolicies(architectures, make_engine, vector.shape, settings)
+    learning = _learn_settings(options, vector.shape, settings)
+    return PythonRollouts(vector, plan, policies, learning, settings, packing)
 
-    settings = LearnSettings(
+
+def _learn_settings(options: PpoOptions, shape: VectorShape, settings: RolloutSettings) -> LearnSettings:
+    return LearnSettings(
         n_epochs=options.n_epochs,
-        batch_size=min(options.batch_size, steps * vector.shape.slots),
+        batch_size=min(options.batch_size, settings.n_steps * shape.slots),
+        gamma=options.gamma,
+        gae_lambda=options.gae_lambda,
         clip_range=options.clip_range,
         clip_range_vf=options.clip_range_vf,
         ent_coef=options.ent_coef,
@@ -224,21 +186,22 @@ def _python_rollouts(
         target_kl=options.target_kl,
         normalize_advantage=options.normalize_advantage,
     )
-    return PythonRollouts(
-        vector,
-        roles.plan,
-        architectures,
-        make,
-        settings,
-        Discount(np.float32(options.gamma), np.float32(options.gae_lambda)),
-        steps,
-        seed,
-        places=opponents.places(options.league_places),
-        selfplay_envs=_selfplay_envs(options, vector.shape.envs),
-        guests=seats,
-        normalise=options.normalize_observations,
-        packing=packing,
-    )
+
+
+def _make_engine(
+    engine: EngineName,
+    architectures: Sequence[Architecture],
+    options: PpoOptions,
+    run_seed: int,
+    policy: int,
+    seed: int,
+) -> Trains:
+    """Make one policy's engine; `seed` is of its random numbers, the weights depend on the run's seed alone."""
+    if engine == "fused":
+        fused = FusedEngine(architectures[policy], seed, options.log_std_init)
+        fused.load(_initial(architectures, policy, options, run_seed))
+        return fused
+    return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), seed, options)
 
 
 def _torch_engine(architecture: Architecture, seed: int, draws: int, options: PpoOptions) -> Trains:
@@ -259,12 +222,7 @@ def _torch_engine(architecture: Architecture, seed: int, draws: int, options: Pp
     )
 
 
-def _initial(architectures: Sequence[Architecture], options: PpoOptions, seed: int) -> list[NDArray[np.float32]]:
-    return [
-        initial_weights(architecture, child_seed(seed, "weights", policy), options.log_std_init)
-        for policy, architecture in enumerate(architectures)
-    ]
-
-
-def _selfplay_envs(options: PpoOptions, envs: int) -> int:
-    return round(envs * options.selfplay_share)
+def _initial(
+    architectures: Sequence[Architecture], policy: int, options: PpoOptions, run_seed: int
+) -> NDArray[np.float32]:
+    return initial_weights(architectures[policy], child_seed(run_seed, "weights", policy), options.log_std_init)

@@ -19,16 +19,16 @@ from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.learners.agent_roles import AgentRoles
-from mosaic.learners.opponents import Guest, Opponents, check_guests, enough_envs, guests, opponents_of
+from mosaic.learners.opponents import Guest, Opponents, assign_guests, check_guests, enough_envs, opponents_of
 from mosaic.learners.ppo.options import PpoOptions
-from mosaic.learners.rollout.buffers import rollout_bytes
-from mosaic.models.packed_rows import row_packing
+from mosaic.models.packed_rows import FLOAT_BYTES, RowPacking, row_bytes, row_packing
 
 EngineName: TypeAlias = Literal["fused", "torch"]
 DEFAULT_ENVS = 8
 _LARGE_ROW = 20_000  # observation size above which torch gains from several threads; below, they spin
 _LARGE_ROW_THREADS = 4
 _SNAPSHOTS_IN_A_RUN = 20
+_ROW_NUMBERS = 12  # float32 per row besides observations: action, value, advantage and the like; an upper bound
 _OPEN_END_STEPS = 2_000_000  # assumed length of a run of unknown length, over which snapshots are spread
 
 
@@ -39,7 +39,7 @@ class Equipment(NamedTuple):
     envs: int
     steps: int  # of each env in one rollout
     threads: int
-    seats: tuple[Guest, ...]
+    guests: tuple[Guest, ...]
 
 
 def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents) -> Equipment:
@@ -47,13 +47,12 @@ def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSp
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
     controlled = bool(roles.played or opponents.foreign)
     compiled = not controlled and has_twin(config.environment)
-    chairs = len(roles.learners)
     envs = _envs(config, options, roles, opponents)
     check_processes(options.env_processes, envs, config.environment, compiled=compiled)
-    seats = guests(opponents, envs, options.selfplay_share, chairs)
-    check_guests(opponents, seats, envs)
+    guests = assign_guests(opponents, envs, options.selfplay_share, len(roles.learners))
+    check_guests(opponents, guests, envs)
     _check_threads(options.threads, engine, compiled, envs)
-    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, seats)
+    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, guests)
 
 
 def settle_ppo(
@@ -163,6 +162,19 @@ def check_rollout_memory(
         + (", or leave out --policies shared_value_function, whose critic sees all agents." if central else "."),
         limit_mb=config.resources.max_memory_mb,
     )
+
+
+def rollout_bytes(
+    steps: int, slots: int, agents: int, width: int, packing: RowPacking | None, *, central: bool, batch_size: int
+) -> int:
+    """Return the bytes of a rollout: its rows, the envs' newest observations, and one minibatch as float32.
+
+    With a centralised critic every row also holds the observations of all agents.
+    """
+    rows, views = steps * slots, 1 + (agents if central else 0)
+    stored = rows * (views * row_bytes(width, packing) + FLOAT_BYTES * _ROW_NUMBERS)
+    floats = slots * (1 + views) + min(batch_size, rows) * views
+    return stored + floats * FLOAT_BYTES * width
 
 
 def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *, compiled: bool) -> None:

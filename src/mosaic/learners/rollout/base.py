@@ -6,16 +6,50 @@ their weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.vector.layout import VectorEnv
-from mosaic.learners.league import Snapshot
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally
+from mosaic.core.seeding import child_seed
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.learners.agent_roles import TrainingPlan
+from mosaic.learners.normalization import ObservationMoments
+from mosaic.learners.opponents import Guest
+from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, make_agent_slots, make_tally
+from mosaic.models.engine import StateArrays
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutSettings:
+    """Length and random seed of a worker's rollouts, and the opponents in its envs."""
+
+    n_steps: int
+    seed: int
+    places: int = 0  # frozen opponents that play at the same time (self-play)
+    selfplay_envs: int = 0  # envs in which the learner plays only itself
+    guests: tuple[Guest, ...] = ()  # foreign opponents, in the last envs
+    normalize_observations: bool = False
+
+    def make_agent_slots(self, plan: TrainingPlan, shape: VectorShape) -> AgentSlots:
+        """Create the assignment of policies: learners first, then frozen places, then guests."""
+        guests = np.zeros((len(self.guests), len(shape.agents)), np.int64)
+        for row, guest in zip(guests, self.guests, strict=True):
+            row[:] = len(plan.names) + self.places + guest.policy
+            row[guest.agent] = 0
+        return make_agent_slots(
+            np.array(plan.policy_of, np.int64),
+            shape.envs,
+            child_seed(self.seed, "seats"),
+            self.selfplay_envs,
+            self.places,
+            guests,
+        )
+
+    def make_tally(self, plan: TrainingPlan, shape: VectorShape) -> EpisodeTally:
+        return make_tally(shape, len(plan.names), self.places + len({guest.policy for guest in self.guests}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +61,57 @@ class Rates:
     ent_coef: float
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Sums over each policy's observations since the last call, and over discounted returns of each agent."""
+class TimeSplit:
+    """Seconds spent in envs, on inference and on learning."""
 
-    count: NDArray[np.float64]  # [policies]
-    seen: NDArray[np.float64]  # [policies, 2, width]
-    spread: NDArray[np.float64]  # [agents, 3]
+    def __init__(self) -> None:
+        self._env_s = self._inference_s = self._learning_s = 0.0
+
+    def add(self, env_s: float = 0.0, inference_s: float = 0.0, learning_s: float = 0.0) -> None:
+        self._env_s += env_s
+        self._inference_s += inference_s
+        self._learning_s += learning_s
+
+    def take(self) -> tuple[float, float, float]:
+        """Return the seconds since the last call."""
+        taken = self._env_s, self._inference_s, self._learning_s
+        self._env_s = self._inference_s = self._learning_s = 0.0
+        return taken
+
+
+class RolloutPolicies(Protocol):
+    """A worker's copies of all policies, by number: learners first, then the frozen places of opponents."""
+
+    def weights(self, policy: int) -> NDArray[np.float32]: ...  # flat; a copy
+
+    def load(self, policy: int, flat: NDArray[np.float32]) -> None: ...
+
+    def training_state(self, policy: int) -> StateArrays: ...  # of the optimiser
+
+    def load_training_state(self, policy: int, state: StateArrays) -> None: ...
+
+    def set_scaler(self, policy: int, shift: NDArray[np.float32], scale: NDArray[np.float32]) -> None: ...
+
+    def take_moments(self) -> ObservationMoments: ...  # since the last call
 
 
 class RolloutWorker(Protocol):
+    """Envs, the policies that play there, and the experience of one rollout."""
+
     @property
     def vector(self) -> VectorEnv: ...
 
     @property
-    def seats(self) -> AgentSlots: ...
+    def policies(self) -> RolloutPolicies: ...
+
+    @property
+    def slots(self) -> AgentSlots: ...
 
     @property
     def tally(self) -> EpisodeTally: ...
+
+    @property
+    def times(self) -> TimeSplit: ...
 
     @property
     def env_steps(self) -> int: ...  # since its creation
@@ -55,24 +122,6 @@ class RolloutWorker(Protocol):
 
     def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]: ...  # per policy
 
-    def weights(self, policy: int) -> NDArray[np.float32]: ...  # flat; a copy
+    def env_state(self) -> StateArrays: ...  # of envs and random streams; empty if envs cannot be restored
 
-    def load(self, policy: int, flat: NDArray[np.float32]) -> None: ...
-
-    def training_state(self, policy: int) -> dict[str, NDArray[np.float32]]: ...  # of the optimiser
-
-    def load_training_state(self, policy: int, state: dict[str, NDArray[np.float32]]) -> None: ...
-
-    def set_scaler(self, policy: int, shift: NDArray[np.float32], scale: NDArray[np.float32]) -> None: ...
-
-    def set_opponents(self, snapshots: Sequence[Snapshot]) -> None: ...  # into the first places of the league
-
-    def take_moments(self) -> Moments: ...
-
-    def standing(self) -> dict[str, NDArray[Any]]: ...  # of envs and random streams; empty if envs cannot be restored
-
-    def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None: ...  # from there, or in new episodes
-
-    def split(self) -> tuple[float, float, float]: ...  # seconds in env, inference and learning since the last call
-
-    def close(self) -> None: ...
+    def restore_envs(self, state: StateArrays, env_steps: int) -> None: ...  # or begin new episodes if it is empty

@@ -1,16 +1,19 @@
-"""Rollout buffer of envs that Python steps, and its memory use."""
+"""Rollout buffers: rows of experience, their trajectories and outcomes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.vector.layout import VectorShape
-from mosaic.models.packed_rows import FLOAT_BYTES, RowPacking, Rows, row_bytes, zero_rows
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.learners.ppo.gae import advantages, rows_of
+from mosaic.learners.rollout.arrays import Track, make_track
+from mosaic.models.engine import Experience
+from mosaic.models.packed_rows import RowPacking, Rows, zero_rows
 
-_NUMBERS = 12  # float32 per row besides observations: action, value, advantage and the like; an upper bound
+NO_POLICY = -1
 
 
 class Rollout(NamedTuple):
@@ -42,14 +45,67 @@ def make_rollout(shape: VectorShape, steps: int, critic: int, packing: RowPackin
     )
 
 
-def rollout_bytes(
-    steps: int, slots: int, agents: int, width: int, packing: RowPacking | None, *, central: bool, batch_size: int
-) -> int:
-    """Return the bytes of a rollout: its rows, the envs' newest observations, and one minibatch as float32.
+ExperienceT = TypeVar("ExperienceT", bound=Experience)
 
-    With a centralised critic every row also holds the observations of all agents.
-    """
-    rows, views = steps * slots, 1 + (agents if central else 0)
-    stored = rows * (views * row_bytes(width, packing) + FLOAT_BYTES * _NUMBERS)
-    floats = slots * (1 + views) + min(batch_size, rows) * views
-    return stored + floats * FLOAT_BYTES * width
+
+class RolloutBuffer(Generic[ExperienceT]):
+    """Rows of one rollout with their trajectories (`track`), from which advantages and returns follow."""
+
+    def __init__(self, rows: ExperienceT, shape: VectorShape, steps: int) -> None:
+        self.rows = rows
+        self.track: Track = make_track(shape, steps)
+        self.steps, self._agents = steps, len(shape.agents)
+        self._known = np.zeros(steps * shape.slots, np.uint8)  # rows whose outcome is known
+        self._idx = np.zeros(steps * shape.slots, np.int64)
+
+    def estimate_advantages(self, gamma: np.float32, gae_lambda: np.float32, reward_scale: NDArray[np.float32]) -> None:
+        rows = self.rows
+        advantages(self.track, self._agents, gamma, gae_lambda, reward_scale, rows.adv, rows.ret, self._known)
+
+    def rows_of(self, policy: int) -> NDArray[np.int64]:
+        """Return the indices of a policy's decisions with a known outcome, until the next call."""
+        return self._idx[: rows_of(self.track.brain, self._known, policy, self._idx)]
+
+
+class SequenceBuffer(RolloutBuffer[Rollout]):
+    """Rollout buffer with the (env, agent) of each row and the starts of episodes, which nets with memory need."""
+
+    def __init__(self, rows: Rollout, shape: VectorShape, steps: int) -> None:
+        super().__init__(rows, shape, steps)
+        self.first = np.ones(steps * shape.slots, np.uint8)
+        self.owner = np.zeros(steps * shape.slots, np.int64)
+        self._fresh = np.ones(shape.rows, np.uint8)  # agents that have not yet decided in this episode
+        self._first_row_of_slot = np.arange(shape.slots) // shape.slots_per_env * len(shape.agents)
+
+    def owners(self, vector: VectorEnv) -> NDArray[np.int64]:
+        """Return the (env, agent) of each slot now."""
+        return self._first_row_of_slot + vector.who
+
+    def begin_step(self, time: int, vector: VectorEnv) -> slice:
+        """Record which agents act; return the rows of this step."""
+        slots = vector.shape.slots
+        rows = slice(time * slots, (time + 1) * slots)
+        self.track.who[time] = vector.who
+        self.track.active[time] = vector.active
+        self.owner[rows] = self.owners(vector)
+        self.first[rows] = self._fresh[self.owner[rows]]
+        return rows
+
+    def end_decisions(self, rows: slice, acting: NDArray[np.bool_] | None = None) -> None:
+        """Record that the agents of these rows have decided in their episode; `acting` leaves out inactive slots."""
+        owner = self.owner[rows]
+        self._fresh[owner if acting is None else owner[acting]] = 0
+
+    def end_episodes(self, time: int) -> None:
+        ended = self.track.ended[time]
+        if ended.any():
+            self._fresh[ended > 0] = 1
+
+    def leave_out(self, time: int) -> None:
+        """Mark the rest of the rollout as steps without decisions: the values after it apply at once."""
+        track = self.track
+        track.active[time : self.steps] = 0
+        track.brain[time:] = NO_POLICY
+        track.reward[time:] = 0
+        track.ended[time:] = 0
+        self.owner[time * track.brain.shape[1] :] = NO_POLICY

@@ -4,90 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.engines import fused_ppo_update as stats_of
-from mosaic.learners.engines.fused_ppo_update import Hyper, make_batch, make_optimiser, update
-from mosaic.learners.league import Snapshot
-from mosaic.learners.ppo.gae import advantages, rows_of
-from mosaic.learners.rollout.arrays import make_agent_slots, make_tally, make_track
-from mosaic.learners.rollout.base import Moments, Rates
-from mosaic.learners.rollout.compiled_inference import InferenceBuffers, Pool, make_inference_buffers, make_pool
+from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
+from mosaic.learners.engines.fused_ppo_update import make_batch, make_hyper, update
+from mosaic.learners.normalization import ObservationMoments
+from mosaic.learners.rollout.base import Rates, RolloutSettings, TimeSplit
+from mosaic.learners.rollout.buffers import RolloutBuffer
+from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
 from mosaic.models.architecture import Architecture
-from mosaic.models.engine import LOSSES
+from mosaic.models.engine import LOSSES, LearnSettings, StateArrays
 from mosaic.models.fused import build_model, make_scratch
 
 
+class CompiledPolicies:
+    """Policies of one architecture as rows of one matrix: learners first, then frozen places."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        initial: Sequence[NDArray[np.float32]],
+        shape: VectorShape,
+        settings: RolloutSettings,
+    ) -> None:
+        self.architecture, self.learners = architecture, len(initial)
+        self.model = build_model(architecture)
+        weights = np.zeros((self.learners + settings.places, initial[0].size), np.float32)
+        weights[: self.learners] = np.stack(initial)
+        weights[self.learners :] = initial[0]
+        self.optimisers = [make_optimiser(weights[policy]) for policy in range(self.learners)]
+        self._pool = make_pool(weights, shape.width, settings.normalize_observations)
+
+    def __len__(self) -> int:
+        return len(self._pool.weights)
+
+    def pool(self, opponents: int) -> Pool:
+        """Return the learners and the first frozen places: empty ones cost nothing."""
+        full, count = self._pool, self.learners + opponents
+        return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
+
+    def weights(self, policy: int) -> NDArray[np.float32]:
+        flat: NDArray[np.float32] = self._pool.weights[policy].copy()
+        return flat
+
+    def load(self, policy: int, flat: NDArray[np.float32]) -> None:
+        self._pool.weights[policy] = flat
+
+    def training_state(self, policy: int) -> StateArrays:
+        return optimiser_state(self.optimisers[policy])
+
+    def load_training_state(self, policy: int, state: StateArrays) -> None:
+        load_optimiser_state(self.optimisers[policy], state)
+
+    def set_scaler(self, policy: int, shift: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
+        self._pool.shift[policy] = shift
+        self._pool.scale[policy] = scale
+
+    def take_moments(self) -> ObservationMoments:
+        count, sums = self._pool.looks, self._pool.seen
+        taken = ObservationMoments(count[: self.learners].copy(), sums[: self.learners].copy())
+        count[:] = 0
+        sums[:] = 0
+        return taken
+
+
 class CompiledRollouts:
-    """Rollout worker whose policies share one architecture; their weights are rows of one matrix."""
+    """Rollout worker of a compiled env, whose policies share one architecture."""
 
     def __init__(
         self,
         vector: CompiledVector,
         plan: TrainingPlan,
-        architecture: Architecture,
-        initial: Sequence[NDArray[np.float32]],
-        hyper: Hyper,
-        n_steps: int,
-        seed: int,
-        *,
-        places: int = 0,
-        selfplay_envs: int = 0,
-        normalise: bool = False,
+        policies: CompiledPolicies,
+        learning: LearnSettings,
+        settings: RolloutSettings,
     ) -> None:
-        self.vector, self.plan, self.hyper = vector, plan, hyper
-        shape = vector.shape
-        learners = len(plan.names)
-        places = places if plan.self_play else 0
-        self._learners, self._steps = learners, n_steps
-        self._model = build_model(architecture)
-        rows = n_steps * shape.slots
+        self.vector, self.plan, self.policies = vector, plan, policies
+        shape, seed, architecture = vector.shape, settings.seed, policies.architecture
+        self._hyper = make_hyper(learning)
+        rows = settings.n_steps * shape.slots
         mask_width = shape.mask_width if shape.masked else 0
-        self._batch = make_batch(rows, shape.width, shape.parts, mask_width, architecture.critic_observation)
-        self._track = make_track(shape, n_steps)
-        self._scratch = make_scratch(self._model, max(shape.slots, shape.rows, min(int(hyper.batch_size), rows)))
-        weights = np.zeros((learners + places, initial[0].size), np.float32)
-        weights[:learners] = np.stack(initial)
-        weights[learners:] = initial[0]
-        self._pool: Pool = make_pool(weights, shape.width, normalise)
-        self._full = self._pool
-        if places:
-            self._pool = self._crop(0)
-        self._optimisers = [make_optimiser(weights[k]) for k in range(learners)]
-        self._buffers: InferenceBuffers = make_inference_buffers(
-            shape, architecture, learners + places, child_seed(seed, "actions")
-        )
-        self.seats = make_agent_slots(
-            np.array(plan.policy_of, np.int64), shape.envs, child_seed(seed, "seats"), selfplay_envs, places
-        )
-        self.tally = make_tally(shape, learners, places)
-        self._known = np.zeros(rows, np.uint8)
-        self._idx = np.zeros(rows, np.int64)
+        batch = make_batch(rows, shape.width, shape.parts, mask_width, architecture.critic_observation)
+        self.buffer = RolloutBuffer(batch, shape, settings.n_steps)
+        self._scratch = make_scratch(policies.model, max(shape.slots, shape.rows, min(learning.batch_size, rows)))
+        self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
+        self.slots, self.tally = settings.make_agent_slots(plan, shape), settings.make_tally(plan, shape)
         self._shuffle = np.array([child_seed(seed, "shuffle") + 1], np.uint64)
-        self._seconds = np.zeros(3)
+        self.times = TimeSplit()
         self.env_steps = 0
         vector.reset(child_seed(seed, "envs"))
-
-    def _crop(self, filled: int) -> Pool:
-        """Return the pool with only the filled frozen places: empty ones cost nothing."""
-        count = self._learners + filled
-        full = self._full
-        return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
 
     def watch(self, glance: Callable[[], bool]) -> None:
         """Do nothing: a rollout never returns to Python, and takes milliseconds."""
 
     def collect(self) -> None:
         started = perf_counter()
-        vector, kernel = self.vector, self.vector.kernel
-        self._buffers.clock[:] = 0
+        vector, kernel, buffer = self.vector, self.vector.kernel, self.buffer
+        clock = self._inference.clock
+        clock[:] = 0
         collect(
             kernel.step,
             kernel.facts,
@@ -95,109 +117,62 @@ class CompiledRollouts:
             vector.ints,
             vector.rng,
             vector.arrays,
-            self._pool,
-            self._model,
-            self._batch,
-            self._track,
-            self.seats,
+            self.policies.pool(int(self.slots.league[2])),
+            self.policies.model,
+            buffer.rows,
+            buffer.track,
+            self.slots,
             self.tally,
-            self._buffers,
+            self._inference,
             self._scratch,
-            self._learners,
-            self.hyper.gamma,
+            self.policies.learners,
+            self._hyper.gamma,
         )
-        vector.rew[:] = self._track.reward[self._steps - 1]  # as after a step of the vector env itself
-        self.env_steps += self._steps * vector.shape.envs
-        spent = perf_counter() - started
-        inference, env = self._buffers.clock / max(1, int(self._buffers.clock.sum())) * spent
-        self._seconds[:2] += env, inference
+        vector.rew[:] = buffer.track.reward[-1]  # as after a step of the vector env itself
+        self.env_steps += buffer.steps * vector.shape.envs
+        inference_s, env_s = clock / max(1, int(clock.sum())) * (perf_counter() - started)
+        self.times.add(float(env_s), float(inference_s))
 
     def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
         started = perf_counter()
-        batch, track = self._batch, self._track
-        agents = len(self.vector.shape.agents)
-        hyper = self.hyper._replace(clip_range=np.float32(rates.clip_range), ent_coef=np.float32(rates.ent_coef))
-        advantages(track, agents, hyper.gamma, hyper.gae_lambda, reward_scale, batch.adv, batch.ret, self._known)
+        buffer, model = self.buffer, self.policies.model
+        hyper = self._hyper._replace(clip_range=np.float32(rates.clip_range), ent_coef=np.float32(rates.ent_coef))
+        buffer.estimate_advantages(hyper.gamma, hyper.gae_lambda, reward_scale)
         losses = []
-        for policy, optimiser in enumerate(self._optimisers):
+        for policy, optimiser in enumerate(self.policies.optimisers):
             stats = np.zeros(stats_of.STATS)
-            rows = rows_of(track.brain, self._known, policy, self._idx) if self.plan.trained[policy] else 0
-            if rows:
-                idx = self._idx[:rows]
+            idx = buffer.rows_of(policy)
+            if self.plan.trained[policy] and len(idx):
                 update(
-                    optimiser, self._model, hyper, rates.learning_rate, batch, idx, self._scratch, self._shuffle, stats
+                    optimiser,
+                    model,
+                    hyper,
+                    rates.learning_rate,
+                    buffer.rows,
+                    idx,
+                    self._scratch,
+                    self._shuffle,
+                    stats,
                 )
             losses.append(explain_stats(stats))
-        self._seconds[2] += perf_counter() - started
+        self.times.add(learning_s=perf_counter() - started)
         return losses
 
-    def weights(self, policy: int) -> NDArray[np.float32]:
-        flat: NDArray[np.float32] = self._full.weights[policy].copy()
-        return flat
+    def env_state(self) -> StateArrays:
+        return {name: array.copy() for name, array in self._state().items()}
 
-    def load(self, policy: int, flat: NDArray[np.float32]) -> None:
-        self._full.weights[policy] = flat
+    def restore_envs(self, state: StateArrays, env_steps: int) -> None:
+        for name, array in self._state().items():
+            array[:] = state[name]
 
-    def training_state(self, policy: int) -> dict[str, NDArray[np.float32]]:
-        optimiser = self._optimisers[policy]
-        return {
-            "optimiser.first": optimiser.first.copy(),
-            "optimiser.second": optimiser.second.copy(),
-            "optimiser.count": optimiser.count.astype(np.float32),
-        }
-
-    def load_training_state(self, policy: int, state: dict[str, NDArray[np.float32]]) -> None:
-        optimiser = self._optimisers[policy]
-        optimiser.first[:] = state["optimiser.first"]
-        optimiser.second[:] = state["optimiser.second"]
-        optimiser.count[:] = state["optimiser.count"].astype(np.int64)
-
-    def set_scaler(self, policy: int, shift: NDArray[np.float32], scale: NDArray[np.float32]) -> None:
-        self._full.shift[policy] = shift
-        self._full.scale[policy] = scale
-
-    def set_opponents(self, snapshots: Sequence[Snapshot]) -> None:
-        for place, snapshot in enumerate(snapshots):
-            row = self._learners + place
-            if not np.array_equal(self._full.weights[row], snapshot.weights):
-                self._full.weights[row] = snapshot.weights
-                self.seats.rated[(self.seats.brain == row).any(axis=1)] = 0
-            if snapshot.shift.size:
-                self.set_scaler(row, snapshot.shift, snapshot.scale)
-        self.seats.league[2] = len(snapshots)
-        self._pool = self._crop(len(snapshots))
-
-    def take_moments(self) -> Moments:
-        count, seen = self._full.looks, self._full.seen
-        taken = Moments(count[: self._learners].copy(), seen[: self._learners].copy(), self.tally.spread.copy())
-        count[:] = 0
-        seen[:] = 0
-        self.tally.spread[:] = 0
-        return taken
-
-    def standing(self) -> dict[str, NDArray[Any]]:
-        return {name: array.copy() for name, array in self._places().items()}
-
-    def go_on(self, standing: dict[str, NDArray[Any]], env_steps: int) -> None:
-        for name, array in self._places().items():
-            array[:] = standing[name]
-
-    def _places(self) -> dict[str, NDArray[Any]]:
+    def _state(self) -> StateArrays:
         """Return all arrays with which the next rollout starts, besides weights."""
         vector = self.vector
-        places: dict[str, NDArray[Any]] = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
-        places |= {"actions": self._buffers.rng, "shuffle": self._shuffle}
-        for name, arrays in (("env", vector.arrays), ("seats", self.seats), ("tally", self.tally)):
-            places |= {f"{name}.{field}": array for field, array in arrays._asdict().items()}
-        return {name: array for name, array in places.items() if array.size}
-
-    def split(self) -> tuple[float, float, float]:
-        env, inference, learning = (float(seconds) for seconds in self._seconds)
-        self._seconds[:] = 0
-        return env, inference, learning
-
-    def close(self) -> None:
-        self.vector.close()
+        state: StateArrays = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
+        state |= {"actions": self._inference.rng, "shuffle": self._shuffle}
+        for name, arrays in (("env", vector.arrays), ("seats", self.slots), ("tally", self.tally)):
+            state |= {f"{name}.{field}": array for field, array in arrays._asdict().items()}
+        return {name: array for name, array in state.items() if array.size}
 
 
 def explain_stats(stats: NDArray[np.float64]) -> dict[str, float]:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.learners.base import Learner
+from mosaic.learners.base import Viewable
 from mosaic.runners.screen import Shot
 
 
 class NativeScene:
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Viewable) -> None:
         self._learner, self._vector = learner, learner.vector
         self.envs = self._vector.shape.envs
         self.freezes = isinstance(self._vector, CompiledVector)

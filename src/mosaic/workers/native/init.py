@@ -61,12 +61,13 @@ def load_training(path: Path) -> dict[str, NDArray[Any]]:
 def check_training(state: Mapping[str, NDArray[Any]], where: str) -> None:
     """Raise if an optimizer, a scaler or an opponent is not finite: one update would make the weights NaN.
 
-    The envs' own numbers, whose names begin with `lane.`, may be anything.
+    The envs' own numbers, whose names begin with WORKER_PREFIX, may be anything.
     """
+    from mosaic.learners.base import WORKER_PREFIX
     from mosaic.models.weights_file import check_finite
 
     for name, array in state.items():
-        if "/" in name or not name.startswith("lane."):
+        if "/" in name or not name.startswith(WORKER_PREFIX):
             check_finite(array, f"{where}: the numbers of '{name}'")
 
 

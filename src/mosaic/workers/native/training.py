@@ -12,7 +12,7 @@ import numpy as np
 
 from mosaic.core.ids import AgentID
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.base import Assembled
+from mosaic.learners.base import Assembled, Counters
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
@@ -148,8 +148,6 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     learner = assembled.learner
     counters = json.loads((checkpoint.path / COUNTERS).read_text())
     weights = [load_weights(checkpoint.path / weights_file(checkpoint, name)).flat for name in learner.plan.names]
-    learner.env_steps_before = int(counters["env_steps"])
-    learner.agent_steps_before = int(counters["agent_steps"])
-    learner.episodes_before = int(counters["episodes"])
+    learner.before = Counters(*(int(counters[name]) for name in ("env_steps", "agent_steps", "episodes")))
     learner.load_training_state(weights, load_training(checkpoint.path / TRAINING))
     return int(counters["iteration"])

@@ -1,5 +1,6 @@
-"""What several policies learn from which rows, in lanes with and without Python inside."""
+"""What several policies learn from which rows, in workers with and without Python inside."""
 
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -10,11 +11,10 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.agent_roles import read_agent_roles
-from mosaic.learners.opponents import NOBODY_NAMED
-from mosaic.learners.ppo.build import _architectures, _compiled_rollouts, _python_rollouts
+from mosaic.learners.ppo.build import _architectures, _compiled_rollouts, _make_engine, _python_rollouts
 from mosaic.learners.ppo.gae import rows_of
 from mosaic.learners.ppo.options import PpoOptions
-from mosaic.learners.rollout.base import Rates
+from mosaic.learners.rollout.base import Rates, RolloutSettings
 from mosaic.learners.rollout.compiled import CompiledRollouts
 from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.fused import build_model, make_scratch, probabilities
@@ -25,23 +25,23 @@ CARTPOLE, TAG, ADVERSARY = "gym/CartPole-v1", "mpe/simple_tag_v3", "mpe/simple_a
 FADING = "python:mosaic.testing.toys:Fading"
 
 
-def rows_for(lane, policy):
+def rows_for(worker, policy):
     """(time, slot) of the decisions that this policy learns from."""
-    idx = np.zeros(lane._track.brain.size, np.int64)
-    count = rows_of(lane._track.brain, lane._known, policy, idx)
-    return np.divmod(idx[:count], lane._track.brain.shape[1])
+    idx = np.zeros(worker.buffer.track.brain.size, np.int64)
+    count = rows_of(worker.buffer.track.brain, worker.buffer._known, policy, idx)
+    return np.divmod(idx[:count], worker.buffer.track.brain.shape[1])
 
 
 @pytest.mark.parametrize("engine", ["fused", "torch"])
 def test_independent_policies_differ_and_learn_from_their_own_agent_alone(engine):
     with learner(SPREAD, {"engine": engine}, envs=4, policy_configuration="independent") as made:
-        lane = made.lanes[0]
-        assert isinstance(lane, CompiledRollouts if engine == "fused" else PythonRollouts)
+        worker = made.workers[0]
+        assert isinstance(worker, CompiledRollouts if engine == "fused" else PythonRollouts)
         start = [made.weights(policy) for policy in range(3)]
         made.iterate()
         for policy in range(3):
-            time, slot = rows_for(lane, policy)
-            assert set(lane._track.who[time, slot]) == {policy}
+            time, slot = rows_for(worker, policy)
+            assert set(worker.buffer.track.who[time, slot]) == {policy}
             assert len(time) == 16 * 4
             assert not np.array_equal(made.weights(policy), start[policy])
         assert len({made.weights(policy).tobytes() for policy in range(3)}) == 3
@@ -51,10 +51,10 @@ def test_what_one_agent_sees_changes_nobody_elses_policy():
     after = []
     for noise in (0.0, 1.0):
         with learner(SPREAD, envs=4, policy_configuration="independent") as made:
-            lane = made.lanes[0]
-            lane.collect()
-            lane._batch.obs[(lane._track.who[:-1] == 1).ravel()] += noise
-            lane.learn(made._rates(), made._reward_scale)
+            worker = made.workers[0]
+            worker.collect()
+            worker.buffer.rows.obs[(worker.buffer.track.who[:-1] == 1).ravel()] += noise
+            worker.learn(made.rates(), made.normalization.reward_scale)
             after.append([made.weights(policy) for policy in range(3)])
     np.testing.assert_array_equal(after[0][0], after[1][0])
     np.testing.assert_array_equal(after[0][2], after[1][2])
@@ -64,20 +64,20 @@ def test_what_one_agent_sees_changes_nobody_elses_policy():
 def test_a_shared_policy_learns_from_everybody():
     with learner(SPREAD, envs=4) as made:
         made.iterate()
-        time, slot = rows_for(made.lanes[0], 0)
+        time, slot = rows_for(made.workers[0], 0)
         assert len(time) == 16 * 4 * 3
-        assert set(made.lanes[0]._track.who[time, slot]) == {0, 1, 2}
+        assert set(made.workers[0].buffer.track.who[time, slot]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("engine", ["fused", "torch"])
 def test_a_centralised_critic_sees_all_and_the_actor_its_own(engine):
     with assembled(SPREAD, {"engine": engine}, envs=4, policy_configuration="shared_value_function") as whole:
-        made, lane = whole.learner, whole.learner.lanes[0]
+        made, worker = whole.learner, whole.learner.workers[0]
         made.iterate()
         width = made.shape.width
         architecture = whole.architectures[0]
         assert (architecture.observation, architecture.critic_observation) == (width, 3 * width)
-        obs, critic = lane._batch.obs, lane._batch.critic_obs
+        obs, critic = worker.buffer.rows.obs, worker.buffer.rows.critic_obs
         for agent in range(3):
             for k in range(3):
                 seen = critic[agent::3, k * width : (k + 1) * width]
@@ -143,8 +143,8 @@ def test_policies_of_different_spaces_learn_side_by_side(env_id, kind, policies)
         for policy, before in enumerate(start):
             assert not np.array_equal(made.weights(policy), before)
             assert np.isfinite(made.weights(policy)).all()
-            time, slot = rows_for(made.lanes[0], policy)
-            owners = {made.plan.policy_of[agent] for agent in made.lanes[0]._track.who[time, slot]}
+            time, slot = rows_for(made.workers[0], policy)
+            owners = {made.plan.policy_of[agent] for agent in made.workers[0].buffer.track.who[time, slot]}
             assert owners == {policy}
             assert made.progress().losses[policy]["entropy"] > 0
 
@@ -165,7 +165,7 @@ def test_a_mapping_with_patterns_trains():
     with learner(TAG, envs=4, agents={"adversary_0": "leader", "adversary_*": "pack"}) as made:
         made.iterate()
         assert made.plan.names == ("leader", "pack", "agent")
-        counts = [len(rows_for(made.lanes[0], policy)[0]) for policy in range(3)]
+        counts = [len(rows_for(made.workers[0], policy)[0]) for policy in range(3)]
         assert counts == [64, 128, 64]
 
 
@@ -176,15 +176,16 @@ def test_agents_that_are_born_late_and_die_early(kind, normalised):
     with learner(FADING, options, envs=2, policy_configuration=kind) as made:
         for _ in range(3):
             made.iterate()
-        lane = made.lanes[0]
+        worker = made.workers[0]
         assert (
-            lane._track.active[:8].reshape(8, 2, 3)[:, 0].tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 1]] * 2
+            worker.buffer.track.active[:8].reshape(8, 2, 3)[:, 0].tolist()
+            == [[1, 1, 0], [1, 1, 1], [0, 1, 1], [0, 1, 1]] * 2
         )
         progress = made.progress()
         assert progress.episodes == 2 * 2 * 3
         assert sorted(set(np.concatenate(progress.returns).tolist())) == [3, 9, 10]
         assert progress.agent_steps == 3 * 2 * 2 * (2 + 3 + 2 + 2)
-        assert sum(len(rows_for(lane, policy)[0]) for policy in range(len(made.plan.names))) == 2 * 2 * 9
+        assert sum(len(rows_for(worker, policy)[0]) for policy in range(len(made.plan.names))) == 2 * 2 * 9
         assert all(np.isfinite(made.weights(policy)).all() for policy in range(len(made.plan.names)))
 
 
@@ -196,7 +197,7 @@ def test_walkers_that_fall_leave_the_others_walking():
         for _ in range(3):
             made.iterate()
         assert made.progress().episodes > 0
-        assert not made.lanes[0]._track.active.all()
+        assert not made.workers[0].buffer.track.active.all()
         assert np.isfinite(made.weights(0)).all()
 
 
@@ -222,7 +223,7 @@ def test_an_update_ends_where_the_policy_has_moved_far_enough(engine):
     def steps(target):
         with learner(CARTPOLE, {"engine": engine, "n_epochs": 10, "target_kl": target, "threads": 1}) as made:
             made.iterate()
-            return made.lanes[0].training_state(0)["optimiser.count"].item()
+            return made.workers[0].policies.training_state(0)["optimiser.count"].item()
 
     minibatches = 10 * (8 * 16 // 64)
     assert steps(None) == minibatches
@@ -239,56 +240,60 @@ def test_an_update_ends_where_the_policy_has_moved_far_enough(engine):
         (SPREAD, {}, {"policy_configuration": "shared_value_function"}),
     ],
 )
-def test_both_lanes_learn_the_same_from_the_same_chance(env_id, options, settings):
+def test_both_workers_learn_the_same_from_the_same_random_numbers(env_id, options, settings):
     config = run_config(env_id, **settings)
     options = PpoOptions.model_validate({**SMALL, "n_steps": 40, **options})
     env = make_env(config.environment)
     roles = read_agent_roles(config, env.spec)
     rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in roles.learners}
     env.close()
-    lanes = []
+    workers = []
+    settings = RolloutSettings(40, 1, normalize_observations=options.normalize_observations)
     for made in ("fused", "played"):
         vector = make_compiled_vector(config.environment, 4)
         architectures = _architectures(roles, options, vector.shape, rows)
         if made == "fused":
-            lanes.append(_compiled_rollouts(vector, roles, architectures, options, NOBODY_NAMED, 40, 0, 1))
+            workers.append(_compiled_rollouts(vector, roles.plan, architectures, options, settings, 0))
         else:
-            lanes.append(_python_rollouts(vector, roles, architectures, options, NOBODY_NAMED, (), "fused", 40, 0, 1))
-    fused, played = lanes
-    np.testing.assert_array_equal(fused.weights(0), played.weights(0))
-    engine = played._engines[0]
+            make_engine = partial(_make_engine, "fused", architectures, options, 0)
+            workers.append(_python_rollouts(vector, roles.plan, architectures, make_engine, options, settings))
+    fused, played = workers
+    np.testing.assert_array_equal(fused.policies.weights(0), played.policies.weights(0))
+    engine = played.policies.engines[0]
     engine._make_room(max(fused.vector.shape.slots, options.batch_size))
-    engine._streams[: fused.vector.shape.slots] = fused._buffers.rng
+    engine._streams[: fused.vector.shape.slots] = fused._inference.rng
     engine._shuffle[:] = fused._shuffle
     rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(roles.learners), np.float32)
     for _ in range(2):
-        for lane in lanes:
-            lane.collect()
-            lane.learn(rates, scale)
-        np.testing.assert_array_equal(fused._batch.act, played._batch.act)
-        np.testing.assert_array_equal(fused._track.ended, played._track.ended)
+        for worker in workers:
+            worker.collect()
+            worker.learn(rates, scale)
+        np.testing.assert_array_equal(fused.buffer.rows.act, played.buffer.rows.act)
+        np.testing.assert_array_equal(fused.buffer.track.ended, played.buffer.track.ended)
         for name in ("obs", "critic_obs", "logp", "val", "adv", "ret"):
             np.testing.assert_allclose(
-                getattr(fused._batch, name), getattr(played._batch, name), rtol=1e-4, atol=1e-4, err_msg=name
+                getattr(fused.buffer.rows, name), getattr(played.buffer.rows, name), rtol=1e-4, atol=1e-4, err_msg=name
             )
-        np.testing.assert_allclose(fused.weights(0), played.weights(0), atol=1e-4)
-        one, two = (lane.take_moments() for lane in lanes)
+        np.testing.assert_allclose(fused.policies.weights(0), played.policies.weights(0), atol=1e-4)
+        one, two = (worker.policies.take_moments() for worker in workers)
         if options.normalize_observations:
             np.testing.assert_array_equal(one.count, two.count)
-            np.testing.assert_allclose(one.seen, two.seen, rtol=1e-5, atol=1e-4)
-            shift, squares = one.seen[0] / one.count[0]
+            np.testing.assert_allclose(one.sums, two.sums, rtol=1e-5, atol=1e-4)
+            shift, squares = one.sums[0] / one.count[0]
             spread = 1 / np.sqrt(squares - shift**2 + 1e-8)
-            for lane in lanes:
-                lane.set_scaler(0, shift.astype(np.float32), spread.astype(np.float32))
-        np.testing.assert_allclose(one.spread, two.spread, rtol=1e-5)
+            for worker in workers:
+                worker.policies.set_scaler(0, shift.astype(np.float32), spread.astype(np.float32))
+        np.testing.assert_allclose(fused.tally.spread, played.tally.spread, rtol=1e-5)
+        for worker in workers:
+            worker.tally.spread[:] = 0
     assert fused.tally.finished.tolist() == played.tally.finished.tolist()
-    for lane in lanes:
-        lane.close()
+    for worker in workers:
+        worker.vector.close()
 
 
 def test_a_saved_scaler_shows_observations_as_training_does():
     with assembled(CARTPOLE, {"normalize_observations": True, "threads": 1}) as whole:
-        made, lane = whole.learner, whole.learner.lanes[0]
+        made, worker = whole.learner, whole.learner.workers[0]
         for _ in range(3):
             made.iterate()
         moments = made.scaler(0)
@@ -297,8 +302,8 @@ def test_a_saved_scaler_shows_observations_as_training_does():
         actions = {"agent_0": action_code(whole.spec.action_spaces["agent_0"])}
         scaler = moments.shift, moments.scale
         player = NetworkPolicyController(whole.architectures[0], made.weights(0), rows, actions, scaler)
-        lane.collect()  # by the weights and the scaler of now
-        shown = lane._batch.obs
+        worker.collect()  # by the weights and the scaler of now
+        shown = worker.buffer.rows.obs
         raw = shown / moments.scale + moments.shift
         model = build_model(whole.architectures[0])
         odds = np.zeros((len(shown), 2), np.float32)
@@ -319,11 +324,11 @@ def test_a_snapshot_keeps_the_scaler_of_its_day():
     with learner(SPREAD, options, envs=4, policy_configuration="self_play") as made:
         made.iterate()
         made.snapshot()
-        lane = made.lanes[0]
-        frozen = lane._full.shift[1].copy()
+        worker = made.workers[0]
+        frozen = worker.policies._pool.shift[1].copy()
         np.testing.assert_array_equal(frozen, made.scaler(0).shift)
         made.iterate()
-        np.testing.assert_array_equal(lane._full.shift[1], frozen)
+        np.testing.assert_array_equal(worker.policies._pool.shift[1], frozen)
         assert not np.array_equal(made.scaler(0).shift, frozen)
 
 
@@ -341,7 +346,7 @@ def test_threads_share_a_minibatch_and_make_as_many_steps_as_one():
     def steps(threads):
         with learner(CARTPOLE, {"threads": threads, "batch_size": 64}) as made:
             made.iterate()
-            return [lane.training_state(0)["optimiser.count"].item() for lane in made.lanes]
+            return [worker.policies.training_state(0)["optimiser.count"].item() for worker in made.workers]
 
     assert steps(1) == [4]  # two epochs of 8 × 16 rows
     assert steps(2) == [4, 4]
@@ -358,9 +363,9 @@ def test_the_torch_engine_steps_compiled_twins_and_learns_there():
 
 def test_learner_and_frozen_places_do_not_share_chance_in_torch():
     with learner("classic/tictactoe_v3", {"engine": "torch"}, policy_configuration="self_play") as made:
-        streams = [engine._generator.initial_seed() for engine in made.lanes[0]._engines]
+        streams = [engine._generator.initial_seed() for engine in made.workers[0].policies.engines]
         assert len(set(streams)) == len(streams) == 5
-        weights = [engine.weights().tobytes() for engine in made.lanes[0]._engines]
+        weights = [engine.weights().tobytes() for engine in made.workers[0].policies.engines]
         assert len(set(weights)) == 1
         assert child_seed(0, "weights", 0) not in streams
 
@@ -393,18 +398,18 @@ def test_compiled_envs_go_on_bit_by_bit(env_id, options, settings):
 
 def test_python_envs_go_on_in_new_episodes():
     with learner(FADING, envs=2) as whole, learner(FADING, envs=2) as again:
-        first = whole.lanes[0].vector.obs.copy()
+        first = whole.workers[0].vector.obs.copy()
         whole.iterate()
         resume(whole, again)
         np.testing.assert_array_equal(whole.weights(0), again.weights(0))
         assert again.progress().episodes == whole.progress().episodes
-        assert not np.array_equal(again.lanes[0].vector.obs, first)
+        assert not np.array_equal(again.workers[0].vector.obs, first)
 
 
 def resume(whole, again):
     progress = whole.progress()
-    again.env_steps_before, again.episodes_before = progress.env_steps, progress.episodes
-    again.agent_steps_before = progress.agent_steps
+    again.before.env_steps, again.before.episodes = progress.env_steps, progress.episodes
+    again.before.agent_steps = progress.agent_steps
     again.load_training_state([whole.weights(0)], whole.training_state())
 
 
@@ -423,7 +428,7 @@ def test_a_rollout_that_ends_early_teaches_what_a_short_one_would(env, sections)
             calls = iter(range(1, 100))
             made.watch(lambda calls=calls, last=ends_after: next(calls) == last)
             made.iterate()
-            assert isinstance(made.lanes[0], PythonRollouts)
+            assert isinstance(made.workers[0], PythonRollouts)
             assert made.env_steps == 2 * 5
             learned.append([made.weights(policy) for policy in range(len(made.plan.names))])
     for short, cut in zip(*learned, strict=True):
