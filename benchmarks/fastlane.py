@@ -44,7 +44,7 @@ from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
-from mosaic.workers.native.frames import NativeScene
+from mosaic.workers.native.training import NativeScene
 from mosaic.workers.native.worker import NativePpoOptions
 from mosaic.workers.presets import with_preset
 

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.learners.engines.torch import ADAM_EPSILON, checked_device
-from mosaic.learners.engines.torch_ppo_loss import Minibatch, ppo_loss
+from mosaic.learners.engines.torch_ppo_update import Minibatch, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LearnSettings
 from mosaic.models.torch_distributions import draw

@@ -22,7 +22,7 @@ from mosaic import evaluate, make_env
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions

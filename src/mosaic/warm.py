@@ -23,7 +23,7 @@ def _search() -> None:
 def _tables() -> None:
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.board_games.tictactoe import tictactoe_game
-    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.envs.compiled.registry import find_twin
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.learners.tabular.options import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining

@@ -135,7 +135,7 @@ def test_tictactoe_cannot_be_beaten_after_self_play(seed):
 
 
 def score_at_connect_four(assembled: Assembled, opponent: str, games: int) -> tuple[float, int]:
-    """Share of games that the greedy network wins, seats alternating, and how many of them were different."""
+    """Share of games that the greedy network wins, assignment alternating, and how many of them were different."""
     learner, spec = assembled.learner, assembled.spec
     first, second = spec.possible_agents
     controller = NetworkPolicyController(

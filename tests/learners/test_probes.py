@@ -81,7 +81,7 @@ def test_a_wrong_discount_of_dqn(monkeypatch):
 
 
 def test_a_truncated_episode_that_is_worth_nothing_more(monkeypatch):
-    monkeypatch.setattr(PythonRollouts, "_bootstrap", lambda self, time, seated: None)
+    monkeypatch.setattr(PythonRollouts, "_bootstrap", lambda self, time, played_by: None)
     assert fails("one_value", "two_steps", "cut_off") == ["cut_off"]
 
 

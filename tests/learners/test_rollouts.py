@@ -27,9 +27,9 @@ FADING = "python:mosaic.testing.toys:Fading"
 
 def rows_for(worker, policy):
     """(time, slot) of the decisions that this policy learns from."""
-    idx = np.zeros(worker.buffer.track.brain.size, np.int64)
-    count = rows_of(worker.buffer.track.brain, worker.buffer._known, policy, idx)
-    return np.divmod(idx[:count], worker.buffer.track.brain.shape[1])
+    idx = np.zeros(worker.buffer.track.policy_of.size, np.int64)
+    count = rows_of(worker.buffer.track.policy_of, worker.buffer._known, policy, idx)
+    return np.divmod(idx[:count], worker.buffer.track.policy_of.shape[1])
 
 
 @pytest.mark.parametrize("engine", ["fused", "torch"])
@@ -260,8 +260,8 @@ def test_both_workers_learn_the_same_from_the_same_random_numbers(env_id, option
     fused, played = workers
     np.testing.assert_array_equal(fused.policies.weights(0), played.policies.weights(0))
     engine = played.policies.engines[0]
-    engine._make_room(max(fused.vector.shape.slots, options.batch_size))
-    engine._streams[: fused.vector.shape.slots] = fused._inference.rng
+    engine._buffers.reserve(max(fused.vector.shape.slots, options.batch_size))
+    engine._buffers.streams[: fused.vector.shape.slots] = fused._inference.rng
     engine._shuffle[:] = fused._shuffle
     rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(roles.learners), np.float32)
     for _ in range(2):

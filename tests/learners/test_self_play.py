@@ -45,7 +45,7 @@ def test_a_new_snapshot_is_the_learner_as_it_is_then_and_the_old_ones_stay():
                 np.testing.assert_array_equal(snapshot.weights, history[snapshot.env_steps])
             for place, snapshot in enumerate(made.self_play.opponents, 1):
                 np.testing.assert_array_equal(made.workers[0].policies.weights(place), history[snapshot.env_steps])
-        assert made.workers[0].slots.league.tolist() == [4, 8, 3]
+        assert made.workers[0].assignment.league.tolist() == [4, 8, 3]
 
 
 @pytest.mark.parametrize("more", [(), ("minimax:depth=1",)], ids=["compiled", "played"])
@@ -82,13 +82,13 @@ def test_frozen_rows_give_no_gradient(options):
             made.snapshot()
             worker = made.workers[0]
             worker.collect()
-            frozen = worker.buffer.track.brain.ravel() != 0
+            frozen = worker.buffer.track.policy_of.ravel() != 0
             assert 0.05 < frozen.mean() < 0.8
             worker.buffer.rows.obs[frozen] += noise
             worker.buffer.rows.logp[frozen] -= noise
             worker.learn(made.rates(), made.normalization.reward_scale)
             after.append(made.weights(0))
-            worker.buffer.track.brain[:] = 1
+            worker.buffer.track.policy_of[:] = 1
             assert worker.learn(made.rates(), made.normalization.reward_scale) == [{}]
             np.testing.assert_array_equal(made.weights(0), after[-1])
     np.testing.assert_array_equal(*after)
@@ -99,7 +99,7 @@ def test_the_rule_says_how_many_opponents_play(sampling, filled):
     with self_play({"league_sampling": sampling, "league_places": 3, "snapshot_every_steps": 1}) as made:
         for _ in range(5):
             made.iterate()
-        assert made.workers[0].slots.league[2] == filled
+        assert made.workers[0].assignment.league[2] == filled
         assert made.self_play.opponents[0] is made.league.snapshots[-1]
         played = [snapshot.games for snapshot in made.league.snapshots]
         assert sum(played) > 0
@@ -146,9 +146,9 @@ def test_random_draws_from_all_actions_where_nothing_is_illegal(strangers):
         made.load(0, stubborn(whole.architectures[0]))
         made.snapshot()
         worker.collect()
-        brain, act = worker.buffer.track.brain.ravel(), worker.buffer.rows.act[:, 0]
-        assert set(act[brain == 0]) == {0.0}
-        counts = np.bincount(act[brain == 1].astype(int), minlength=5)
+        policy_of, act = worker.buffer.track.policy_of.ravel(), worker.buffer.rows.act[:, 0]
+        assert set(act[policy_of == 0]) == {0.0}
+        counts = np.bincount(act[policy_of == 1].astype(int), minlength=5)
         assert counts.sum() > 250
         assert counts.min() > counts.sum() / 5 * 0.6
 
@@ -159,7 +159,7 @@ def test_random_plays_legal_moves_only(strangers):
         worker = made.workers[0]
         made.snapshot()
         worker.collect()
-        rows = np.flatnonzero(worker.buffer.track.brain.ravel() == 1)
+        rows = np.flatnonzero(worker.buffer.track.policy_of.ravel() == 1)
         assert len(rows) > 50
         assert worker.buffer.rows.mask[rows, worker.buffer.rows.act[rows, 0].astype(int)].all()
         assert len(set(worker.buffer.rows.act[rows, 0])) == 9
@@ -168,13 +168,13 @@ def test_random_plays_legal_moves_only(strangers):
 def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_chairs():
     with self_play({"opponents": ("minimax", "random"), "n_steps": 64}, envs=8) as made:
         worker = made.workers[0]
-        assert worker.slots.brain.tolist() == [[0, 0]] * 6 + [[0, 2], [2, 0]]
+        assert worker.assignment.policy_of.tolist() == [[0, 0]] * 6 + [[0, 2], [2, 0]]
         made.iterate()
         who = worker.buffer.track.who[:64]
         assert set(who[:, 6]) == {0}
         assert set(who[:, 7]) == {1}
         assert set(who[:, 0]) == {0, 1}
-        assert (worker.buffer.track.brain[:, 6:] == 0).all()
+        assert (worker.buffer.track.policy_of[:, 6:] == 0).all()
         minimax = made.league.strangers[1]
         assert minimax.name == "minimax"
         assert minimax.games > 20
@@ -186,7 +186,7 @@ def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_chairs()
 def test_foreign_opponents_alone_need_no_snapshot_to_play():
     with self_play({"opponents": ("minimax:depth=1",), "n_steps": 32}) as made:
         made.iterate()
-        assert made.workers[0].slots.league.tolist() == [4, 4, 0]
+        assert made.workers[0].assignment.league.tolist() == [4, 4, 0]
         assert made.league.strangers[0].games > 0
         assert made.progress().return_mean is not None
 
@@ -203,11 +203,11 @@ def test_where_all_act_together_a_played_agent_has_no_row_that_acts():
     with self_play({"opponents": ("nearest_landmark",), "n_steps": 30}, SPREAD, env_options={"max_cycles": 10}) as made:
         worker = made.workers[0]
         made.iterate()
-        brain = worker.buffer.track.brain.reshape(30, 8, 3)
-        assert (brain[:, :4] == 0).all()
-        for env, chair in zip(range(4, 8), (0, 1, 2, 0), strict=True):
-            assert [(brain[:, env, agent] == 0).all() for agent in range(3)] == [agent == chair for agent in range(3)]
-            assert (np.delete(brain[:, env], chair, axis=1) == -1).all()
+        policy_of = worker.buffer.track.policy_of.reshape(30, 8, 3)
+        assert (policy_of[:, :4] == 0).all()
+        for env, own in zip(range(4, 8), (0, 1, 2, 0), strict=True):
+            assert [(policy_of[:, env, agent] == 0).all() for agent in range(3)] == [agent == own for agent in range(3)]
+            assert (np.delete(policy_of[:, env], own, axis=1) == -1).all()
         assert made.league.strangers[0].games == 4 * 3
         assert worker.tally.finished.tolist() == [4 * 3 * 3 + 4 * 3, 8 * 3]
 
@@ -240,7 +240,7 @@ def test_a_turn_based_python_env_plays_itself():
             made.iterate()
         assert not np.array_equal(made.weights(0), before)
         assert sum(snapshot.games for snapshot in made.league.snapshots) > 0
-        assert {int(policy) for policy in np.unique(made.workers[0].buffer.track.brain)} >= {0, 1}
+        assert {int(policy) for policy in np.unique(made.workers[0].buffer.track.policy_of)} >= {0, 1}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -259,13 +259,13 @@ def test_guests_share_the_envs_with_the_others():
     assert named.strangers == ("random", "minimax", "run:latest")
     assert assign_guests(named, 16, 0.5, 2) == (Guest(0, 0), Guest(0, 1), Guest(1, 0), Guest(1, 1))
     assert assign_guests(Opponents(), 16, 0.5, 2) == ()
-    seats = (Guest(0, 0), Guest(1, 1))
-    assert played_by_env(named, seats, 5, ("x", "o")) == {3: {"o": "minimax"}, 4: {"x": "run:latest"}}
+    assignment = (Guest(0, 0), Guest(1, 1))
+    assert played_by_env(named, assignment, 5, ("x", "o")) == {3: {"o": "minimax"}, 4: {"x": "run:latest"}}
 
 
 def test_without_a_number_of_envs_every_stranger_meets_the_learner_on_every_chair():
     with self_play({"opponents": ("minimax:depth=1", "minimax:depth=2", "minimax:depth=3")}, envs=None) as made:
-        chairs = made.workers[0].slots.brain[-6:].tolist()
+        chairs = made.workers[0].assignment.policy_of[-6:].tolist()
         assert sorted(chairs) == [[0, 1], [0, 2], [0, 3], [1, 0], [2, 0], [3, 0]]
 
 

@@ -102,7 +102,7 @@ class Viewable(Protocol):
     @property
     def tally(self) -> EpisodeTally: ...
 
-    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
+    def watch(self, callback: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
 
 
 class Learner(PolicyWeights, Resumable, Viewable, Protocol):

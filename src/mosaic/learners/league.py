@@ -30,7 +30,7 @@ class Rival(Protocol):
     @property
     def settled(self) -> bool: ...  # whether its rating can be used to rate the learner
 
-    def book(self, score: NDArray[np.int64], learner_rating: float) -> None: ...  # new games, from the learner's side
+    def record(self, score: NDArray[np.int64], learner_rating: float) -> None: ...  # new games, from the learner's side
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Stranger:
     games: float = 0.0
     score: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))  # learner's wins, draws, losses; faded
 
-    def book(self, score: NDArray[np.int64], learner_rating: float) -> None:
+    def record(self, score: NDArray[np.int64], learner_rating: float) -> None:
         games = float(score.sum())
         taken = float(score[2] + score[1] / 2)
         known = max(_PRIOR_GAMES, min(self.games, _MEMORY_GAMES))
@@ -90,7 +90,7 @@ class Snapshot:
         """Fraction of points that the learner takes from it; even where no game was played."""
         return float(self.score[0] + self.score[1] / 2 + 1.0) / (self.games + 2.0)
 
-    def book(self, score: NDArray[np.int64], learner_rating: float) -> None:
+    def record(self, score: NDArray[np.int64], learner_rating: float) -> None:
         """Record games; the rating stays what the learner's was then, as the measure for newer ones."""
         _fade_in(self.score, score, _MEMORY_GAMES)
 
@@ -156,7 +156,7 @@ class League:
             if rival.settled
         ]
         for rival, score in games:
-            rival.book(score, self.rating)
+            rival.record(score, self.rating)
         self.rating = performance_rating(self.rating, played)
 
     def metrics(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Opponents:
         return self.frozen if self.frozen or self.foreign else drawn
 
 
-NOBODY_NAMED = Opponents()
+NO_OPPONENTS = Opponents()
 
 
 def opponents_of(options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Opponents:
@@ -58,7 +58,7 @@ def opponents_of(options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Oppon
     if not roles.plan.self_play:
         if options.opponents:
             raise InputError("The option opponents belongs to self-play: add --policies self_play, or leave it out.")
-        return NOBODY_NAMED
+        return NO_OPPONENTS
     choices = action_code(spec.action_spaces[roles.learners[0]]).head.kind == "categorical"
     if options.opponent_slip and not choices:
         raise InputError("opponent_slip needs actions to choose from, and here they are numbers: leave it out.")

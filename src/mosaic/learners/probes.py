@@ -21,7 +21,7 @@ from mosaic.models.fused import build_model, make_scratch, policy_outputs, proba
 
 GAMMA = 0.5  # small, so that a wrong discount is visible
 VALUE_TOLERANCE = 0.1
-LEAST_CHANCE = 0.9  # least probability of the right action
+LEAST_PROBABILITY = 0.9  # least probability of the right action
 _ENVS = 8
 
 
@@ -221,22 +221,22 @@ def _ask(assembled: Assembled, answer: ProbeAnswer, q_values: bool) -> tuple[flo
         worth = policy_outputs(weights, model, obs, scratch)[0, : architecture.head.width].copy()
         worth[~np.array(answer.legal or [True] * len(worth))] = -np.inf
         return float(worth.max()), (worth == worth.max()).astype(np.float32)
-    value, chances = np.zeros(1, np.float32), np.zeros((1, architecture.head.width), np.float32)
+    value, odds = np.zeros(1, np.float32), np.zeros((1, architecture.head.width), np.float32)
     value_rows(weights, model, obs, np.zeros((1, 0), np.float32), scratch, value)
-    probabilities(weights, model, obs, mask, scratch, chances)
-    return float(value[0]), chances[0]
+    probabilities(weights, model, obs, mask, scratch, odds)
+    return float(value[0]), odds[0]
 
 
-def _fits(answer: ProbeAnswer, value: float, chances: NDArray[np.float32]) -> bool:
+def _fits(answer: ProbeAnswer, value: float, odds: NDArray[np.float32]) -> bool:
     near = abs(value - answer.value) <= VALUE_TOLERANCE  # False for nan
-    return near and (answer.action is None or float(chances[answer.action]) >= LEAST_CHANCE)
+    return near and (answer.action is None or float(odds[answer.action]) >= LEAST_PROBABILITY)
 
 
-def _described(answer: ProbeAnswer, value: float, chances: NDArray[np.float32]) -> str:
+def _described(answer: ProbeAnswer, value: float, odds: NDArray[np.float32]) -> str:
     if answer.action is None:
         return _said(answer.seen, value)
-    action = int(chances.argmax())
-    return _said(answer.seen, value, f"plays {action} ({chances[action]:.0%})")
+    action = int(odds.argmax())
+    return _said(answer.seen, value, f"plays {action} ({odds[action]:.0%})")
 
 
 def _said(seen: int, value: float, action: str = "") -> str:

@@ -11,7 +11,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.opponents import opponents_of
-from mosaic.learners.ppo.hardware import has_twin
+from mosaic.learners.ppo.hardware import is_compiled
 from mosaic.learners.ppo.options import PpoOptions
 
 Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
@@ -23,7 +23,7 @@ def meet_resources(options: Given, config: RunConfig, roles: AgentRoles, spec: E
     if not (resources.num_workers or resources.runtime or resources.num_gpus):
         return options
     foreign = opponents_of(options, roles, spec).foreign if isinstance(options, PpoOptions) else ()
-    compiled = not roles.played and not foreign and has_twin(config.environment)
+    compiled = not roles.played and not foreign and is_compiled(config.environment)
     return with_resources(options, resources, compiled=compiled)
 
 

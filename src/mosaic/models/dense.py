@@ -6,11 +6,15 @@ function serves every depth and width.
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.numba_cache import njit
 from mosaic.models.activations import NONE, SILU, add_bias, times_derivative
 
@@ -110,3 +114,28 @@ def _sum_rows(delta: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     for i in range(delta.shape[0]):
         for j in range(delta.shape[1]):
             out[j] += delta[i, j]
+
+
+def set_product_threads(threads: int) -> None:
+    """Set the threads of matrix products in compiled code.
+
+    numba multiplies with scipy's OpenBLAS. Its threads wait by spinning: minibatches are too small to gain from them,
+    and on a busy machine they cost many times the product itself. The environment variable OPENBLAS_NUM_THREADS does
+    the same if it is set before scipy is imported; this works at any time.
+    """
+    _blas().scipy_openblas_set_num_threads(ctypes.c_int(threads))
+
+
+def product_threads() -> int:
+    return int(_blas().scipy_openblas_get_num_threads())
+
+
+@cache
+def _blas() -> ctypes.CDLL:
+    import scipy.linalg.cython_blas  # loads the same library that numba will find
+
+    folder = Path(scipy.__file__).parent.parent / "scipy.libs"
+    found = sorted(folder.glob("libscipy_openblas*"))
+    if not found:
+        raise MosaicError(f"scipy has no bundled OpenBLAS in {folder}: set OPENBLAS_NUM_THREADS=1 instead.")
+    return ctypes.CDLL(str(found[0]))

@@ -17,7 +17,7 @@ from mosaic.models.activations import CODES
 from mosaic.models.architecture import Architecture
 from mosaic.models.dense import Net, NetScratch, forward, make_net_scratch, matrix, no_net_scratch
 from mosaic.models.layout import LOG_STD, POLICY, VALUE, Tensor, tensors
-from mosaic.models.random import draw_uniform
+from mosaic.models.random import draw_uniform, random_streams
 
 CATEGORICAL, GAUSSIAN = 0, 1
 OBSERVATION_LIMIT = np.float32(10)  # clipping range of normalised observations, in training and play
@@ -97,6 +97,27 @@ def make_scratch(model: Model, rows: int) -> Scratch:
     critic_inputs = np.zeros(1 if model.shared else rows * int(model.value.dims[0]), np.float32)
     value = no_net_scratch() if model.shared else make_net_scratch(model.value, rows)
     return Scratch(inputs, critic_inputs, make_net_scratch(model.policy, rows), value)
+
+
+class RowBuffers:
+    """Scratch memory and one random stream per row, which grow with the largest batch."""
+
+    def __init__(self, model: Model, seed: int, rows: int = 0) -> None:
+        self._model, self._seed = model, seed
+        self.scratch = make_scratch(model, rows)
+        self.streams = random_streams(seed, rows)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for this many rows; streams that were already drawn from continue."""
+        used = len(self.streams)
+        if rows > used:
+            streams = random_streams(self._seed, rows)
+            streams[:used] = self.streams
+            self.streams, self.scratch = streams, make_scratch(self._model, rows)
+
+    def reseed(self, seed: int) -> None:
+        self._seed = seed
+        self.streams = random_streams(seed, len(self.streams))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

@@ -16,15 +16,14 @@ from mosaic.envs.vector.encoding import ActionCode, RowCode
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import (
     OBSERVATION_LIMIT,
+    RowBuffers,
     build_model,
     greedy_rows,
-    make_scratch,
     probabilities,
     sample_rows,
     value_rows,
 )
 from mosaic.models.layout import LOG_STD, POLICY, count_weights, tensors
-from mosaic.models.random import random_streams
 from mosaic.models.single_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
@@ -44,7 +43,7 @@ class Scaler(NamedTuple):
         np.minimum(rows, OBSERVATION_LIMIT, out=rows)
 
 
-class _Seat(NamedTuple):
+class _AgentCode(NamedTuple):
     """Encoding of one agent's observations and actions."""
 
     width: int
@@ -79,34 +78,32 @@ class NetworkPolicyController:
             apply_temperature(architecture, self._weights, temperature)
         self._rows, self._actions = rows, actions
         self._scaler = None if scaler is None else _fitting_scaler(scaler, architecture.observation)
-        self._sample, self._seed = sample, seed
+        self._sample = sample
         self._plan, self._room = row_plan(self._model), row_room(self._model)
         self._act, self._mask = (
             np.zeros(architecture.head.parts, np.float32),
             np.ones(architecture.head.width, np.uint8),
         )
-        self._seats: Lookup[AgentID, _Seat] = Lookup(self._seat, rows)
+        self._codes: Lookup[AgentID, _AgentCode] = Lookup(self._code_of, rows)
         self._obs = np.zeros((1, architecture.observation), np.float32)
-        self._scratch = make_scratch(self._model, 1)
-        self._streams = random_streams(seed, 1)
+        self._buffers = RowBuffers(self._model, seed, rows=1)
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
-        self._seed = seed
-        self._streams = random_streams(seed, len(self._obs))
+        self._buffers.reseed(seed)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
         seen = turn.observations
         if len(seen) == 1 and not self._sample:
             for agent, observation in seen.items():
-                return {agent: self._decide(self._seats[agent], observation, turn.action_masks.get(agent))}
+                return {agent: self._decide(self._codes[agent], observation, turn.action_masks.get(agent))}
         obs, mask = self._lay_out(turn)
         act = np.zeros((len(obs), self._architecture.head.parts), np.float32)
         if self._sample:
             logp = np.zeros(len(obs), np.float32)
-            sample_rows(self._weights, self._model, obs, mask, self._scratch, self._streams, act, logp)
+            sample_rows(self._weights, self._model, obs, mask, self._buffers.scratch, self._buffers.streams, act, logp)
         else:
-            greedy_rows(self._weights, self._model, obs, mask, self._scratch, act)
-        return {agent: self._seats[agent].action(row) for agent, row in zip(seen, act, strict=True)}
+            greedy_rows(self._weights, self._model, obs, mask, self._buffers.scratch, act)
+        return {agent: self._codes[agent].action(row) for agent, row in zip(seen, act, strict=True)}
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
         obs, mask = self._lay_out(turn)
@@ -114,12 +111,12 @@ class NetworkPolicyController:
         shares: list[NDArray[np.float64] | None] = [None] * count
         if head.kind == "categorical" and head.parts == 1:
             found = np.zeros((count, head.width), np.float32)
-            probabilities(self._weights, self._model, obs, mask, self._scratch, found)
+            probabilities(self._weights, self._model, obs, mask, self._buffers.scratch, found)
             shares = list(found.astype(np.float64))
         values: Sequence[float | None] = [None] * count
         if not self._architecture.critic_observation:  # a centralised critic needs the other agents' observations
             val = np.zeros(count, np.float32)
-            value_rows(self._weights, self._model, obs, np.zeros((count, 0), np.float32), self._scratch, val)
+            value_rows(self._weights, self._model, obs, np.zeros((count, 0), np.float32), self._buffers.scratch, val)
             values = val.tolist()
         agents = turn.observations
         return {
@@ -129,24 +126,26 @@ class NetworkPolicyController:
     def close(self) -> None:
         pass
 
-    def _decide(self, seat: _Seat, observation: Observation, mask: Mask | None) -> Action:
+    def _decide(self, code: _AgentCode, observation: Observation, mask: Mask | None) -> Action:
         """Choose one action, many microseconds faster than a batch of one."""
-        seat.write(observation, seat.shown)
+        code.write(observation, code.shown)
         if self._scaler is not None:
-            seat.row[seat.width :] = 0
-            self._scaler.apply(seat.row)
+            code.row[code.width :] = 0
+            self._scaler.apply(code.row)
         legal = _EVERYTHING if mask is None else self._checked(mask, self._mask)
-        decide_row(self._weights, self._plan, seat.row, legal, self._room, self._act)
-        return seat.action(self._act)
+        decide_row(self._weights, self._plan, code.row, legal, self._room, self._act)
+        return code.action(self._act)
 
     def _lay_out(self, turn: Turn) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         """Return rows and masks of all agents that act now."""
-        self._make_room(len(turn.observations))
+        if len(turn.observations) > len(self._obs):
+            self._obs = np.zeros((len(turn.observations), self._architecture.observation), np.float32)
+            self._buffers.reserve(len(turn.observations))
         obs = self._obs[: len(turn.observations)]
         for row, (agent, observation) in zip(obs, turn.observations.items(), strict=True):
-            seat = self._seats[agent]
-            seat.write(observation, row[: seat.width])
-            row[seat.width :] = 0
+            code = self._codes[agent]
+            code.write(observation, row[: code.width])
+            row[code.width :] = 0
         if self._scaler is not None:
             self._scaler.apply(obs)
         mask = np.ones((len(obs) if turn.action_masks else 0, self._architecture.head.width), np.uint8)
@@ -165,15 +164,7 @@ class NetworkPolicyController:
         out[:] = mask
         return out
 
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self._obs):
-            streams = random_streams(self._seed, rows)
-            streams[: len(self._streams)] = self._streams  # keep the streams that were already drawn from
-            self._streams = streams
-            self._obs = np.zeros((rows, self._architecture.observation), np.float32)
-            self._scratch = make_scratch(self._model, rows)
-
-    def _seat(self, agent: AgentID) -> _Seat:
+    def _code_of(self, agent: AgentID) -> _AgentCode:
         code, action = self._rows[agent], self._actions[agent]
         wanted, head = self._architecture.observation, self._architecture.head
         if code.width > wanted or action.head != head:
@@ -182,7 +173,7 @@ class NetworkPolicyController:
                 f"numbers and takes {action.head}: play it in the env that it was trained in."
             )
         row = np.zeros(wanted, np.float32)
-        return _Seat(code.width, code.write, action.action, row, row[: code.width])
+        return _AgentCode(code.width, code.write, action.action, row, row[: code.width])
 
 
 def apply_temperature(architecture: Architecture, flat: NDArray[np.float32], temperature: float) -> None:

@@ -172,7 +172,7 @@ def _has_few_states(config: RunConfig) -> bool:
     """Return whether the env has a compiled twin, or one agent with few observations and actions."""
     from mosaic.envs.catalog import make_env
     from mosaic.envs.codes import space_code
-    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.envs.compiled.registry import find_twin
 
     if find_twin(config.environment) is not None:
         return True

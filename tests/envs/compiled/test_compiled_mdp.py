@@ -12,7 +12,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp, probabilities
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
+from mosaic.envs.compiled.mdp.mdp import Mdp, probabilities
 from mosaic.envs.env import EnvFacts
 
 ENVS = [

@@ -10,9 +10,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.mdp.blackjack import OBSERVATIONS, blackjack_mdp
-from mosaic.envs.compiled.mdp.env import MdpEnv
 from mosaic.envs.compiled.mdp.kernel import mdp_kernel
-from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
+from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code

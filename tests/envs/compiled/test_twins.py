@@ -10,9 +10,8 @@ from gymnasium import spaces
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.compiled.twins import encode_observation, find_twin
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
+from mosaic.envs.compiled.registry import encode_observation, find_twin
 from mosaic.envs.families.mosaic import family
 
 

@@ -20,7 +20,7 @@ from mosaic.envs.vector.encoding import ActionHead, RowPart
 from mosaic.learners.engines.fused import FusedEngine
 from mosaic.learners.engines.fused_ppo_update import Batch, make_batch
 from mosaic.learners.engines.torch import TorchEngine, TorchOptions, line_up, minibatches, sequences_per_minibatch
-from mosaic.learners.engines.torch_ppo_loss import Minibatch, value_error
+from mosaic.learners.engines.torch_ppo_update import Minibatch, value_error
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Engine, LearnSettings, Resumes
 from mosaic.models.torch_net import NetworkOutput

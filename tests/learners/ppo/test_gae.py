@@ -23,7 +23,7 @@ def shape_of(envs: int, agents: int, turn_based: bool) -> VectorShape:
 
 
 def estimate(track: Track, agents: int, gamma: float, lam: float) -> tuple[NDArray[F], NDArray[F], NDArray[np.uint8]]:
-    steps, slots = track.brain.shape
+    steps, slots = track.policy_of.shape
     adv, ret = np.zeros(steps * slots, F), np.zeros(steps * slots, F)
     known = np.zeros(steps * slots, np.uint8)
     advantages(track, agents, F(gamma), F(lam), np.ones(agents, F), adv, ret, known)
@@ -32,7 +32,7 @@ def estimate(track: Track, agents: int, gamma: float, lam: float) -> tuple[NDArr
 
 def by_definition(track: Track, agents: int, gamma: float, lam: float) -> dict[int, float]:
     """Place → advantage, one (env, agent) after another, forwards in time."""
-    steps, slots = track.brain.shape
+    steps, slots = track.policy_of.shape
     envs = track.reward.shape[1] // agents
     per_env = slots // envs
     found = {}
@@ -103,7 +103,7 @@ def tracks(draw: st.DrawFn) -> tuple[Track, int]:
 
 def _let_die(track: Track, generator: np.random.Generator, envs: int, agents: int) -> None:
     """Agents end one by one; when all have, everybody lives again."""
-    steps = track.brain.shape[0]
+    steps = track.policy_of.shape[0]
     for env in range(envs):
         alive = np.ones(agents, bool)
         for time in range(steps + 1):
@@ -152,9 +152,9 @@ def test_rewards_are_scaled_per_agent() -> None:
 
 
 def test_a_policy_learns_from_its_own_known_rows() -> None:
-    brain = np.array([[0, 1], [1, 0]])
+    policy_of = np.array([[0, 1], [1, 0]])
     idx = np.zeros(4, np.int64)
-    assert rows_of(brain, np.array([1, 1, 0, 1], np.uint8), 0, idx) == 2
+    assert rows_of(policy_of, np.array([1, 1, 0, 1], np.uint8), 0, idx) == 2
     assert idx[:2].tolist() == [0, 3]
-    assert rows_of(brain, np.array([1, 1, 0, 1], np.uint8), 1, idx) == 1
+    assert rows_of(policy_of, np.array([1, 1, 0, 1], np.uint8), 1, idx) == 1
     assert idx[0] == 1

@@ -6,7 +6,7 @@ import pytest
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.gridworld import GridLayout, grid_layout
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.grid_picture import grid_image, grid_text, read_cells, shade
 from mosaic.learners.tabular.optimal import value_iteration
 from mosaic.learners.tabular.options import TabularOptions

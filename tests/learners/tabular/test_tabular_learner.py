@@ -11,7 +11,7 @@ import pytest
 from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp.mdp import compile_mdp
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
 from mosaic.learners.tabular.engines import base as engine
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.optimal import value_iteration

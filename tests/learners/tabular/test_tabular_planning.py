@@ -7,8 +7,8 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp, compile_mdp
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
 from mosaic.learners.tabular.optimal import game_values, policy_iteration, value_iteration
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.optimal import ValueGauge, game_values, sum_errors, true_values, value_iteration
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining

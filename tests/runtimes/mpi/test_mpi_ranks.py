@@ -47,7 +47,7 @@ elif task == "programs":
     agreement.check_same_programs(comm)
 elif task in ("shapes", "options", "rules"):
     from mosaic.config.sections import EnvironmentConfig
-    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.envs.compiled.registry import find_twin
     from mosaic.learners.tabular.options import TabularOptions
     from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.runtimes.mpi.rank_training import check_same_training

@@ -11,7 +11,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.optimal import probabilities, value_iteration
 from mosaic.learners.tabular.options import TabularOptions

@@ -20,7 +20,7 @@ TRAINER = """
 import sys
 import ray
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.runtimes.ray.session import ray_session
 from mosaic.runtimes.ray.tabular import RayTraining

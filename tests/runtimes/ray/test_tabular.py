@@ -12,7 +12,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.learners.tabular.verify import prove

@@ -11,7 +11,7 @@ from mosaic.learners.tabular.saved_values import read_values
 from mosaic.models.weights_file import NotFiniteError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoint_record import MANIFEST, file_entry, manifest_bytes
-from mosaic.workers.native.init import TRAINING, check_training, load_training
+from mosaic.workers.native.checkpoint import TRAINING, check_training, load_training
 from tests.workers.hosting import run_config
 
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 4}

@@ -10,7 +10,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.board_games.connect_four import drop_stone, key_of
 from mosaic.envs.compiled.board_games.tictactoe import position_of
 from mosaic.envs.compiled.reference import bare_env
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.hashed.training import HashedTraining
 from mosaic.learners.tabular.kernels.loops import NOWHERE, RETURN, STATE
 from mosaic.learners.tabular.options import TabularOptions

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.writer import EventWriter

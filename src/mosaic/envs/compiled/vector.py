@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numba import types
@@ -35,100 +35,119 @@ Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Rows: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
+Number = TypeVar("Number", bound=np.generic)
 Load: TypeAlias = Callable[[Env, Floats, Ints], None]  # loads one env's state and ints into the reference, to render it
 
 
+class MachineCode(Protocol):
+    """Compiled function (`cfunc`) that numba calls through its address."""
+
+    @property
+    def address(self) -> int: ...
+
+    def __call__(self, *arguments: object) -> None: ...
+
+
 class CompiledKernel(NamedTuple):
-    """Description of a compiled env, except for the number of envs.
+    """Description of a compiled env, except for the number of envs; by default it has one agent.
 
     `facts` are its constants, `state` and `ints` its variables, one row per env.
     """
 
-    step: Any  # cfunc of the signature STEP
-    begin: Any  # cfunc of the signature BEGIN
+    step: MachineCode  # of the signature STEP
+    begin: MachineCode  # of the signature BEGIN
     facts: NDArray[np.float64]
     state_width: int
     ints_width: int
-    agents: tuple[AgentID, ...]
-    turn_based: bool
     widths: tuple[int, ...]
     heads: tuple[ActionHead, ...]
-    masked: bool
+    agents: tuple[AgentID, ...] = (AGENT,)  # named as in GymnasiumEnv
+    turn_based: bool = False
+    masked: bool = False
     load: Load | None = None  # None: cannot be rendered
 
     def shape(self, envs: int) -> VectorShape:
         return VectorShape(envs, self.agents, self.turn_based, self.widths, self.heads, self.masked)
 
 
-def one_agent_kernel(
-    step: Any,
-    begin: Any,
-    facts: Floats,
-    *,
-    state_width: int,
-    ints_width: int,
-    width: int,
-    head: ActionHead,
-    masked: bool = False,
-    load: Load | None = None,
-) -> CompiledKernel:
-    """Return the kernel of an env with one agent, named as in GymnasiumEnv."""
-    ours = (AGENT,), False, (width,), (head,)
-    return CompiledKernel(step, begin, facts, state_width, ints_width, *ours, masked, load)
+class KernelData(NamedTuple):
+    """Constants and variables of a kernel's envs."""
+
+    facts: NDArray[np.float64]
+    state: NDArray[np.float64]  # [envs, state_width]
+    ints: NDArray[np.int64]  # [envs, ints_width]
+    rng: NDArray[np.uint64]  # [envs] random streams
+
+
+class ReferenceRenderer:
+    """Renders states of a compiled env in its reference env, which is made at the first picture."""
+
+    def __init__(self, make: Callable[[], Env], load: Load) -> None:
+        self._make, self._load = make, load
+        self._env: Env | None = None
+
+    def draw(self, state: Floats, ints: Ints) -> NDArray[np.uint8] | None:
+        if self._env is None:
+            self._env = self._make()
+            self._env.reset(seed=0)
+        self._load(self._env, state, ints)
+        return self._env.render()
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
 
 
 class CompiledVector:
-    """A kernel with its arrays; `reference` makes the env that renders, at the first render."""
+    """A kernel with its arrays; `reference` makes the env that renders."""
 
     def __init__(self, kernel: CompiledKernel, envs: int, reference: Callable[[], Env] | None = None) -> None:
         self.kernel = kernel
         self.shape = kernel.shape(envs)
         self.arrays = vector_arrays(self.shape)
         self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = self.arrays
-        self.state = np.zeros((envs, kernel.state_width))
-        self.ints = np.zeros((envs, kernel.ints_width), np.int64)
-        self.rng = streams(0, envs)
-        shown_and_paid = (self.obs, self.mask, self.who, self.rew, self.term, self.trunc, self.fin)
-        self._places = _places((kernel.facts, self.state, self.ints, self.rng, *shown_and_paid))
-        self._step_address = kernel.step.address
+        state, ints = np.zeros((envs, kernel.state_width)), np.zeros((envs, kernel.ints_width), np.int64)
+        self.data = KernelData(kernel.facts, state, ints, streams(0, envs))
+        written = (self.obs, self.mask, self.who, self.rew, self.term, self.trunc, self.fin)
+        self._places = _places(kernel.step, (*self.data, *written))
         self._act_shape = (self.shape.slots, self.shape.parts)
-        self._make_reference = reference
-        self._reference: Env | None = None
+        self._renderer = ReferenceRenderer(reference, kernel.load) if reference and kernel.load else None
+
+    @property
+    def state(self) -> Floats:
+        return self.data.state
+
+    @property
+    def ints(self) -> Ints:
+        return self.data.ints
+
+    @property
+    def rng(self) -> Words:
+        return self.data.rng
 
     def reset(self, seed: int) -> None:
         self.rng[:] = streams(seed, self.shape.envs)
         for paid_or_ended in (self.rew, self.term, self.trunc, self.fin):
             paid_or_ended[:] = 0
-        kernel = self.kernel
-        _begin(kernel.begin.address, kernel.facts, self.state, self.ints, self.rng, self.obs, self.mask, self.who)
+        _begin(self.kernel.begin.address, *self.data, self.obs, self.mask, self.who)
 
     def step(self, act: NDArray[np.float32]) -> None:
         if act.shape != self._act_shape:  # machine code would read beyond its end
             raise ValueError(f"Actions of shape {act.shape}, but {self._act_shape} (slots, parts) are needed.")
-        _step(self._step_address, self._places, act)
+        _step(self._places, act)
 
     def render(self, index: int) -> NDArray[np.uint8] | None:
         return self.freeze(index)()
 
     def freeze(self, index: int) -> Callable[[], NDArray[np.uint8] | None]:
         """Return a function that renders one env as it is now, also in another thread while this one keeps stepping."""
-        load, state, ints = self.kernel.load, self.state[index].copy(), self.ints[index].copy()
-
-        def draw() -> NDArray[np.uint8] | None:
-            if load is None or self._make_reference is None:
-                return None
-            if self._reference is None:
-                self._reference = self._make_reference()
-                self._reference.reset(seed=0)
-            load(self._reference, state, ints)
-            return self._reference.render()
-
-        return draw
+        renderer, state, ints = self._renderer, self.state[index].copy(), self.ints[index].copy()
+        return lambda: None if renderer is None else renderer.draw(state, ints)
 
     def close(self) -> None:
-        if self._reference is not None:
-            self._reference.close()
-            self._reference = None
+        if self._renderer is not None:
+            self._renderer.close()
 
 
 def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector | None:
@@ -145,30 +164,33 @@ def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector
 # Python cannot call a cfunc's machine code: compiled code must. It gets the address instead of the cfunc, because numba
 # unpacks a function argument by way of Python, which takes some 15 µs at every call.
 @njit(cache=True, nogil=True, error_model="numpy")
-def _begin(address: Any, facts: Any, state: Any, ints: Any, rng: Any, obs: Any, mask: Any, who: Any) -> None:
+def _begin(
+    address: int, facts: Floats, state: Floats, ints: Ints, rng: Words, obs: Rows, mask: Bytes, who: Ints
+) -> None:
     _begin_at(address)(facts, state, ints, rng, obs, mask, who)
 
 
 # numba takes 80 ns to unpack an array from Python, so it gets the addresses of all but one in one array.
 @njit(cache=True, nogil=True, error_model="numpy")
-def _step(address: Any, places: Any, act: Any) -> None:
-    facts, state, ints = _line(places[0], np.float64), _table(places[1], np.float64), _table(places[2], np.int64)
-    rng, obs, mask = _line(places[3], np.uint64), _table(places[4], np.float32), _table(places[5], np.uint8)
-    who, rew, term = _line(places[6], np.int64), _line(places[7], np.float32), _line(places[8], np.uint8)
-    trunc, fin = _line(places[9], np.uint8), _table(places[10], np.float32)
-    _step_at(address)(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)
+def _step(places: Ints, act: Rows) -> None:
+    facts, state, ints = _line(places[1], np.float64), _table(places[2], np.float64), _table(places[3], np.int64)
+    rng, obs, mask = _line(places[4], np.uint64), _table(places[5], np.float32), _table(places[6], np.uint8)
+    who, rew, term = _line(places[7], np.int64), _line(places[8], np.float32), _line(places[9], np.uint8)
+    trunc, fin = _line(places[10], np.uint8), _table(places[11], np.float32)
+    _step_at(places[0, 0])(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _line(place: Any, dtype: Any) -> Any:
-    return carray(memory_at(place[0]), (place[1],), dtype)
+def _line(place: Ints, dtype: type[Number]) -> NDArray[Number]:
+    return carray(memory_at(place[0]), (place[1],), dtype)  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _table(place: Any, dtype: Any) -> Any:
-    return carray(memory_at(place[0]), (place[1], place[2]), dtype)
+def _table(place: Ints, dtype: type[Number]) -> NDArray[Number]:
+    return carray(memory_at(place[0]), (place[1], place[2]), dtype)  # type: ignore[no-any-return]
 
 
-def _places(arrays: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-    """Return address, rows and columns of each array."""
-    return np.array([(array.ctypes.data, *array.shape, 1)[:3] for array in arrays], np.int64)
+def _places(step: MachineCode, arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.int64]:
+    """Return the address of the machine code, then address, rows and columns of each array."""
+    places = [(array.ctypes.data, *array.shape, 1)[:3] for array in arrays]
+    return np.array([(step.address, 0, 0), *places], np.int64)

@@ -62,7 +62,7 @@ def gridworld_of(options: GridworldOptions) -> Mdp:
 def _make_gridworld(config: EnvironmentConfig) -> Env:
     from mosaic.envs.adapters.gymnasium import GymnasiumEnv
     from mosaic.envs.compiled.drawing import draw_grid
-    from mosaic.envs.compiled.mdp.env import MdpEnv
+    from mosaic.envs.compiled.mdp.mdp import MdpEnv
 
     options = read_options(config, GridworldOptions)
     mdp = gridworld_of(options)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.compiled.mdp.env import MdpEnv
-from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
+from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
 
 _END = "end"

@@ -26,7 +26,7 @@ from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, make_track
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, make_track
 from mosaic.learners.rollout.base import RolloutSettings, TimeSplit
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
@@ -47,7 +47,7 @@ class DqnEngine(Protocol):
     def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None: ...  # decides for every slot
 
     def keep(
-        self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally
+        self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally
     ) -> None: ...  # after the step
 
     def learn(self) -> None: ...  # if an update is due
@@ -91,9 +91,9 @@ class DqnLearner:
         )
         self._track = make_track(shape, 1)
         settings = RolloutSettings(self._chunk, seed)
-        self._slots, self._tally = settings.make_agent_slots(plan, shape), settings.make_tally(plan, shape)
+        self._assignment, self._tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._losses: dict[str, float] = {}
-        self._glance: Callable[[], bool] | None = None
+        self._callback: Callable[[], bool] | None = None
         self._times = TimeSplit()
         vector.reset(child_seed(seed, "envs"))
 
@@ -105,9 +105,9 @@ class DqnLearner:
     def tally(self) -> EpisodeTally:
         return self._tally
 
-    def watch(self, glance: Callable[[], bool]) -> None:
+    def watch(self, callback: Callable[[], bool]) -> None:
         """Set the callback for envs that Python steps; a compiled chunk takes milliseconds and is not interrupted."""
-        self._glance = glance
+        self._callback = callback
 
     def iterate(self) -> None:
         """Run one chunk of steps; the last one ends with the run."""
@@ -116,7 +116,7 @@ class DqnLearner:
             count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
         self.engine.stats[:] = 0
         if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
-            where = self._track, self._slots, self._tally, self.before.env_steps
+            where = self._track, self._assignment, self._tally, self.before.env_steps
             seconds = self.engine.advance(self.vector, self._arrays, *where, count)
             self._times.add(*seconds)
             self.vector.rew[:] = self._track.reward[0]  # as after a step of the vector env itself
@@ -134,11 +134,11 @@ class DqnLearner:
             vector.step(engine.act)
             stepped = perf_counter()
             track.reward[0] = vector.rew
-            engine.keep(env, track, self._slots, self._tally)
+            engine.keep(env, track, self._assignment, self._tally)
             kept = perf_counter()
             engine.learn()
             self._times.add(stepped - decided, decided - begun + kept - stepped, perf_counter() - kept)
-            if self._glance is not None and self._glance():
+            if self._callback is not None and self._callback():
                 return
 
     def weights(self, policy: int) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from mosaic.learners.ppo.build import make_python_vector
 from mosaic.learners.ppo.hardware import EngineName, usual_torch_threads
 from mosaic.learners.resources import meet_resources
 from mosaic.models.architecture import Architecture
-from mosaic.models.blas_threads import set_product_threads
+from mosaic.models.dense import set_product_threads
 from mosaic.models.packed_rows import row_packing
 
 

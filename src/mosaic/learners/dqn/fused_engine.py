@@ -15,7 +15,7 @@ from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
 from mosaic.learners.dqn.replay_buffer import make_held, make_ring
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.fused import build_model, make_scratch
@@ -54,8 +54,8 @@ class FusedDqnEngine:
     def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
         look(self._dqn, self._hyper, env, tally, before)
 
-    def keep(self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
-        keep(self._dqn, self._hyper, env, track, seats, tally)
+    def keep(self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally) -> None:
+        keep(self._dqn, self._hyper, env, track, assignment, tally)
 
     def learn(self) -> None:
         learn(self._dqn, self._hyper)
@@ -65,26 +65,23 @@ class FusedDqnEngine:
         vector: CompiledVector,
         env: VectorArrays,
         track: Track,
-        seats: AgentSlots,
+        assignment: Assignment,
         tally: EpisodeTally,
         before: int,
         count: int,
     ) -> tuple[float, float, float]:
         """Step a compiled env and run the updates in between; return the seconds in env, inference and learning."""
         started = perf_counter()
-        kernel, clock = vector.kernel, self._dqn.clock
+        clock = self._dqn.clock
         clock[:] = 0
         advance(
-            kernel.step,
-            kernel.facts,
-            vector.state,
-            vector.ints,
-            vector.rng,
+            vector.kernel.step,
+            vector.data,
             env,
             self._dqn,
             self._hyper,
             track,
-            seats,
+            assignment,
             tally,
             before,
             count,

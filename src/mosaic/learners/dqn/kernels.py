@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
+from mosaic.envs.compiled.vector import KernelData
 from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.dqn.replay_buffer import Held, ReplayRing, hold, settle
 from mosaic.learners.engines.adam import Optimiser, adam
 from mosaic.learners.engines.fused_ppo_update import gathered
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book, cycles
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, cycles, record_step
 from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
 from mosaic.models.random import draw_below, draw_uniform
@@ -240,11 +241,13 @@ def look(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, tally: EpisodeTally, befo
 
 
 @njit(**_FAST)
-def keep(dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
+def keep(
+    dqn: Dqn, hyper: DqnHyper, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally
+) -> None:
     """Record the step that was made and store the decisions it completed."""
     envs = tally.length.shape[0]
     settle(dqn.ring, dqn.held, env, envs, track.reward[0])
-    book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, hyper.gamma)
+    record_step(tally, assignment, track, 0, env.term, env.trunc, _LEARNERS, hyper.gamma)
     dqn.steps[CALLS] += 1
     dqn.steps[ENV_STEPS] += envs
 
@@ -264,15 +267,12 @@ def learn(dqn: Dqn, hyper: DqnHyper) -> None:
 @njit(**_FAST)
 def advance(
     step: Callable[..., None],
-    facts: NDArray[np.float64],
-    state: NDArray[np.float64],
-    ints: NDArray[np.int64],
-    rng: NDArray[np.uint64],
+    data: KernelData,
     env: VectorArrays,
     dqn: Dqn,
     hyper: DqnHyper,
     track: Track,
-    seats: AgentSlots,
+    assignment: Assignment,
     tally: EpisodeTally,
     before: int,
     count: int,
@@ -283,9 +283,10 @@ def advance(
         look(dqn, hyper, env, tally, before)
         decided = cycles()
         reward = track.reward[0]
+        facts, state, ints, rng = data
         step(facts, state, ints, rng, dqn.act, env.obs, env.mask, env.who, reward, env.term, env.trunc, env.fin)
         stepped = cycles()
-        keep(dqn, hyper, env, track, seats, tally)
+        keep(dqn, hyper, env, track, assignment, tally)
         kept = cycles()
         learn(dqn, hyper)
         dqn.clock[ENV] += stepped - decided

@@ -18,8 +18,8 @@ from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import ADAM_EPSILON, DqnHyper, exploration_rate
 from mosaic.learners.dqn.replay_buffer import ReplayBuffer, ReplayRing
-from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book
+from mosaic.learners.engines.torch_ppo_update import adam_state, load_adam_state
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, record_step
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import PackedRows, RowPacking, Rows
@@ -81,12 +81,12 @@ class TorchDqnEngine:
                 worth[greedy] = self._values(self._network, torch.from_numpy(env.obs[greedy])).numpy()
         self.act[:, 0] = np.where(active, np.where(legal, worth, -np.inf).argmax(axis=1), 0)
 
-    def keep(self, env: VectorArrays, track: Track, seats: AgentSlots, tally: EpisodeTally) -> None:
+    def keep(self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally) -> None:
         """Record the step that was made and store the decisions it completed."""
         self._buffer.settle(env, track.reward[0])
-        book(tally, seats, track, 0, env.term, env.trunc, _LEARNERS, self._hyper.gamma)
+        record_step(tally, assignment, track, 0, env.term, env.trunc, _LEARNERS, self._hyper.gamma)
         self.steps[places.CALLS] += 1
-        self.steps[places.ENV_STEPS] += len(seats.brain)
+        self.steps[places.ENV_STEPS] += len(assignment.policy_of)
 
     # -- learning
 

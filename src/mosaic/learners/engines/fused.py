@@ -22,7 +22,7 @@ from mosaic.learners.engines.fused_ppo_update import (
 )
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays, check_size
-from mosaic.models.fused import act_rows, build_model, greedy_rows, make_scratch, value_rows
+from mosaic.models.fused import RowBuffers, act_rows, build_model, greedy_rows, value_rows
 from mosaic.models.layout import initial_weights
 from mosaic.models.random import random_streams
 
@@ -37,10 +37,7 @@ class FusedEngine:
         self._model = build_model(architecture)
         self._weights = initial_weights(architecture, seed, log_std)
         self._optimiser = make_optimiser(self._weights)
-        self._seed = seed
-        self._room = 0
-        self._streams = random_streams(seed, 0)
-        self._scratch = make_scratch(self._model, 0)
+        self._buffers = RowBuffers(self._model, seed)
         self._shuffle = random_streams(child_seed(seed, "shuffle"), 1)
 
     def weights(self) -> Floats:
@@ -67,17 +64,28 @@ class FusedEngine:
         logp: Floats,
         val: Floats,
     ) -> None:
-        self._make_room(len(obs))
-        act_rows(self._weights, self._model, obs, critic_obs, mask, self._scratch, self._streams, act, logp, val)
+        self._buffers.reserve(len(obs))
+        act_rows(
+            self._weights,
+            self._model,
+            obs,
+            critic_obs,
+            mask,
+            self._buffers.scratch,
+            self._buffers.streams,
+            act,
+            logp,
+            val,
+        )
 
     def greedy(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats) -> None:
-        self._make_room(len(obs))
-        greedy_rows(self._weights, self._model, obs, mask, self._scratch, act)
+        self._buffers.reserve(len(obs))
+        greedy_rows(self._weights, self._model, obs, mask, self._buffers.scratch, act)
 
     def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
-        self._make_room(len(obs))
+        self._buffers.reserve(len(obs))
         val = np.empty(len(obs), np.float32)
-        value_rows(self._weights, self._model, obs, critic_obs, self._scratch, val)
+        value_rows(self._weights, self._model, obs, critic_obs, self._buffers.scratch, val)
         return val
 
     def begin_rollout(self) -> None:
@@ -86,25 +94,16 @@ class FusedEngine:
     def learn(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
     ) -> dict[str, float]:
-        self._make_room(min(settings.batch_size, len(idx)))
+        self._buffers.reserve(min(settings.batch_size, len(idx)))
         hyper = make_hyper(settings)
         assert isinstance(batch.obs, np.ndarray), "pictures need the torch engine"
         assert isinstance(batch.critic_obs, np.ndarray)
         rows = Batch(batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret)
         stats = np.zeros(STATS, np.float64)
         order = idx.copy()  # the update shuffles it
-        update(self._optimiser, self._model, hyper, lr, rows, order, self._scratch, self._shuffle, stats)
+        update(self._optimiser, self._model, hyper, lr, rows, order, self._buffers.scratch, self._shuffle, stats)
         return {
             **{name: float(stats[place] / max(stats[ROWS], 1)) for name, place in zip(LOSSES, _SUMS, strict=True)},
             "gradient_norm": float(stats[GRADIENT_NORM] / max(stats[MINIBATCHES], 1)),
             "minibatches": float(stats[MINIBATCHES]),
         }
-
-    def _make_room(self, rows: int) -> None:
-        """Allocate scratch memory and random streams for this many rows; streams already in use continue."""
-        if rows <= self._room:
-            return
-        streams = random_streams(self._seed, rows)
-        streams[: self._room] = self._streams
-        self._room, self._streams = rows, streams
-        self._scratch = make_scratch(self._model, rows)

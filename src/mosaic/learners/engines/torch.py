@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
 from mosaic.core.user_code import load_code
-from mosaic.learners.engines.torch_adam import adam_state, load_adam_state
-from mosaic.learners.engines.torch_ppo_loss import Loss, Minibatch, ppo_loss
+from mosaic.learners.engines.torch_ppo_update import Loss, Minibatch, adam_state, load_adam_state, ppo_loss
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays
 from mosaic.models.packed_rows import PackedRows, Rows

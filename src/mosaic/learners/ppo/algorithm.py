@@ -1,7 +1,7 @@
 """PPO for any number of agents: collect a rollout, estimate advantages, learn, average, update the league.
 
 A2C is the special case of one epoch without clipping. `RolloutWorker` hides the differences between envs and engines;
-the mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_ppo_loss.py).
+the mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_ppo_update.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.base import WORKER_PREFIX, Counters, LearnerProgress, measure_progress
 from mosaic.learners.league import League
 from mosaic.learners.normalization import PolicyNormalization, RunningMoments
-from mosaic.learners.opponents import NOBODY_NAMED, Opponents
+from mosaic.learners.opponents import NO_OPPONENTS, Opponents
 from mosaic.learners.ppo.hardware import usual_snapshot_steps
 from mosaic.learners.ppo.options import PpoOptions, Schedule
 from mosaic.learners.ppo.self_play import SelfPlay
@@ -43,7 +43,7 @@ class PpoLearner:
         options: PpoOptions,
         seed: int,
         total_env_steps: int | None = None,
-        opponents: Opponents = NOBODY_NAMED,
+        opponents: Opponents = NO_OPPONENTS,
     ) -> None:
         self.workers, self.plan, self.options = workers, plan, options
         self.total_env_steps = total_env_steps
@@ -79,11 +79,11 @@ class PpoLearner:
     def env_steps(self) -> int:
         return self.before.env_steps + sum(worker.env_steps for worker in self.workers)
 
-    def watch(self, glance: Callable[[], bool]) -> None:
+    def watch(self, callback: Callable[[], bool]) -> None:
         """Set the callback of the first rollout worker; where it ends its rollout, the others end theirs."""
 
         def look() -> bool:
-            self._enough = glance()
+            self._enough = callback()
             return self._enough
 
         self.workers[0].watch(look)

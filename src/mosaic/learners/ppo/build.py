@@ -29,7 +29,7 @@ from mosaic.learners.rollout.compiled import CompiledPolicies, CompiledRollouts
 from mosaic.learners.rollout.engine_policies import EnginePolicies, Trains
 from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.architecture import Architecture
-from mosaic.models.blas_threads import set_product_threads
+from mosaic.models.dense import set_product_threads
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.packed_rows import RowPacking, row_packing
@@ -97,8 +97,8 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     world = "compiled twin" if compiled else "Python envs"
     if opponents.foreign:
         world += f", {len(guests)} of them against {', '.join(opponents.foreign)}"
-    crew = f"{threads} threads" if threads > 1 else "one thread"
-    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {crew}"
+    learners = f"{threads} threads" if threads > 1 else "one thread"
+    said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {learners}"
     return Assembled(learner, roles, spec, architectures, engine, said)
 
 

@@ -31,7 +31,7 @@ def advantages(
     The last decision of an agent that is not on turn at the end has no successor yet: it is left out, and the one
     before it bootstraps from its value. `reward_scale` is per agent.
     """
-    steps, slots = track.brain.shape
+    steps, slots = track.policy_of.shape
     envs = track.reward.shape[1] // agents
     per_env = slots // envs
     next_value = np.zeros(agents, np.float32)
@@ -78,9 +78,9 @@ def advantages(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rows_of(brain: NDArray[np.int64], known: NDArray[np.uint8], policy: int, idx: NDArray[np.int64]) -> int:
+def rows_of(policy_of: NDArray[np.int64], known: NDArray[np.uint8], policy: int, idx: NDArray[np.int64]) -> int:
     """Write the indices of a policy's decisions with a known outcome into `idx`; return their number."""
-    flat = brain.reshape(-1)
+    flat = policy_of.reshape(-1)
     count = 0
     for place in range(flat.shape[0]):
         if known[place] and flat[place] == policy:

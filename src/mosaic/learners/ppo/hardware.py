@@ -46,7 +46,7 @@ def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSp
     """Return the equipment; raise InputError where options, env and agents do not fit."""
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
     controlled = bool(roles.played or opponents.foreign)
-    compiled = not controlled and has_twin(config.environment)
+    compiled = not controlled and is_compiled(config.environment)
     envs = _envs(config, options, roles, opponents)
     check_processes(options.env_processes, envs, config.environment, compiled=compiled)
     guests = assign_guests(opponents, envs, options.selfplay_share, len(roles.learners))
@@ -187,7 +187,7 @@ def check_processes(processes: int, envs: int, environment: EnvironmentConfig, *
         raise InputError(f"{envs} envs cannot be shared by {processes} processes: set env_processes to {envs} or less.")
 
 
-def has_twin(environment: EnvironmentConfig) -> bool:
+def is_compiled(environment: EnvironmentConfig) -> bool:
     from mosaic.envs.compiled.registry import find_kernel
 
     return find_kernel(environment) is not None

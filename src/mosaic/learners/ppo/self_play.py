@@ -57,9 +57,9 @@ class SelfPlay:
         self.opponents = snapshots
         for worker in self._workers:
             set_opponents(worker, snapshots)
-            worker.slots.slip[:] = self._options.opponent_slip
+            worker.assignment.slip[:] = self._options.opponent_slip
             if self._named.random:
-                worker.slots.slip[len(self._named.ages)] = 1
+                worker.assignment.slip[len(self._named.ages)] = 1
 
     def record(self) -> None:
         """Record the games since the last call in the league: of frozen places, then of guests."""
@@ -89,13 +89,13 @@ class SelfPlay:
 
 def set_opponents(worker: RolloutWorker, snapshots: Sequence[Snapshot]) -> None:
     """Load snapshots into the first frozen places; games whose opponent changes midway do not count."""
-    slots, policies = worker.slots, worker.policies
+    assignment, policies = worker.assignment, worker.policies
     learners = worker.tally.finished.shape[0] - 1
     for place, snapshot in enumerate(snapshots):
         row = learners + place
         if not np.array_equal(policies.weights(row), snapshot.weights):
             policies.load(row, snapshot.weights)
-            slots.rated[(slots.brain == row).any(axis=1)] = 0
+            assignment.rated[(assignment.policy_of == row).any(axis=1)] = 0
         if snapshot.shift.size:
             policies.set_scaler(row, snapshot.shift, snapshot.scale)
-    slots.league[2] = len(snapshots)
+    assignment.league[2] = len(snapshots)

@@ -30,50 +30,49 @@ def _cycles(typingctx: Any) -> Any:
 cycles: Any = _cycles
 
 
-class AgentSlots(NamedTuple):
+class Assignment(NamedTuple):
     """Assignment of policies to agents; policies are numbered, learners first, then the places of frozen opponents."""
 
-    brain: NDArray[np.int64]  # [E, A] the policy that plays each agent now
+    policy_of: NDArray[np.int64]  # [E, A] the policy that plays each agent now
     rng: NDArray[np.uint64]  # [E] random state for new assignments
     league: NDArray[np.int64]  # [3]: envs that play against the league, from, up to; number of filled places
     slip: NDArray[np.float32]  # [places] probability of a random move of each frozen opponent; 1 is a random player
     rated: NDArray[np.uint8]  # [E] whether the current game counts: its opponent has not changed since it began
 
 
-def make_agent_slots(
-    brains: NDArray[np.int64],
+def make_assignment(
+    policy_of: NDArray[np.int64],
     envs: int,
     seed: int,
     selfplay_envs: int,
     places: int,
-    guests: NDArray[np.int64] | None = None,
-) -> AgentSlots:
-    """Create the assignment: `brains` without a league, `guests` in the last envs."""
+    guests: NDArray[np.int64],
+) -> Assignment:
+    """Create the assignment: `policy_of` [A] outside the league, `guests` [G, A] in the last envs."""
     generator = np.random.default_rng(seed)
-    brain = np.tile(brains, (envs, 1))
-    if guests is not None:
-        brain[envs - len(guests) :] = guests
-    return AgentSlots(
-        brain=brain,
+    policy_of = np.tile(policy_of, (envs, 1))
+    policy_of[envs - len(guests) :] = guests
+    return Assignment(
+        policy_of=policy_of,
         rng=generator.integers(1, 2**62, envs).astype(np.uint64),
-        league=np.array([selfplay_envs, envs - (0 if guests is None else len(guests)), 0], np.int64),
+        league=np.array([selfplay_envs, envs - len(guests), 0], np.int64),
         slip=np.zeros(max(1, places), np.float32),
         rated=np.ones(envs, np.uint8),
     )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sit_down(seats: AgentSlots, env: int, learners: int) -> None:
+def assign_opponent(assignment: Assignment, env: int, learners: int) -> None:
     """Assign a new episode of a league env: a random agent to the learner, all others to one frozen opponent."""
-    places = seats.league[2]
-    seats.rated[env] = 1
-    if env < seats.league[0] or env >= seats.league[1] or places == 0:
+    places = assignment.league[2]
+    assignment.rated[env] = 1
+    if env < assignment.league[0] or env >= assignment.league[1] or places == 0:
         return
-    agents = seats.brain.shape[1]
-    chair = min(int(next_uniform(seats.rng, env) * agents), agents - 1)
-    opponent = learners + min(int(next_uniform(seats.rng, env) * places), places - 1)
+    agents = assignment.policy_of.shape[1]
+    own = min(int(next_uniform(assignment.rng, env) * agents), agents - 1)
+    opponent = learners + min(int(next_uniform(assignment.rng, env) * places), places - 1)
     for agent in range(agents):
-        seats.brain[env, agent] = 0 if agent == chair else opponent
+        assignment.policy_of[env, agent] = 0 if agent == own else opponent
 
 
 class Track(NamedTuple):
@@ -81,7 +80,7 @@ class Track(NamedTuple):
 
     who: NDArray[np.int64]  # [T+1, M] the agent in a slot
     active: NDArray[np.uint8]  # [T+1, M] whether it acted
-    brain: NDArray[np.int64]  # [T, M] the number of the policy that decided
+    policy_of: NDArray[np.int64]  # [T, M] the number of the policy that decided
     value: NDArray[np.float32]  # [T+1, M] that policy's value of the slot's observation
     reward: NDArray[np.float32]  # [T, E*A]
     ended: NDArray[np.uint8]  # [T, E*A] terminated or truncated
@@ -94,7 +93,7 @@ def make_track(shape: VectorShape, steps: int) -> Track:
     return Track(
         who=np.zeros((steps + 1, slots), np.int64),
         active=np.ones((steps + 1, slots), np.uint8),
-        brain=np.zeros((steps, slots), np.int64),
+        policy_of=np.zeros((steps, slots), np.int64),
         value=np.zeros((steps + 1, slots), np.float32),
         reward=np.zeros((steps, rows), np.float32),
         ended=np.zeros((steps, rows), np.uint8),
@@ -138,9 +137,9 @@ def make_tally(shape: VectorShape, learners: int, opponents: int) -> EpisodeTall
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def book(
+def record_step(
     tally: EpisodeTally,
-    seats: AgentSlots,
+    assignment: Assignment,
     track: Track,
     time: int,
     term: NDArray[np.uint8],
@@ -149,7 +148,7 @@ def book(
     gamma: np.float32,
 ) -> bool:
     """Record returns, ends and scores after a step, and reassign ended episodes; return whether any was truncated."""
-    envs, agents = seats.brain.shape
+    envs, agents = assignment.policy_of.shape
     cut = False
     for env in range(envs):
         tally.length[env] += 1
@@ -159,7 +158,7 @@ def book(
             tally.returns[row] += reward
             now = tally.discounted[row] * gamma + reward
             tally.discounted[row] = now
-            if seats.brain[env, agent] < learners:
+            if assignment.policy_of[env, agent] < learners:
                 tally.spread[agent, 0] += 1.0
                 tally.spread[agent, 1] += now
                 tally.spread[agent, 2] += now * now
@@ -169,43 +168,43 @@ def book(
             if ended:
                 tally.discounted[row] = np.float32(0)
                 tally.alive[env] -= 1
-                brain = seats.brain[env, agent]
-                if brain < learners:
-                    tally.recent[brain, tally.finished[brain] % WINDOW] = tally.returns[row]
-                    tally.finished[brain] += 1
+                policy = assignment.policy_of[env, agent]
+                if policy < learners:
+                    tally.recent[policy, tally.finished[policy] % WINDOW] = tally.returns[row]
+                    tally.finished[policy] += 1
                 cut = cut or trunc[row] > term[row]
         if tally.alive[env] <= 0:
-            close_episode(tally, seats, env, learners)
+            end_episode(tally, assignment, env, learners)
     return cut
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def close_episode(tally: EpisodeTally, seats: AgentSlots, env: int, learners: int) -> None:
-    agents = seats.brain.shape[1]
+def end_episode(tally: EpisodeTally, assignment: Assignment, env: int, learners: int) -> None:
+    agents = assignment.policy_of.shape[1]
     total = tally.finished.shape[0] - 1
     tally.recent_length[tally.finished[total] % WINDOW] = tally.length[env]
     tally.finished[total] += 1
     if agents > 1:
-        chair, opponent = 0, -1
+        own, opponent = 0, -1
         for agent in range(agents):
-            if seats.brain[env, agent] == 0:
-                chair = agent
-            elif seats.brain[env, agent] >= learners:
-                opponent = seats.brain[env, agent] - learners
+            if assignment.policy_of[env, agent] == 0:
+                own = agent
+            elif assignment.policy_of[env, agent] >= learners:
+                opponent = assignment.policy_of[env, agent] - learners
         if opponent < 0:
-            chair = 0
-        mine = tally.returns[env * agents + chair]
+            own = 0
+        mine = tally.returns[env * agents + own]
         best = np.float32(-np.inf)
         for agent in range(agents):
-            if agent != chair:
+            if agent != own:
                 best = max(best, tally.returns[env * agents + agent])
         outcome = 0 if mine > best else (1 if mine == best else 2)
         if opponent < 0:
             tally.selfplay[outcome] += 1
-        elif seats.rated[env]:
+        elif assignment.rated[env]:
             tally.scores[opponent, outcome] += 1
     for row in range(env * agents, env * agents + agents):
         tally.returns[row] = np.float32(0)
     tally.length[env] = 0
     tally.alive[env] = agents
-    sit_down(seats, env, learners)
+    assign_opponent(assignment, env, learners)

@@ -18,7 +18,7 @@ from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.normalization import ObservationMoments
 from mosaic.learners.opponents import Guest
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, make_agent_slots, make_tally
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, make_assignment, make_tally
 from mosaic.models.engine import StateArrays
 
 
@@ -33,13 +33,13 @@ class RolloutSettings:
     guests: tuple[Guest, ...] = ()  # foreign opponents, in the last envs
     normalize_observations: bool = False
 
-    def make_agent_slots(self, plan: TrainingPlan, shape: VectorShape) -> AgentSlots:
+    def make_assignment(self, plan: TrainingPlan, shape: VectorShape) -> Assignment:
         """Create the assignment of policies: learners first, then frozen places, then guests."""
         guests = np.zeros((len(self.guests), len(shape.agents)), np.int64)
         for row, guest in zip(guests, self.guests, strict=True):
             row[:] = len(plan.names) + self.places + guest.policy
             row[guest.agent] = 0
-        return make_agent_slots(
+        return make_assignment(
             np.array(plan.policy_of, np.int64),
             shape.envs,
             child_seed(self.seed, "seats"),
@@ -105,7 +105,7 @@ class RolloutWorker(Protocol):
     def policies(self) -> RolloutPolicies: ...
 
     @property
-    def slots(self) -> AgentSlots: ...
+    def assignment(self) -> Assignment: ...
 
     @property
     def tally(self) -> EpisodeTally: ...
@@ -116,7 +116,7 @@ class RolloutWorker(Protocol):
     @property
     def env_steps(self) -> int: ...  # since its creation
 
-    def watch(self, glance: Callable[[], bool]) -> None: ...  # called between two env steps; true ends the rollout
+    def watch(self, callback: Callable[[], bool]) -> None: ...  # called between two env steps; true ends the rollout
 
     def collect(self) -> None: ...  # one rollout
 

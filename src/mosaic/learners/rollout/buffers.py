@@ -64,7 +64,7 @@ class RolloutBuffer(Generic[ExperienceT]):
 
     def rows_of(self, policy: int) -> NDArray[np.int64]:
         """Return the indices of a policy's decisions with a known outcome, until the next call."""
-        return self._idx[: rows_of(self.track.brain, self._known, policy, self._idx)]
+        return self._idx[: rows_of(self.track.policy_of, self._known, policy, self._idx)]
 
 
 class SequenceBuffer(RolloutBuffer[Rollout]):
@@ -105,7 +105,7 @@ class SequenceBuffer(RolloutBuffer[Rollout]):
         """Mark the rest of the rollout as steps without decisions: the values after it apply at once."""
         track = self.track
         track.active[time : self.steps] = 0
-        track.brain[time:] = NO_POLICY
+        track.policy_of[time:] = NO_POLICY
         track.reward[time:] = 0
         track.ended[time:] = 0
-        self.owner[time * track.brain.shape[1] :] = NO_POLICY
+        self.owner[time * track.policy_of.shape[1] :] = NO_POLICY

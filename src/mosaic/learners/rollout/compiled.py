@@ -24,6 +24,8 @@ from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, LearnSettings, StateArrays
 from mosaic.models.fused import build_model, make_scratch
 
+_SAVED_AS = {"policy_of": "brain"}  # names of arrays in checkpoints
+
 
 class CompiledPolicies:
     """Policies of one architecture as rows of one matrix: learners first, then frozen places."""
@@ -49,7 +51,9 @@ class CompiledPolicies:
     def pool(self, opponents: int) -> Pool:
         """Return the learners and the first frozen places: empty ones cost nothing."""
         full, count = self._pool, self.learners + opponents
-        return Pool(full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.looks[:count])
+        return Pool(
+            full.weights[:count], full.shift[:count], full.scale[:count], full.seen[:count], full.seen_count[:count]
+        )
 
     def weights(self, policy: int) -> NDArray[np.float32]:
         flat: NDArray[np.float32] = self._pool.weights[policy].copy()
@@ -69,7 +73,7 @@ class CompiledPolicies:
         self._pool.scale[policy] = scale
 
     def take_moments(self) -> ObservationMoments:
-        count, sums = self._pool.looks, self._pool.seen
+        count, sums = self._pool.seen_count, self._pool.seen
         taken = ObservationMoments(count[: self.learners].copy(), sums[: self.learners].copy())
         count[:] = 0
         sums[:] = 0
@@ -96,32 +100,29 @@ class CompiledRollouts:
         self.buffer = RolloutBuffer(batch, shape, settings.n_steps)
         self._scratch = make_scratch(policies.model, max(shape.slots, shape.rows, min(learning.batch_size, rows)))
         self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
-        self.slots, self.tally = settings.make_agent_slots(plan, shape), settings.make_tally(plan, shape)
+        self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._shuffle = np.array([child_seed(seed, "shuffle") + 1], np.uint64)
         self.times = TimeSplit()
         self.env_steps = 0
         vector.reset(child_seed(seed, "envs"))
 
-    def watch(self, glance: Callable[[], bool]) -> None:
+    def watch(self, callback: Callable[[], bool]) -> None:
         """Do nothing: a rollout never returns to Python, and takes milliseconds."""
 
     def collect(self) -> None:
         started = perf_counter()
-        vector, kernel, buffer = self.vector, self.vector.kernel, self.buffer
+        vector, buffer = self.vector, self.buffer
         clock = self._inference.clock
         clock[:] = 0
         collect(
-            kernel.step,
-            kernel.facts,
-            vector.state,
-            vector.ints,
-            vector.rng,
+            vector.kernel.step,
+            vector.data,
             vector.arrays,
-            self.policies.pool(int(self.slots.league[2])),
+            self.policies.pool(int(self.assignment.league[2])),
             self.policies.model,
             buffer.rows,
             buffer.track,
-            self.slots,
+            self.assignment,
             self.tally,
             self._inference,
             self._scratch,
@@ -170,8 +171,13 @@ class CompiledRollouts:
         vector = self.vector
         state: StateArrays = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
         state |= {"actions": self._inference.rng, "shuffle": self._shuffle}
-        for name, arrays in (("env", vector.arrays), ("seats", self.slots), ("tally", self.tally)):
-            state |= {f"{name}.{field}": array for field, array in arrays._asdict().items()}
+        assignment = {_SAVED_AS.get(field, field): array for field, array in self.assignment._asdict().items()}
+        for name, arrays in (
+            ("env", vector.arrays._asdict()),
+            ("seats", assignment),
+            ("tally", self.tally._asdict()),
+        ):
+            state |= {f"{name}.{field}": array for field, array in arrays.items()}
         return {name: array for name, array in state.items() if array.size}
 
 

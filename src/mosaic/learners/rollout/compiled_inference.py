@@ -28,7 +28,7 @@ class Pool(NamedTuple):
     shift: NDArray[np.float32]  # [policies or 0, D] policies see (x - shift) * scale
     scale: NDArray[np.float32]
     seen: NDArray[np.float64]  # [policies or 0, 2, D] sums of their observations and of the squares
-    looks: NDArray[np.float64]  # [policies] number of these observations
+    seen_count: NDArray[np.float64]  # [policies] number of these observations
 
 
 class InferenceBuffers(NamedTuple):
@@ -83,13 +83,15 @@ def make_pool(weights: NDArray[np.float32], width: int, normalise: bool) -> Pool
         shift=np.zeros((rows, width), np.float32),
         scale=np.ones((rows, width), np.float32),
         seen=np.zeros((rows, 2, width)),
-        looks=np.zeros(policies),
+        seen_count=np.zeros(policies),
     )
 
 
 @njit(**_FAST)
-def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]) -> None:
-    """Copy observations, normalised by the policy that will see them."""
+def normalize_rows(
+    obs: NDArray[np.float32], policy_of: NDArray[np.int64], pool: Pool, out: NDArray[np.float32]
+) -> None:
+    """Copy observations, normalised for the policy that decides on them."""
     rows, width = obs.shape
     if pool.shift.shape[0] == 0:
         for row in range(rows):
@@ -97,7 +99,7 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
                 out[row, column] = obs[row, column]
         return
     for row in range(rows):
-        policy = brain[row]
+        policy = policy_of[row]
         for column in range(width):
             x = obs[row, column]
             y = (x - pool.shift[policy, column]) * pool.scale[policy, column]
@@ -105,13 +107,13 @@ def show(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool, out: ND
 
 
 @njit(**_FAST)
-def count_seen(obs: NDArray[np.float32], brain: NDArray[np.int64], pool: Pool) -> None:
+def count_seen(obs: NDArray[np.float32], policy_of: NDArray[np.int64], pool: Pool) -> None:
     """Count the observations that a policy decides on, where observations are normalised."""
     if pool.seen.shape[0] == 0:
         return
     for row in range(obs.shape[0]):
-        policy = brain[row]
-        pool.looks[policy] += 1.0
+        policy = policy_of[row]
+        pool.seen_count[policy] += 1.0
         for column in range(obs.shape[1]):
             pool.seen[policy, 0, column] += obs[row, column]
             pool.seen[policy, 1, column] += obs[row, column] * obs[row, column]
@@ -130,16 +132,16 @@ def join_observations(obs: NDArray[np.float32], agents: int, out: NDArray[np.flo
 
 
 @njit(**_FAST)
-def sort_rows(brain: NDArray[np.int64], policies: int, buffers: InferenceBuffers) -> None:
+def sort_rows(policy_of: NDArray[np.int64], policies: int, buffers: InferenceBuffers) -> None:
     """Sort rows by policy (counting sort): `order` lists the slots, `start[k]` is the first of policy k."""
     start = buffers.start
     start[:] = 0
-    for row in range(brain.shape[0]):
-        start[brain[row] + 1] += 1
+    for row in range(policy_of.shape[0]):
+        start[policy_of[row] + 1] += 1
     for policy in range(policies):
         start[policy + 1] += start[policy]
-    for row in range(brain.shape[0]):
-        policy = brain[row]
+    for row in range(policy_of.shape[0]):
+        policy = policy_of[row]
         buffers.order[start[policy]] = row
         start[policy] += 1
     for policy in range(policies, 0, -1):
@@ -148,14 +150,14 @@ def sort_rows(brain: NDArray[np.int64], policies: int, buffers: InferenceBuffers
 
 
 @njit(**_FAST)
-def slip(buffers: InferenceBuffers, sizes: NDArray[np.int64], low: int, high: int, chance: np.float32) -> None:
+def slip(buffers: InferenceBuffers, sizes: NDArray[np.int64], low: int, high: int, probability: np.float32) -> None:
     """Replace moves of frozen opponents by random ones.
 
     This gives the learner new positions without bias, since it does not learn from these rows.
     """
     masked = buffers.mask.shape[0] > 0
     for row in range(low, high):
-        if next_uniform(buffers.rng, row) < chance:
+        if next_uniform(buffers.rng, row) < probability:
             first = 0
             for part in range(sizes.shape[0]):
                 legal = 0
@@ -177,14 +179,14 @@ def decide_sorted(
     buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
-    chances: NDArray[np.float32],
+    slips: NDArray[np.float32],
 ) -> None:
     """Decide for every slot, each by its own policy."""
-    slots = track.brain.shape[1]
+    slots = track.policy_of.shape[1]
     base = time * slots
     masked, central = buffers.mask.shape[0] > 0, buffers.critic_obs.shape[1] > 0
     policies = pool.weights.shape[0]
-    sort_rows(track.brain[time], policies, buffers)
+    sort_rows(track.policy_of[time], policies, buffers)
     for row in range(slots):
         place = base + buffers.order[row]
         for column in range(buffers.obs.shape[1]):
@@ -211,8 +213,8 @@ def decide_sorted(
                 buffers.logp[low:high],
                 buffers.value[low:high],
             )
-            if policy >= learners and chances[policy - learners] > _ZERO:
-                slip(buffers, model.head.sizes, low, high, chances[policy - learners])
+            if policy >= learners and slips[policy - learners] > _ZERO:
+                slip(buffers, model.head.sizes, low, high, slips[policy - learners])
     for row in range(slots):
         slot = buffers.order[row]
         batch.logp[base + slot] = buffers.logp[row]
@@ -222,11 +224,11 @@ def decide_sorted(
 
 
 @njit(**_FAST)
-def judge(
+def value_by_policy(
     pool: Pool,
     model: Model,
     learners: int,
-    brain: NDArray[np.int64],
+    policy_of: NDArray[np.int64],
     obs: NDArray[np.float32],
     critic_obs: NDArray[np.float32],
     rows: int,
@@ -241,5 +243,5 @@ def judge(
     for policy in range(learners):
         value_rows(pool.weights[policy], model, x, y, scratch, buffers.value[:rows])
         for row in range(rows):
-            if policy == 0 or brain[row] == policy:
+            if policy == 0 or policy_of[row] == policy:
                 out[row] = buffers.value[row]

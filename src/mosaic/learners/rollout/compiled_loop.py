@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
+from mosaic.envs.compiled.vector import KernelData
 from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.engines.fused_ppo_update import Batch
-from mosaic.learners.rollout.arrays import AgentSlots, EpisodeTally, Track, book, cycles
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, cycles, record_step
 from mosaic.learners.rollout.compiled_inference import (
     InferenceBuffers,
     Pool,
     count_seen,
     decide_sorted,
     join_observations,
-    judge,
-    show,
+    normalize_rows,
+    value_by_policy,
 )
 from mosaic.models.fused import Model, Scratch, act_rows
 
@@ -35,31 +36,40 @@ def bootstrap(
     env: VectorArrays,
     track: Track,
     time: int,
-    seated: NDArray[np.int64],
+    played_by: NDArray[np.int64],
     buffers: InferenceBuffers,
     scratch: Scratch,
     learners: int,
 ) -> None:
     """Compute the value of the final observation of every truncated agent."""
-    agents, width = seated.shape[1], env.fin.shape[1]
+    agents, width = played_by.shape[1], env.fin.shape[1]
     joined = buffers.final_critic.shape[1] > 0
     cut = np.empty(env.trunc.shape[0], np.int64)
     rows = find_cut(env.term, env.trunc, cut)
-    brain, mate, shown = np.empty(rows, np.int64), np.empty(1, np.int64), np.empty((1, width), np.float32)
+    policy_of, other_policy, shown = np.empty(rows, np.int64), np.empty(1, np.int64), np.empty((1, width), np.float32)
     for place in range(rows):
         row = cut[place]
         first = row // agents * agents
-        brain[place] = seated[row // agents, row - first]
-        show(env.fin[row : row + 1], brain[place : place + 1], pool, buffers.final[place : place + 1])
+        policy_of[place] = played_by[row // agents, row - first]
+        normalize_rows(env.fin[row : row + 1], policy_of[place : place + 1], pool, buffers.final[place : place + 1])
         if joined:
             for k in range(agents):
                 other = first + (row - first + k) % agents
-                mate[0] = seated[row // agents, other - first]
-                show(env.fin[other : other + 1], mate, pool, shown)
+                other_policy[0] = played_by[row // agents, other - first]
+                normalize_rows(env.fin[other : other + 1], other_policy, pool, shown)
                 for column in range(width):
                     buffers.final_critic[place, k * width + column] = shown[0, column]
-    judge(
-        pool, model, learners, brain, buffers.final, buffers.final_critic, rows, buffers, scratch, buffers.final_value
+    value_by_policy(
+        pool,
+        model,
+        learners,
+        policy_of,
+        buffers.final,
+        buffers.final_critic,
+        rows,
+        buffers,
+        scratch,
+        buffers.final_value,
     )
     for place in range(rows):
         track.bootstrap[time, cut[place]] = buffers.final_value[place]
@@ -77,17 +87,19 @@ def find_cut(term: NDArray[np.uint8], trunc: NDArray[np.uint8], cut: NDArray[np.
 
 
 @njit(**_FAST)
-def look(env: VectorArrays, seats: AgentSlots, pool: Pool, batch: Batch, track: Track, time: int, agents: int) -> None:
+def observe(
+    env: VectorArrays, assignment: Assignment, pool: Pool, batch: Batch, track: Track, time: int, agents: int
+) -> None:
     """Write the current observation of every slot into the batch."""
     slots = track.who.shape[1]
-    per_env = slots // seats.brain.shape[0]
+    per_env = slots // assignment.policy_of.shape[0]
     base = time * slots
     for slot in range(slots):
         agent = env.who[slot]
         track.who[time, slot] = agent
-        track.brain[time, slot] = seats.brain[slot // per_env, agent]
-    count_seen(env.obs, track.brain[time], pool)
-    show(env.obs, track.brain[time], pool, batch.obs[base : base + slots])
+        track.policy_of[time, slot] = assignment.policy_of[slot // per_env, agent]
+    count_seen(env.obs, track.policy_of[time], pool)
+    normalize_rows(env.obs, track.policy_of[time], pool, batch.obs[base : base + slots])
     if batch.mask.shape[0] > 0:
         for slot in range(slots):
             for column in range(env.mask.shape[1]):
@@ -99,16 +111,13 @@ def look(env: VectorArrays, seats: AgentSlots, pool: Pool, batch: Batch, track: 
 @njit(**_FAST)
 def collect(
     step: Callable[..., None],
-    facts: NDArray[np.float64],
-    state: NDArray[np.float64],
-    ints: NDArray[np.int64],
-    rng: NDArray[np.uint64],
+    data: KernelData,
     env: VectorArrays,
     pool: Pool,
     model: Model,
     batch: Batch,
     track: Track,
-    seats: AgentSlots,
+    assignment: Assignment,
     tally: EpisodeTally,
     buffers: InferenceBuffers,
     scratch: Scratch,
@@ -116,14 +125,14 @@ def collect(
     gamma: np.float32,
 ) -> None:
     """Make T steps of every env; all state needed to continue is in the arrays."""
-    steps, slots = track.brain.shape
-    agents = seats.brain.shape[1]
+    steps, slots = track.policy_of.shape
+    agents = assignment.policy_of.shape[1]
     masked, central = batch.mask.shape[0] > 0, batch.critic_obs.shape[1] > 0
     alone = pool.weights.shape[0] == 1
-    seated = np.empty_like(seats.brain)
+    played_by = np.empty_like(assignment.policy_of)
     for time in range(steps):
         begun = cycles()
-        look(env, seats, pool, batch, track, time, agents)
+        observe(env, assignment, pool, batch, track, time, agents)
         low, high = time * slots, time * slots + slots
         if alone:
             obs = batch.obs[low:high]
@@ -140,13 +149,13 @@ def collect(
                 track.value[time],
             )
         else:
-            decide_sorted(pool, model, batch, track, time, buffers, scratch, learners, seats.slip)
+            decide_sorted(pool, model, batch, track, time, buffers, scratch, learners, assignment.slip)
         decided = cycles()
         step(
-            facts,
-            state,
-            ints,
-            rng,
+            data.facts,
+            data.state,
+            data.ints,
+            data.rng,
             batch.act[low:high],
             env.obs,
             env.mask,
@@ -157,15 +166,15 @@ def collect(
             env.fin,
         )
         stepped = cycles()
-        for env_index in range(seated.shape[0]):
+        for env_index in range(played_by.shape[0]):
             for agent in range(agents):
-                seated[env_index, agent] = seats.brain[env_index, agent]
-        if book(tally, seats, track, time, env.term, env.trunc, learners, gamma):
-            bootstrap(pool, model, env, track, time, seated, buffers, scratch, learners)
+                played_by[env_index, agent] = assignment.policy_of[env_index, agent]
+        if record_step(tally, assignment, track, time, env.term, env.trunc, learners, gamma):
+            bootstrap(pool, model, env, track, time, played_by, buffers, scratch, learners)
         buffers.clock[0] += decided - begun
         buffers.clock[1] += stepped - decided
     tally.decisions[0] += steps * slots
-    look_ahead(env, seats, pool, model, track, buffers, scratch, learners, agents)
+    value_last(env, assignment, pool, model, track, buffers, scratch, learners, agents)
     flat = batch.val.reshape(steps, slots)
     for time in range(steps):
         for slot in range(slots):
@@ -173,9 +182,9 @@ def collect(
 
 
 @njit(**_FAST)
-def look_ahead(
+def value_last(
     env: VectorArrays,
-    seats: AgentSlots,
+    assignment: Assignment,
     pool: Pool,
     model: Model,
     track: Track,
@@ -185,14 +194,16 @@ def look_ahead(
     agents: int,
 ) -> None:
     """Compute the values of the observations after the last step."""
-    steps, slots = track.brain.shape
-    per_env = slots // seats.brain.shape[0]
-    brain = np.empty(slots, np.int64)
+    steps, slots = track.policy_of.shape
+    per_env = slots // assignment.policy_of.shape[0]
+    policy_of = np.empty(slots, np.int64)
     for slot in range(slots):
         agent = env.who[slot]
         track.who[steps, slot] = agent
-        brain[slot] = seats.brain[slot // per_env, agent]
-    show(env.obs, brain, pool, buffers.obs)
+        policy_of[slot] = assignment.policy_of[slot // per_env, agent]
+    normalize_rows(env.obs, policy_of, pool, buffers.obs)
     if buffers.critic_obs.shape[1] > 0:
         join_observations(buffers.obs, agents, buffers.critic_obs)
-    judge(pool, model, learners, brain, buffers.obs, buffers.critic_obs, slots, buffers, scratch, track.value[steps])
+    value_by_policy(
+        pool, model, learners, policy_of, buffers.obs, buffers.critic_obs, slots, buffers, scratch, track.value[steps]
+    )

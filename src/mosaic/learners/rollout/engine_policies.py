@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.normalization import ObservationMoments, ObservationScalers
-from mosaic.learners.rollout.arrays import AgentSlots
+from mosaic.learners.rollout.arrays import Assignment
 from mosaic.learners.rollout.base import RolloutSettings
 from mosaic.learners.rollout.buffers import Rollout
 from mosaic.models.architecture import Architecture
@@ -97,8 +97,8 @@ class EnginePolicies:
 class RandomMoves:
     """Random moves in place of some moves of frozen opponents, for variety; nothing is learned from their rows."""
 
-    def __init__(self, shape: VectorShape, slots: AgentSlots, learners: int, seed: int) -> None:
-        self._probability, self._learners = slots.slip, learners
+    def __init__(self, shape: VectorShape, assignment: Assignment, learners: int, seed: int) -> None:
+        self._probability, self._learners = assignment.slip, learners
         self._sizes = shape.heads[0].sizes  # all agents of a league have the same actions
         self._generator = np.random.default_rng(seed)
 

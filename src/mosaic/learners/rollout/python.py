@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
-from mosaic.learners.rollout.arrays import book
+from mosaic.learners.rollout.arrays import record_step
 from mosaic.learners.rollout.base import Rates, RolloutSettings, TimeSplit
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
@@ -40,20 +40,20 @@ class PythonRollouts:
         self.buffer = SequenceBuffer(
             make_rollout(shape, settings.n_steps, policies.critic_width, packing), shape, settings.n_steps
         )
-        self.slots, self.tally = settings.make_agent_slots(plan, shape), settings.make_tally(plan, shape)
+        self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self.times = TimeSplit()
         self.env_steps = 0
         self._learning, self._seed = learning, seed
-        self._random_moves = RandomMoves(shape, self.slots, policies.learners, child_seed(seed, "slips"))
-        self._glance: Callable[[], bool] | None = None
+        self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
+        self._callback: Callable[[], bool] | None = None
         # all rows go to one engine as they are
         self._simple = len(policies.engines) == 1 and not (
             shape.turn_based or policies.critic_width or policies.normalizes or settings.guests
         )
         vector.reset(child_seed(seed, "envs"))
 
-    def watch(self, glance: Callable[[], bool]) -> None:
-        self._glance = glance
+    def watch(self, callback: Callable[[], bool]) -> None:
+        self._callback = callback
 
     def collect(self) -> None:
         """Step the envs `n_steps` times, or until the callback ends the rollout."""
@@ -67,12 +67,12 @@ class PythonRollouts:
             stepped = perf_counter()
             self._record(time)
             self.env_steps += vector.shape.envs
-            enough = self._glance is not None and self._glance()
+            enough = self._callback is not None and self._callback()
             self.times.add(stepped - decided, decided - started + perf_counter() - stepped)
             if enough:
                 buffer.leave_out(time + 1)
                 break
-        self._look_ahead()
+        self._value_last()
         buffer.rows.val[:] = buffer.track.value[: buffer.steps].ravel()
 
     def _decide(self, time: int) -> slice:
@@ -88,18 +88,18 @@ class PythonRollouts:
             mask, owner, first = batch.mask[rows], buffer.owner[rows], buffer.first[rows]
             act, logp = batch.act[rows], batch.logp[rows]
             self.policies.engines[0].act(vector.obs, critic, mask, owner, first, act, logp, track.value[time])
-            track.brain[time] = 0
+            track.policy_of[time] = 0
             self.tally.decisions[0] += vector.shape.slots
             buffer.end_decisions(rows)
             return rows
-        track.brain[time] = brain = self._deciding(buffer.owner[rows])
-        seen = self.policies.normalize(vector.obs, brain, count=True)
+        track.policy_of[time] = policy_of = self._deciding(buffer.owner[rows])
+        seen = self.policies.normalize(vector.obs, policy_of, count=True)
         batch.obs[rows] = seen
         joined = self._joined(seen)
         if joined.shape[1]:
             batch.critic_obs[rows] = joined
-        for policy in np.unique(brain[brain >= 0]):
-            self._decide_for(int(policy), np.flatnonzero(brain == policy), time, seen, joined)
+        for policy in np.unique(policy_of[policy_of >= 0]):
+            self._decide_for(int(policy), np.flatnonzero(policy_of == policy), time, seen, joined)
         acting = vector.active > 0
         self.tally.decisions[0] += int(acting.sum())
         buffer.end_decisions(rows, acting)
@@ -107,7 +107,7 @@ class PythonRollouts:
 
     def _deciding(self, owner: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the policy that decides for each slot now; NO_POLICY where it is inactive."""
-        return np.where(self.vector.active > 0, self.slots.brain.ravel()[owner], NO_POLICY)
+        return np.where(self.vector.active > 0, self.assignment.policy_of.ravel()[owner], NO_POLICY)
 
     def _decide_for(
         self,
@@ -133,9 +133,11 @@ class PythonRollouts:
         """Record rewards and ends after a step."""
         vector, track = self.vector, self.buffer.track
         track.reward[time] = vector.rew
-        played_by = self.slots.brain.copy() if vector.trunc.any() else None
+        played_by = self.assignment.policy_of.copy() if vector.trunc.any() else None
         gamma = np.float32(self._learning.gamma)
-        cut = book(self.tally, self.slots, track, time, vector.term, vector.trunc, self.policies.learners, gamma)
+        cut = record_step(
+            self.tally, self.assignment, track, time, vector.term, vector.trunc, self.policies.learners, gamma
+        )
         self.buffer.end_episodes(time)
         if cut and played_by is not None:
             self._bootstrap(time, played_by)
@@ -143,14 +145,14 @@ class PythonRollouts:
     def _bootstrap(self, time: int, played_by: NDArray[np.int64]) -> None:
         """Compute the value of the final observation of every truncated agent."""
         vector = self.vector
-        brain = played_by.ravel()
+        policy_of = played_by.ravel()
         cut = (vector.trunc > 0) & (vector.term == 0)
-        final = self.policies.normalize(vector.fin, brain)
+        final = self.policies.normalize(vector.fin, policy_of)
         if self.policies.critic_width:
             final = np.where(vector.trunc[:, None] > 0, final, np.float32(0))  # dead agents have no final observation
         joined = self._joined(final)
         for policy in range(self.policies.learners):
-            rows = np.flatnonzero(cut & (brain == policy))
+            rows = np.flatnonzero(cut & (policy_of == policy))
             if len(rows):
                 self.buffer.track.bootstrap[time, rows] = self._values(policy, final, joined, rows, rows)
 
@@ -172,16 +174,16 @@ class PythonRollouts:
         seen = self.policies.observations(policy, obs, rows)
         return self.policies.engines[policy].values(seen, joined[rows], owner)
 
-    def _look_ahead(self) -> None:
+    def _value_last(self) -> None:
         """Compute the values of the observations after the last step."""
         vector, track, last = self.vector, self.buffer.track, self.buffer.steps
         track.who[last], track.active[last] = vector.who, vector.active
         owner = self.buffer.owners(vector)
-        brain = self._deciding(owner)
-        seen = self.policies.normalize(vector.obs, brain)
+        policy_of = self._deciding(owner)
+        seen = self.policies.normalize(vector.obs, policy_of)
         joined = self._joined(seen)
         for policy in range(self.policies.learners):
-            rows = np.flatnonzero(brain == policy)
+            rows = np.flatnonzero(policy_of == policy)
             if len(rows):
                 track.value[last, rows] = self._values(policy, seen, joined, rows, owner[rows])
 

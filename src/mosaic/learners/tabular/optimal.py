@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp, probabilities
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp, probabilities
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwoTableTraining
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.board_games.game import GameTables
+from mosaic.envs.compiled.mdp.mdp import GameTables
 
 
 class Verification(NamedTuple):

@@ -1,29 +1,41 @@
-"""Adapter of native learners to the shared training loop."""
+"""Adapters of native learners to the shared training loop and to the camera."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
+from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.base import Assembled, Counters
+from mosaic.learners.base import Assembled, Counters, Viewable
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
+from mosaic.runners.screen import Shot
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
-from mosaic.workers.native.init import TRAINING, check_training, load_training, start_from
-from mosaic.workers.native.policies import FACTS, make_controller, policy_file, save_policies, weights_file
+from mosaic.workers.native.checkpoint import (
+    FACTS,
+    TRAINING,
+    check_training,
+    load_training,
+    make_controller,
+    policy_file,
+    save_policies,
+    start_from,
+    weights_file,
+)
 
 COUNTERS = "counters.json"
 
@@ -151,3 +163,31 @@ def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     learner.before = Counters(*(int(counters[name]) for name in ("env_steps", "agent_steps", "episodes")))
     learner.load_training_state(weights, load_training(checkpoint.path / TRAINING))
     return int(counters["iteration"])
+
+
+class NativeScene:
+    """Camera scene: the envs of the first rollout worker."""
+
+    def __init__(self, learner: Viewable) -> None:
+        self._learner, self._vector = learner, learner.vector
+        self.envs = self._vector.shape.envs
+        self.freezes = isinstance(self._vector, CompiledVector)
+
+    def shoot(self, index: int) -> Shot:
+        vector, tally = self._vector, self._learner.tally
+        agents = vector.shape.agents
+        first = index * len(agents)
+        returns = tally.returns[first : first + len(agents)].tolist()
+        return Shot(
+            draw=self._draw(index),
+            env=index,
+            env_steps=self._learner.env_steps,
+            episode=int(tally.finished[-1]),
+            reward=float(vector.rew[first]),
+            returns=dict(zip(agents, returns, strict=True)),
+        )
+
+    def _draw(self, index: int) -> Callable[[], NDArray[np.uint8] | None]:
+        if isinstance(self._vector, CompiledVector):
+            return self._vector.freeze(index)
+        return lambda: self._vector.render(index)

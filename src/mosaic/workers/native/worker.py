@@ -81,7 +81,7 @@ class NativeWorker:
         from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.dqn.checks import ENVS, check_dqn
         from mosaic.learners.opponents import check_players
-        from mosaic.learners.ppo.hardware import check_ppo, check_processes, has_twin
+        from mosaic.learners.ppo.hardware import check_ppo, check_processes, is_compiled
         from mosaic.learners.resources import meet_resources
 
         roles = read_agent_roles(config, spec)
@@ -93,7 +93,7 @@ class NativeWorker:
         if isinstance(options, DqnOptions):
             check_dqn(config, roles, spec, options)
             if options.env_processes:
-                envs, twin = config.environment.num_envs or ENVS, not roles.played and has_twin(config.environment)
+                envs, twin = config.environment.num_envs or ENVS, not roles.played and is_compiled(config.environment)
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
         check_players(others, spec)
         if config.training.init is not None:
@@ -115,8 +115,7 @@ class NativeWorker:
         return settle_dqn(config, meet_resources(options, config, roles, spec), roles, spec)
 
     def run(self, context: WorkerContext) -> None:
-        from mosaic.workers.native.frames import NativeScene
-        from mosaic.workers.native.training import NativeTraining
+        from mosaic.workers.native.training import NativeScene, NativeTraining
 
         options = context.options
         assert isinstance(options, Reporting)
@@ -127,17 +126,17 @@ class NativeWorker:
         context.report(kind="equipped", message=message)
         with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
 
-            def glance() -> bool:
+            def between_steps() -> bool:
                 camera.glance()
                 return context.inbox.stop_asked() is not None
 
-            learner.watch(glance)
+            learner.watch(between_steps)
             training = NativeTraining(context, assembled, camera)
             context.measure_with(training.measure)
             train(context, training, report_every_steps=options.report_every_steps)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.workers.native.policies import make_controller, weights_file
+        from mosaic.workers.native.checkpoint import make_controller, weights_file
 
         return make_controller(checkpoint.path, weights_file(checkpoint, policy), request)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, ResourcesConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.workers.ray_record import StartRay
 

@@ -22,7 +22,7 @@ from mosaic.envs.compiled.board_games.connect_four import position_of_key
 from mosaic.envs.compiled.board_games.tictactoe import MINE, THEIRS, cells_of
 from mosaic.envs.compiled.board_games.tictactoe_env import AGENTS as TICTACTOE_AGENTS
 from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.compiled.twins import has_twin
+from mosaic.envs.compiled.registry import has_twin
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
 from mosaic.learners.tabular.hashed.training import HashedTraining
 from mosaic.learners.tabular.kernels.loops import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.codes import space_code
-from mosaic.envs.compiled.twins import encode_observation, has_twin
+from mosaic.envs.compiled.registry import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import PolicyController, Sampling
 from mosaic.policies.tabular import TabularPolicyController

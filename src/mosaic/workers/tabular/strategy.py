@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.learners.tabular.training.table_kind import Storage

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.board_games.game import GameTables
+from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp.mdp import compile_mdp, enumerate_mdp, probabilities
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
+from mosaic.envs.compiled.mdp.mdp import enumerate_mdp, probabilities
 
 
 def chain(length, slip=0.0):

@@ -11,9 +11,9 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mdp.env import MdpEnv
 from mosaic.envs.compiled.mdp.gridworld import gridworld
-from mosaic.envs.compiled.mdp.mdp import compile_mdp, enumerate_mdp, probabilities
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
+from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp, probabilities
 from mosaic.envs.families.mosaic import family
 from mosaic.testing import check_env
 

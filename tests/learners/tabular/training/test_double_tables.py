@@ -5,9 +5,9 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import GameTables
 from mosaic.envs.compiled.board_games.tictactoe import cells_of
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.mdp.mdp import GameTables
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.optimal import ValueGauge
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining, TwoTableTraining

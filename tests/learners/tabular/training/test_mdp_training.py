@@ -6,8 +6,7 @@ import pytest
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.user import adapt
-from mosaic.envs.compiled.mdp.env import MdpEnv
-from mosaic.envs.compiled.mdp.mdp import enumerate_mdp
+from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, TabularOptions

@@ -5,7 +5,7 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.kernels.small_games import pack_game
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions

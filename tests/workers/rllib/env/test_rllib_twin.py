@@ -11,7 +11,6 @@ import torch
 from ray.rllib.core.columns import Columns
 
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.mpe.physics import state_width
 from mosaic.workers.rllib.config.build import configure, has_twin, runner_class
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.twin_episodes import TwinStep, pieces_of
@@ -81,7 +80,9 @@ def test_an_episode_is_what_the_env_itself_would_have_shown(tmp_path: Path, said
     reference.reset(seed=0)
     runner._begin()
     vector = runner._vector
-    assert vector.state.shape[1] == state_width(3, 3)
+    assert (
+        vector.state.shape[1] == 4 * 3 + 2 * 3 + 1
+    )  # positions and velocities of agents, positions of landmarks, the camera's range
     vector.kernel.load(reference, vector.state[0].copy(), vector.ints[0].copy())
     episode = next(e for e in _sampled(runner, 60) if e.env_t_started == 0 and e.is_done)
     parts = episode.agent_episodes

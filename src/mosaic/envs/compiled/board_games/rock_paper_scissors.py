@@ -77,10 +77,8 @@ def find_rps(config: EnvironmentConfig) -> CompiledKernel | None:
         state_width=0,
         ints_width=1 + _KEPT,
         agents=("player_0", "player_1"),
-        turn_based=False,
         widths=(options.num_actions + 1,) * 2,
         heads=(ActionHead("categorical", (options.num_actions,)),) * 2,
-        masked=False,
         load=_load,
     )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import numpy as np
+from gymnasium import Space
 from numpy.typing import NDArray
 
-from mosaic.envs.compiled.board_games.game import GameTables
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.envs.compiled.mdp.mdp import GameTables
 
 IllegalMoves: TypeAlias = Literal["masked", "lost"]
 
@@ -26,7 +29,7 @@ def tictactoe_game(illegal: IllegalMoves = "masked") -> GameTables:
     """
     boards = cells_of(np.arange(POSITIONS))
     free = boards == EMPTY
-    goes_on = ~_has_line(boards, MINE) & ~_has_line(boards, THEIRS) & free.any(axis=1)
+    continues = ~_has_line(boards, MINE) & ~_has_line(boards, THEIRS) & free.any(axis=1)
     next_state = np.empty((POSITIONS, CELLS), np.int32)
     won = np.empty((POSITIONS, CELLS), np.bool_)
     for action in range(CELLS):
@@ -37,11 +40,11 @@ def tictactoe_game(illegal: IllegalMoves = "masked") -> GameTables:
     full = free.sum(axis=1) == 1
     reward = np.where(free, won, -1.0 if illegal == "lost" else 0.0).astype(np.float32)
     over = won | full[:, None] | ~free
-    legal = (free if illegal == "masked" else np.ones_like(free)) & goes_on[:, None]
+    legal = (free if illegal == "masked" else np.ones_like(free)) & continues[:, None]
     return GameTables(next_state, reward, over.astype(np.uint8), legal.astype(np.uint8), start=0)
 
 
-def cells_of(position: Any) -> NDArray[np.int64]:
+def cells_of(position: int | NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the marks of one position or an array of them, by cell."""
     return np.asarray(position)[..., None] // _WEIGHTS % 3
 
@@ -65,3 +68,17 @@ def observation_of(position: int) -> NDArray[np.int8]:
 def _has_line(boards: NDArray[np.int64], mark: int) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = np.any([(boards[:, line] == mark).all(axis=1) for line in LINES], axis=0)
     return found
+
+
+def find_classic_game(config: EnvironmentConfig) -> GameTables:
+    return tictactoe_game()
+
+
+def find_own_game(config: EnvironmentConfig) -> GameTables:
+    from mosaic.envs.families.mosaic import TicTacToeOptions, read_options
+
+    return tictactoe_game(read_options(config, TicTacToeOptions).illegal)
+
+
+def find_encoder(space: Space[object]) -> Callable[[NDArray[np.int8]], int] | None:
+    return position_of if space.shape == (3, 3, 2) else None

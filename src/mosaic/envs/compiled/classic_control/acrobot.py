@@ -25,7 +25,6 @@ from mosaic.envs.compiled.vector import (
     Ints,
     Rows,
     Words,
-    one_agent_kernel,
 )
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
@@ -43,7 +42,7 @@ def find_acrobot(config: EnvironmentConfig) -> CompiledKernel | None:
     masses = (env.LINK_MASS_1, env.LINK_MASS_2, env.LINK_LENGTH_1, env.LINK_COM_POS_1, env.LINK_COM_POS_2)
     facts = np.array([*masses, env.LINK_MOI, env.MAX_VEL_1, env.MAX_VEL_2, env.dt, 2.0, time_limit])
     head = ActionHead("categorical", (3,))
-    return one_agent_kernel(_step, _begin, facts, state_width=4, ints_width=1, width=6, head=head, load=_load)
+    return CompiledKernel(_step, _begin, facts, state_width=4, ints_width=1, widths=(6,), heads=(head,), load=_load)
 
 
 def _load(env: Env, state: Floats, ints: Ints) -> None:

@@ -21,7 +21,6 @@ from mosaic.envs.compiled.vector import (
     Ints,
     Rows,
     Words,
-    one_agent_kernel,
 )
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
@@ -49,7 +48,7 @@ def find_cartpole(config: EnvironmentConfig) -> CompiledKernel | None:
     masses = (env.gravity, env.masspole, env.total_mass, env.length, env.polemass_length)
     facts = np.array([*masses, env.force_mag, env.tau, *bounds, upright, fallen, time_limit])
     head = ActionHead("categorical", (2,))
-    return one_agent_kernel(_step, _begin, facts, state_width=4, ints_width=1, width=4, head=head, load=_load)
+    return CompiledKernel(_step, _begin, facts, state_width=4, ints_width=1, widths=(4,), heads=(head,), load=_load)
 
 
 def _load(env: Env, state: Floats, ints: Ints) -> None:

@@ -21,7 +21,6 @@ from mosaic.envs.compiled.vector import (
     Ints,
     Rows,
     Words,
-    one_agent_kernel,
 )
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
@@ -35,7 +34,7 @@ def find_pendulum(config: EnvironmentConfig) -> CompiledKernel | None:
     pull, push = 3 * env.g / (2 * env.l), 3.0 / (env.m * env.l**2)
     facts = np.array([pull, push, env.dt, env.max_speed, env.max_torque, 2.0, time_limit])
     head = ActionHead("gaussian", (1,))
-    return one_agent_kernel(_step, _begin, facts, state_width=3, ints_width=1, width=3, head=head, load=_load)
+    return CompiledKernel(_step, _begin, facts, state_width=3, ints_width=1, widths=(3,), heads=(head,), load=_load)
 
 
 def _load(env: Env, state: Floats, ints: Ints) -> None:

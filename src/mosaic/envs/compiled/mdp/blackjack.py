@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from gymnasium import Space, spaces
 
+from mosaic.core.turn import Observation
 from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, tabulate
 
 STICK, HIT = 0, 1
@@ -118,3 +120,13 @@ def _dealt(first: int, second: int) -> Hand:
 def _player_hands() -> Iterator[Hand]:
     yield from (Hand(total, 0) for total in range(4, _BEST + 1))
     yield from (Hand(total, 1) for total in range(12, _BEST + 1))
+
+
+def find_encoder(space: Space[object]) -> Callable[[Observation], int] | None:
+    return _encode if isinstance(space, spaces.Tuple) else None
+
+
+def _encode(observation: Observation) -> int:
+    """Return the state; a 21 with a usable ace is read as a natural if those pay differently (same best action)."""
+    total, card, usable = observation
+    return state_of(Hand(int(total), int(usable)), int(card))

@@ -149,3 +149,9 @@ _GRIDS: Mapping[str, Callable[[EnvironmentConfig], Grid]] = {  # by family/name 
     "gym/FrozenLake8x8": _frozen_lake,
     "mosaic/gridworld": _gridworld,
 }
+
+
+def find_gridworld(config: EnvironmentConfig) -> Mdp:
+    from mosaic.envs.families.mosaic import GridworldOptions, gridworld_of, read_options
+
+    return gridworld_of(read_options(config, GridworldOptions))

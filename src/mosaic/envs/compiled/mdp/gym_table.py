@@ -1,4 +1,4 @@
-"""Reader of a Gymnasium env's own transition table; refuses envs that the table does not describe completely."""
+"""Tables of Gymnasium envs with a transition table `P`; envs that it does not describe completely are refused."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from gymnasium import spaces
 from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 from numpy.typing import NDArray
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID
 from mosaic.envs.compiled.mdp.blackjack import blackjack_mdp
-from mosaic.envs.compiled.mdp.mdp import Mdp, Outcomes, refuse_size, shorter
+from mosaic.envs.compiled.mdp.mdp import Mdp, Outcomes, refuse_size, shorter, tabulate
 from mosaic.envs.compiled.reference import bare_env
 from mosaic.envs.env import Env
 
@@ -58,6 +59,36 @@ def read_table(env: Env, memory_limit: int | None = None) -> GymTable | Mdp:
             f"[(probability, next state, reward, terminated)]: {error!r}"
         ) from error
     return GymTable(outcomes, np.asarray(start, np.float64).tolist(), _legal(env, raw, states, actions), time_limit)
+
+
+def find_table(config: EnvironmentConfig) -> Mdp:
+    """Return the tables of the configured env."""
+    from mosaic.envs.catalog import make_env
+
+    env = make_env(config)
+    try:
+        return compile_mdp(env)
+    finally:
+        env.close()
+
+
+def find_frozen_lake(config: EnvironmentConfig) -> Mdp | None:
+    options = config.options
+    if options.get("desc") is None and options.get("map_name", "") is None:  # a new random map at every creation
+        return None
+    return find_table(config)
+
+
+def find_taxi(config: EnvironmentConfig) -> Mdp | None:
+    return None if config.options.get("fickle_passenger") else find_table(config)
+
+
+def compile_mdp(env: Env, *, memory_limit: int | None = None) -> Mdp:
+    """Compile a Gymnasium env with a table `P` (FrozenLake, CliffWalking, Taxi, a user's own), or Blackjack."""
+    table = read_table(env, memory_limit)
+    if isinstance(table, Mdp):
+        return table
+    return tabulate(*table, name=env.spec.env_id, memory_limit=memory_limit)
 
 
 def _unwrapped(env: Env) -> tuple[Any, int]:

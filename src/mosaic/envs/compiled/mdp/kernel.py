@@ -14,11 +14,10 @@ from mosaic.core.numba_cache import cfunc, njit
 from mosaic.core.turn import Observation
 from mosaic.envs.adapters.gymnasium import AGENT
 from mosaic.envs.compiled.mdp.blackjack import ACES, CARDS, OBSERVATIONS
-from mosaic.envs.compiled.mdp.env import MdpEnv
-from mosaic.envs.compiled.mdp.mdp import Mdp
+from mosaic.envs.compiled.mdp.mdp import Mdp, MdpEnv
 from mosaic.envs.compiled.random import next_uniform
 from mosaic.envs.compiled.reference import bare_env
-from mosaic.envs.compiled.twins import find_twin
+from mosaic.envs.compiled.registry import find_twin
 from mosaic.envs.compiled.vector import (
     BEGIN,
     CFUNC,
@@ -29,7 +28,6 @@ from mosaic.envs.compiled.vector import (
     Ints,
     Rows,
     Words,
-    one_agent_kernel,
 )
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead, row_code
@@ -57,14 +55,14 @@ def mdp_kernel(mdp: Mdp, space: Space[Any]) -> CompiledKernel | None:
     if ones is None:
         return None
     _, actions = mdp.legal.shape
-    return one_agent_kernel(
+    return CompiledKernel(
         _step,
         _begin,
         _packed(mdp, ones),
         state_width=0,
         ints_width=3,
-        width=row_code(space).width,
-        head=ActionHead("categorical", (actions,)),
+        widths=(row_code(space).width,),
+        heads=(ActionHead("categorical", (actions,)),),
         masked=not mdp.legal.all(),
         load=_load,
     )
@@ -114,10 +112,10 @@ def _load(env: Env, state: Floats, ints: Ints) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _drawn(facts: Floats, place: int, chance: float) -> int:
-    """Return how many thresholds from `place` on are at most `chance`; the last is never reached."""
+def _drawn(facts: Floats, place: int, draw: float) -> int:
+    """Return how many thresholds from `place` on are at most `draw`; the last is never reached."""
     outcome = 0
-    while facts[place + outcome] <= chance:
+    while facts[place + outcome] <= draw:
         outcome += 1
     return outcome
 

@@ -1,18 +1,19 @@
-"""Arrays of a single-agent env with finitely many states, and their construction from a table of outcomes."""
+"""Finite envs and games as arrays (`Mdp`, `GameTables`), their construction, and a Gymnasium env of an Mdp."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, shown
 from mosaic.core.memory import free_memory
-from mosaic.envs.env import Env
 
 Outcome: TypeAlias = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 Outcomes: TypeAlias = Sequence[Sequence[Sequence[Outcome]]]  # [state][action][outcome]
@@ -40,6 +41,19 @@ class Mdp(NamedTuple):
     time_limit: int  # env steps after which an episode is truncated; 0: never
 
 
+class GameTables(NamedTuple):
+    """Two-player game with strictly alternating moves, from the mover's view: zero-sum, deterministic.
+
+    C-contiguous arrays that numba takes directly: S positions, A actions. Entries of illegal actions are meaningless.
+    """
+
+    next_state: NDArray[np.int32]  # [S, A] the position as the next mover sees it, the final one too
+    reward: NDArray[np.float32]  # [S, A] to the mover; the other gets its negative
+    over: NDArray[np.uint8]  # [S, A] 1 if the action ends the game
+    legal: NDArray[np.uint8]  # [S, A] all 0 if the game is over
+    start: int
+
+
 def probabilities(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities of thresholds, along the last axis."""
     return np.diff(np.minimum(threshold, 1.0), axis=-1, prepend=0.0)
@@ -48,16 +62,6 @@ def probabilities(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
 def shorter(one: int, other: int) -> int:
     """Return the tighter of two time limits, where 0 means none."""
     return min(one, other) if one and other else one or other
-
-
-def compile_mdp(env: Env, *, memory_limit: int | None = None) -> Mdp:
-    """Compile a Gymnasium env with a table `P` (FrozenLake, CliffWalking, Taxi, a user's own), or Blackjack."""
-    from mosaic.envs.compiled.mdp.gym_table import read_table
-
-    table = read_table(env, memory_limit)
-    if isinstance(table, Mdp):
-        return table
-    return tabulate(*table, name=env.spec.env_id, memory_limit=memory_limit)
 
 
 def enumerate_mdp(
@@ -178,8 +182,8 @@ def _start_probabilities(start_states: Mapping[Hashable, float] | Iterable[Hasha
 
 def _refuse_dead_ends(mdp: Mdp, name: str) -> None:
     """Refuse states in which an episode continues but no action is legal."""
-    goes_on = (probabilities(mdp.threshold) > 0) & (mdp.terminated == 0) & (mdp.legal[:, :, None] == 1)
-    visited = np.union1d(mdp.start_state, mdp.next_state[goes_on])
+    continues = (probabilities(mdp.threshold) > 0) & (mdp.terminated == 0) & (mdp.legal[:, :, None] == 1)
+    visited = np.union1d(mdp.start_state, mdp.next_state[continues])
     dead = visited[mdp.legal[visited].sum(axis=1) == 0]
     if len(dead):
         raise InputError(f"{name}: no action is legal in state {dead[0]}, yet no episode ends there.")
@@ -201,3 +205,45 @@ def refuse_size(states: int, actions: int, outcomes: int, memory_limit: int | No
 
 def _half_of_free_memory() -> int:
     return free_memory() // 2
+
+
+class MdpEnv(gymnasium.Env[int, int]):
+    """Env whose observations are states; masks are in info["action_mask"] if any apply.
+
+    `draw(state)` renders the image.
+    """
+
+    def __init__(self, mdp: Mdp, draw: Callable[[int], NDArray[np.uint8]] | None = None) -> None:
+        self.mdp = mdp
+        states, actions = mdp.legal.shape
+        self.observation_space = spaces.Discrete(states)
+        self.action_space = spaces.Discrete(actions)
+        self.metadata = {"render_modes": ["rgb_array"] if draw else [], "render_fps": 4}
+        self.render_mode = "rgb_array" if draw else None
+        self._draw = draw
+        self._masked = not mdp.legal.all()
+        self._state = self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state = int(self.mdp.start_state[self._drawn(self.mdp.start_threshold)])
+        self._steps = 0
+        return self._state, self._info()
+
+    def step(self, action: int) -> tuple[int, SupportsFloat, bool, bool, dict[str, Any]]:
+        mdp, state = self.mdp, self._state
+        outcome = self._drawn(mdp.threshold[state, action])
+        self._state = int(mdp.next_state[state, action, outcome])
+        self._steps += 1
+        reward = float(mdp.reward[state, action, outcome])
+        terminated = bool(mdp.terminated[state, action, outcome])
+        return self._state, reward, terminated, self._steps == mdp.time_limit, self._info()
+
+    def render(self) -> Any:
+        return None if self._draw is None else self._draw(self._state)
+
+    def _drawn(self, threshold: NDArray[np.float64]) -> int:
+        return int(np.argmax(threshold > self.np_random.random()))
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.mdp.legal[self._state].astype(np.int8)} if self._masked else {}

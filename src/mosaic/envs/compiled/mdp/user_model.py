@@ -23,7 +23,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.codes import SpaceCode, space_code
-from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, compile_mdp, probabilities, shorter, tabulate
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
+from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, probabilities, shorter, tabulate
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
 from mosaic.envs.wrappers.transform import Named
@@ -202,8 +203,8 @@ def _prove(steps: _Steps, mdp: Mdp, *, certain: bool) -> tuple[int, Mdp]:
                 action = int(random.choice(choices[state]))
                 after, reward, terminated, truncated = steps.step(action)
                 done, length = done + 1, length + 1
-                chance, likeliest, top = _chance(mdp, state, action, (after, reward, terminated))
-                if chance == 0.0 or (certain and chance < 1.0):
+                probability, likeliest, top = _probability(mdp, state, action, (after, reward, terminated))
+                if probability == 0.0 or (certain and probability < 1.0):
                     raise _RefusedError(
                         f"action {action} in state {state} led to {after} with reward {reward:g}, which the model "
                         "does not say: it is stochastic, or has state that no observation shows"
@@ -240,7 +241,7 @@ class _Choices(dict[int, Any]):
         return legal
 
 
-def _chance(mdp: Mdp, state: int, action: int, seen: tuple[int, float, bool]) -> tuple[float, bool, float]:
+def _probability(mdp: Mdp, state: int, action: int, seen: tuple[int, float, bool]) -> tuple[float, bool, float]:
     """Return the probability of what was seen, whether it was the likeliest outcome, and that one's probability."""
     odds: dict[tuple[int, float, bool], float] = {}
     for place, probability in enumerate(probabilities(mdp.threshold[state])[action]):

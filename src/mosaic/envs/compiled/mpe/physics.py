@@ -8,6 +8,7 @@ initial coordinate (needed by the reference's camera). A row of `ints` begins wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,30 +24,35 @@ _DT, _DAMPING, _CONTACT_FORCE, _CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 _REACH = 110.0
 
 
-def world_facts(
-    *,
-    agents: int,
-    sizes: Sequence[float],
-    max_cycles: int,
-    accel: Sequence[float],
-    local_ratio: float = 0.0,
-    colliders: int = 0,
-    adversaries: int = 0,
-    near_agents: int = 0,
-    near_landmarks: int = 0,
-    max_speed: Sequence[float] | None = None,
-) -> Floats:
-    """Return the constants of a world; `sizes` of entities: agents, then landmarks; the first `colliders` collide.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParticleWorld:
+    """Constants of a scenario; entities are the agents, then the landmarks."""
 
-    `near_agents`, `near_landmarks`: how many of them an agent sees, nearest first; 0: all, in their order.
-    """
-    head = (agents, len(sizes) - agents, max_cycles, local_ratio, colliders, adversaries, near_agents, near_landmarks)
-    limits = [np.inf] * agents if max_speed is None else max_speed
-    return np.array([*head, *sizes, *accel, *limits], np.float64)
+    agents: int
+    sizes: Sequence[float]  # of entities
+    accel: Sequence[float]  # of agents
+    max_cycles: int
+    max_speed: Sequence[float] | None = None  # of agents; None: unlimited
+    local_ratio: float = 0.0
+    colliders: int = 0  # the first entities, as many as this, collide
+    adversaries: int = 0
+    near_agents: int = 0  # how many an agent sees, nearest first; 0: all, in their order
+    near_landmarks: int = 0
 
+    @property
+    def landmarks(self) -> int:
+        return len(self.sizes) - self.agents
 
-def state_width(agents: int, landmarks: int) -> int:
-    return 4 * agents + 2 * landmarks + 1
+    @property
+    def facts(self) -> Floats:
+        head = (self.agents, self.landmarks, self.max_cycles, self.local_ratio, self.colliders, self.adversaries)
+        limits = [np.inf] * self.agents if self.max_speed is None else self.max_speed
+        numbers = (*head, self.near_agents, self.near_landmarks, *self.sizes, *self.accel, *limits)
+        return np.array(numbers, np.float64)
+
+    @property
+    def state_width(self) -> int:
+        return 4 * self.agents + 2 * self.landmarks + 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

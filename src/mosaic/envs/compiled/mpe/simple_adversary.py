@@ -12,13 +12,12 @@ from mosaic.envs.compiled.mpe.physics import (
     CYCLES,
     LANDMARKS,
     MOVES,
+    ParticleWorld,
     count_cycle,
     distance_between,
     move_particles,
     name_rows,
     scatter,
-    state_width,
-    world_facts,
 )
 from mosaic.envs.compiled.mpe.reference import Count, SightOptions, fitting_options, load_world
 from mosaic.envs.compiled.random import next_below
@@ -41,7 +40,7 @@ def find_simple_adversary(config: EnvironmentConfig) -> CompiledKernel | None:
         return None
     landmarks, (near_agents, near_landmarks) = options.N, options.near
     agents = landmarks + 1
-    facts = world_facts(
+    world = ParticleWorld(
         agents=agents,
         sizes=[0.15] * agents + [0.08] * landmarks,
         max_cycles=options.max_cycles,
@@ -53,14 +52,12 @@ def find_simple_adversary(config: EnvironmentConfig) -> CompiledKernel | None:
     return CompiledKernel(
         step=_step,
         begin=_begin,
-        facts=facts,
-        state_width=state_width(agents, landmarks),
+        facts=world.facts,
+        state_width=world.state_width,
         ints_width=2,
         agents=("adversary_0", *(f"agent_{number}" for number in range(landmarks))),
-        turn_based=False,
         widths=(width, *(width + 2,) * landmarks),
         heads=(ActionHead("categorical", (MOVES,)),) * agents,
-        masked=False,
         load=_load,
     )
 

@@ -14,13 +14,12 @@ from mosaic.envs.compiled.mpe.physics import (
     CYCLES,
     LOCAL_RATIO,
     MOVES,
+    ParticleWorld,
     count_cycle,
     distance_between,
     move_particles,
     name_rows,
     scatter,
-    state_width,
-    world_facts,
 )
 from mosaic.envs.compiled.mpe.reference import ParticleOptions, fitting_options, load_world
 from mosaic.envs.compiled.random import next_below
@@ -41,7 +40,7 @@ def find_simple_reference(config: EnvironmentConfig) -> CompiledKernel | None:
     options = fitting_options(config, ReferenceOptions)
     if options is None:
         return None
-    facts = world_facts(
+    world = ParticleWorld(
         agents=_AGENTS,
         sizes=[0.05] * (_AGENTS + _LANDMARKS),
         max_cycles=options.max_cycles,
@@ -51,14 +50,12 @@ def find_simple_reference(config: EnvironmentConfig) -> CompiledKernel | None:
     return CompiledKernel(
         step=_step,
         begin=_begin,
-        facts=facts,
-        state_width=state_width(_AGENTS, _LANDMARKS),
+        facts=world.facts,
+        state_width=world.state_width,
         ints_width=5,
         agents=("agent_0", "agent_1"),
-        turn_based=False,
         widths=(2 + 2 * _LANDMARKS + 3 + _VOCABULARY,) * _AGENTS,
         heads=(ActionHead("categorical", (MOVES * _VOCABULARY,)),) * _AGENTS,
-        masked=False,
         load=_load,
     )
 

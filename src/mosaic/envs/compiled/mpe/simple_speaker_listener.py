@@ -10,12 +10,11 @@ from mosaic.envs.compiled.mpe.observations import write_velocity, write_ways, wr
 from mosaic.envs.compiled.mpe.physics import (
     CYCLES,
     MOVES,
+    ParticleWorld,
     count_cycle,
     move_particles,
     name_rows,
     scatter,
-    state_width,
-    world_facts,
 )
 from mosaic.envs.compiled.mpe.reference import ParticleOptions, fitting_options, load_world
 from mosaic.envs.compiled.random import next_below
@@ -33,17 +32,16 @@ def find_simple_speaker_listener(config: EnvironmentConfig) -> CompiledKernel | 
     if options is None:
         return None
     sizes = [0.075] * _AGENTS + [0.04] * _LANDMARKS
+    world = ParticleWorld(agents=_AGENTS, sizes=sizes, max_cycles=options.max_cycles, accel=[0.0, 5.0])
     return CompiledKernel(
         step=_step,
         begin=_begin,
-        facts=world_facts(agents=_AGENTS, sizes=sizes, max_cycles=options.max_cycles, accel=[0.0, 5.0]),
-        state_width=state_width(_AGENTS, _LANDMARKS),
+        facts=world.facts,
+        state_width=world.state_width,
         ints_width=3,
         agents=("speaker_0", "listener_0"),
-        turn_based=False,
         widths=(_LANDMARKS, 2 + 2 * _LANDMARKS + _WORDS),
         heads=(ActionHead("categorical", (_WORDS,)), ActionHead("categorical", (MOVES,))),
-        masked=False,
         load=_load,
     )
 

@@ -26,13 +26,12 @@ from mosaic.envs.compiled.mpe.physics import (
     MOVES,
     NEAR_AGENTS,
     NEAR_LANDMARKS,
+    ParticleWorld,
     are_touching,
     count_cycle,
     move_particles,
     name_rows,
     scatter,
-    state_width,
-    world_facts,
 )
 from mosaic.envs.compiled.mpe.reference import Count, SightOptions, fitting_options, load_goalless
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Rows, Words
@@ -53,7 +52,7 @@ def find_simple_spread(config: EnvironmentConfig) -> CompiledKernel | None:
     if options is None:
         return None
     agents, (near_agents, near_landmarks) = options.N, options.near
-    facts = world_facts(
+    world = ParticleWorld(
         agents=agents,
         sizes=[_AGENT_SIZE] * agents + [_LANDMARK_SIZE] * agents,
         max_cycles=options.max_cycles,
@@ -68,14 +67,12 @@ def find_simple_spread(config: EnvironmentConfig) -> CompiledKernel | None:
     return CompiledKernel(
         step=_step,
         begin=_begin,
-        facts=facts,
-        state_width=state_width(agents, agents),
+        facts=world.facts,
+        state_width=world.state_width,
         ints_width=1,
         agents=tuple(f"agent_{number}" for number in range(agents)),
-        turn_based=False,
         widths=(width,) * agents,
         heads=(ActionHead("categorical", (MOVES,)),) * agents,
-        masked=False,
         load=load_goalless,
     )
 

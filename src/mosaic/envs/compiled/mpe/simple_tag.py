@@ -23,13 +23,12 @@ from mosaic.envs.compiled.mpe.physics import (
     CYCLES,
     MOVES,
     NEAR_AGENTS,
+    ParticleWorld,
     are_touching,
     count_cycle,
     move_particles,
     name_rows,
     scatter,
-    state_width,
-    world_facts,
 )
 from mosaic.envs.compiled.mpe.reference import Count, SightOptions, fitting_options, load_goalless
 from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Rows, Words
@@ -53,7 +52,7 @@ def find_simple_tag(config: EnvironmentConfig) -> CompiledKernel | None:
         return None
     good, adversaries, obstacles = options.num_good, options.num_adversaries, options.num_obstacles
     agents, (near_agents, near_landmarks) = good + adversaries, options.near
-    facts = world_facts(
+    world = ParticleWorld(
         agents=agents,
         sizes=[0.075] * adversaries + [0.05] * good + [0.2] * obstacles,
         max_cycles=options.max_cycles,
@@ -70,14 +69,12 @@ def find_simple_tag(config: EnvironmentConfig) -> CompiledKernel | None:
     return CompiledKernel(
         step=_step,
         begin=_begin,
-        facts=facts,
-        state_width=state_width(agents, obstacles),
+        facts=world.facts,
+        state_width=world.state_width,
         ints_width=1,
         agents=tuple(names),
-        turn_based=False,
         widths=(width + speeds[0],) * adversaries + (width + speeds[1],) * good,
         heads=(ActionHead("categorical", (MOVES,)),) * agents,
-        masked=False,
         load=load_goalless,
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import GameTables
+from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.learners.tabular.kernels.loops import (
     CHANCES,
     DECISIONS,

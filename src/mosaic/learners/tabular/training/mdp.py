@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
 from mosaic.learners.tabular.engines import numba_steps as fused_steps
 from mosaic.learners.tabular.engines.base import signed
 from mosaic.learners.tabular.engines.numba_steps import learn_on_trail, learn_one, select

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
-from mosaic.envs.compiled.board_games.game import GameTables
-from mosaic.envs.compiled.mdp.mdp import Mdp
+from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels import small_games as packed_kernels
 from mosaic.learners.tabular.options import TabularOptions

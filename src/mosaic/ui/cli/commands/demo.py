@@ -128,8 +128,8 @@ def _prove(run: Run) -> None:
 
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.core.errors import MosaicError
-    from mosaic.envs.compiled.board_games.game import GameTables
-    from mosaic.envs.compiled.twins import find_twin
+    from mosaic.envs.compiled.mdp.mdp import GameTables
+    from mosaic.envs.compiled.registry import find_twin
     from mosaic.learners.tabular.training.twin import FILE
     from mosaic.learners.tabular.verify import prove
     from mosaic.ui.cli.output import out

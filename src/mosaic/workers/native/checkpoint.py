@@ -1,4 +1,4 @@
-"""Files of a native policy in a checkpoint, and the controllers that play them."""
+"""Files of a native checkpoint: policies, which can be played, and the training state, from which runs continue."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoints import Checkpoint, find_checkpoint
+from mosaic.store.policies.run_policy import parse_init
+from mosaic.store.store import Store
 
 if TYPE_CHECKING:  # these import numba
     from mosaic.learners.base import Assembled
+    from mosaic.learners.normalization import RunningMoments
+    from mosaic.models.engine import StateArrays
     from mosaic.models.weights_file import SavedNetwork
 
 FACTS = "facts.json"
+TRAINING = "training.safetensors"
+_OPTIMISER = ("optimiser.first", "optimiser.second", "optimiser.count")
 
 
 def policy_file(policy: int) -> str:
@@ -91,3 +97,67 @@ def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float3
     if "shift" not in saved.extra:
         return None
     return saved.extra["shift"].astype(np.float32), saved.extra["scale"].astype(np.float32)
+
+
+def start_from(reference: str, assembled: Assembled) -> None:
+    """Load the weights, and with `optimizer=true` the optimizer, of networks with the same shape."""
+    from mosaic.models.weights_file import load_weights
+
+    run, which, policy, with_optimiser = parse_init(reference)
+    checkpoint = find_checkpoint(Store().resolve(run), which)
+    state = load_training(checkpoint.path / TRAINING)
+    learner = assembled.learner
+    for number, name in enumerate(learner.plan.names):
+        source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))
+        saved = load_weights(checkpoint.path / weights_file(checkpoint, source))
+        if saved.architecture != assembled.architectures[number]:
+            raise InputError(
+                f"'{reference}' has another network than this run: {saved.architecture} instead of "
+                f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
+            )
+        learner.load(number, saved.flat, _moments(reference, source, state, learner.scaler(number)))
+        if with_optimiser:
+            learner.load_optimiser(number, {key: state[f"{source}/{key}"] for key in _OPTIMISER})
+
+
+def load_training(path: Path) -> StateArrays:
+    """Read the part of a checkpoint besides weights: optimizers, scalers, opponents and envs."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}: this checkpoint can be played, but not trained further.")
+    try:
+        state = load_file(path)
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a safetensors file: {error}") from error
+    check_training(state, str(path))
+    return state
+
+
+def check_training(state: StateArrays, where: str) -> None:
+    """Raise if an optimizer, a scaler or an opponent is not finite: one update would make the weights NaN.
+
+    The envs' own numbers, whose names begin with WORKER_PREFIX, may be anything.
+    """
+    from mosaic.learners.base import WORKER_PREFIX
+    from mosaic.models.weights_file import check_finite
+
+    for name, array in state.items():
+        if "/" in name or not name.startswith(WORKER_PREFIX):
+            check_finite(array, f"{where}: the numbers of '{name}'")
+
+
+def _moments(reference: str, policy: str, state: StateArrays, wanted: RunningMoments | None) -> RunningMoments | None:
+    """Return the other run's observation normalization: its weights are meaningless without it."""
+    from mosaic.learners.normalization import RunningMoments
+
+    seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
+    normalised = seen is not None and seen.count > 0
+    if normalised != (wanted is not None):
+        does, other = ("true", "false") if normalised else ("false", "true")
+        raise InputError(
+            f"'{reference}' was trained with normalize_observations {does}, this run has {other}: "
+            f"set normalize_observations to {does}."
+        )
+    return seen if normalised else None

@@ -1,6 +1,6 @@
 """Threads of matrix products."""
 
-from mosaic.models.blas_threads import product_threads, set_product_threads
+from mosaic.models.dense import product_threads, set_product_threads
 
 
 def test_threads_are_as_many_as_asked_for():
