@@ -74,7 +74,7 @@ def test_a_centralised_critic_sees_all_and_the_actor_its_own(engine):
     with assembled(SPREAD, {"engine": engine}, envs=4, policy_configuration="shared_value_function") as whole:
         made, worker = whole.learner, whole.learner.workers[0]
         made.iterate()
-        width = made.shape.width
+        width = made.vector.shape.width
         architecture = whole.architectures[0]
         assert (architecture.observation, architecture.critic_observation) == (width, 3 * width)
         obs, critic = worker.buffer.rows.obs, worker.buffer.rows.critic_obs

@@ -224,7 +224,7 @@ def test_guests_in_processes_are_the_same_guests():
 
 def test_a_seat_may_be_fixed_while_the_other_learns():
     with learner(TICTACTOE, {"n_steps": 64}, agents={"player_2": "minimax"}) as made:
-        assert made.shape.agents == ("player_1",)
+        assert made.vector.shape.agents == ("player_1",)
         before = made.weights(0)
         made.iterate()
         assert made.progress().returns[0].max() <= 0  # perfect play never loses
