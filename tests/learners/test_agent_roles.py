@@ -62,7 +62,7 @@ def test_a_shared_value_function_is_central():
     assert plan.names == ("shared",)
 
 
-def test_self_play_is_one_learner_on_all_chairs():
+def test_self_play_is_one_learner_as_every_agent():
     roles = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "self@-500"})
     assert policies(roles) == {"player_1": "learner", "player_2": "learner"}
     assert roles.plan.self_play

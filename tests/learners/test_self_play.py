@@ -165,7 +165,7 @@ def test_random_plays_legal_moves_only(strangers):
         assert len(set(worker.buffer.rows.act[rows, 0])) == 9
 
 
-def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_chairs():
+def test_a_foreign_opponent_has_envs_of_its_own_and_the_learner_changes_agents():
     with self_play({"opponents": ("minimax", "random"), "n_steps": 64}, envs=8) as made:
         worker = made.workers[0]
         assert worker.assignment.policy_of.tolist() == [[0, 0]] * 6 + [[0, 2], [2, 0]]
@@ -263,10 +263,10 @@ def test_guests_share_the_envs_with_the_others():
     assert played_by_env(named, assignment, 5, ("x", "o")) == {3: {"o": "minimax"}, 4: {"x": "run:latest"}}
 
 
-def test_without_a_number_of_envs_every_stranger_meets_the_learner_on_every_chair():
+def test_without_a_number_of_envs_every_stranger_meets_the_learner_as_every_agent():
     with self_play({"opponents": ("minimax:depth=1", "minimax:depth=2", "minimax:depth=3")}, envs=None) as made:
-        chairs = made.workers[0].assignment.policy_of[-6:].tolist()
-        assert sorted(chairs) == [[0, 1], [0, 2], [0, 3], [1, 0], [2, 0], [3, 0]]
+        assigned = made.workers[0].assignment.policy_of[-6:].tolist()
+        assert sorted(assigned) == [[0, 1], [0, 2], [0, 3], [1, 0], [2, 0], [3, 0]]
 
 
 @pytest.mark.parametrize(

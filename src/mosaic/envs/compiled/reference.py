@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import gymnasium
+import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
+from numpy.typing import NDArray
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
@@ -46,3 +48,8 @@ def read_reference(config: EnvironmentConfig, kind: type[EnvT]) -> tuple[EnvT, i
     env.close()
     inner, limit = bare_env(env)
     return (inner, limit) if type(inner) is kind else None
+
+
+def load_state(env: Env, state: NDArray[np.float64], ints: NDArray[np.int64]) -> None:
+    """Load a row of a kernel's state into a reference env that keeps all of it in `state`."""
+    bare_env(env)[0].state = state.copy()

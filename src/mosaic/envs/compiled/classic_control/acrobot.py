@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.random import next_between
-from mosaic.envs.compiled.reference import bare_env, read_reference
+from mosaic.envs.compiled.reference import load_state, read_reference
 from mosaic.envs.compiled.vector import (
     BEGIN,
     CFUNC,
@@ -26,7 +26,6 @@ from mosaic.envs.compiled.vector import (
     Rows,
     Words,
 )
-from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
 _SQUARE, _TIME_LIMIT = 9, 10
@@ -42,11 +41,9 @@ def find_acrobot(config: EnvironmentConfig) -> CompiledKernel | None:
     masses = (env.LINK_MASS_1, env.LINK_MASS_2, env.LINK_LENGTH_1, env.LINK_COM_POS_1, env.LINK_COM_POS_2)
     facts = np.array([*masses, env.LINK_MOI, env.MAX_VEL_1, env.MAX_VEL_2, env.dt, 2.0, time_limit])
     head = ActionHead("categorical", (3,))
-    return CompiledKernel(_step, _begin, facts, state_width=4, ints_width=1, widths=(6,), heads=(head,), load=_load)
-
-
-def _load(env: Env, state: Floats, ints: Ints) -> None:
-    bare_env(env)[0].state = state.copy()
+    return CompiledKernel(
+        _step, _begin, facts, state_width=4, ints_width=1, widths=(6,), heads=(head,), load=load_state
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -10,7 +10,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.random import next_between
-from mosaic.envs.compiled.reference import bare_env, read_reference
+from mosaic.envs.compiled.reference import load_state, read_reference
 from mosaic.envs.compiled.vector import (
     BEGIN,
     CFUNC,
@@ -22,7 +22,6 @@ from mosaic.envs.compiled.vector import (
     Rows,
     Words,
 )
-from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
 _BLOCK = 128  # envs moved at a time: their intermediate values stay in the L1 cache
@@ -48,11 +47,9 @@ def find_cartpole(config: EnvironmentConfig) -> CompiledKernel | None:
     masses = (env.gravity, env.masspole, env.total_mass, env.length, env.polemass_length)
     facts = np.array([*masses, env.force_mag, env.tau, *bounds, upright, fallen, time_limit])
     head = ActionHead("categorical", (2,))
-    return CompiledKernel(_step, _begin, facts, state_width=4, ints_width=1, widths=(4,), heads=(head,), load=_load)
-
-
-def _load(env: Env, state: Floats, ints: Ints) -> None:
-    bare_env(env)[0].state = state.copy()
+    return CompiledKernel(
+        _step, _begin, facts, state_width=4, ints_width=1, widths=(4,), heads=(head,), load=load_state
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

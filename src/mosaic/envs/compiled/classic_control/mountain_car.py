@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.random import next_between
-from mosaic.envs.compiled.reference import bare_env, read_reference
+from mosaic.envs.compiled.reference import load_state, read_reference
 from mosaic.envs.compiled.vector import (
     BEGIN,
     CFUNC,
@@ -26,7 +26,6 @@ from mosaic.envs.compiled.vector import (
     Rows,
     Words,
 )
-from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
 
@@ -38,11 +37,9 @@ def find_mountain_car(config: EnvironmentConfig) -> CompiledKernel | None:
     goal = (env.goal_position, env.goal_velocity)
     facts = np.array([env.force, env.gravity, env.min_position, env.max_position, env.max_speed, *goal, time_limit])
     head = ActionHead("categorical", (3,))
-    return CompiledKernel(_step, _begin, facts, state_width=2, ints_width=1, widths=(2,), heads=(head,), load=_load)
-
-
-def _load(env: Env, state: Floats, ints: Ints) -> None:
-    bare_env(env)[0].state = state.copy()
+    return CompiledKernel(
+        _step, _begin, facts, state_width=2, ints_width=1, widths=(2,), heads=(head,), load=load_state
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -102,7 +99,7 @@ def find_mountain_car_continuous(config: EnvironmentConfig) -> CompiledKernel | 
     facts = np.array([env.power, env.min_position, env.max_position, env.max_speed, *goal, time_limit])
     head = ActionHead("gaussian", (1,))
     return CompiledKernel(
-        _step_continuous, _begin, facts, state_width=2, ints_width=1, widths=(2,), heads=(head,), load=_load
+        _step_continuous, _begin, facts, state_width=2, ints_width=1, widths=(2,), heads=(head,), load=load_state
     )
 
 
