@@ -27,7 +27,7 @@ from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, make_track
-from mosaic.learners.rollout.base import RolloutSettings, TimeSplit
+from mosaic.learners.rollout.base import RolloutSettings, Stopwatch
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import RowPacking
@@ -94,7 +94,7 @@ class DqnLearner:
         self._assignment, self._tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._losses: dict[str, float] = {}
         self._callback: Callable[[], bool] | None = None
-        self._times = TimeSplit()
+        self._times = Stopwatch()
         vector.reset(child_seed(seed, "envs"))
 
     @property

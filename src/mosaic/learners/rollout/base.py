@@ -61,7 +61,7 @@ class Rates:
     ent_coef: float
 
 
-class TimeSplit:
+class Stopwatch:
     """Seconds spent in envs, on inference and on learning."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class RolloutWorker(Protocol):
     def tally(self) -> EpisodeTally: ...
 
     @property
-    def times(self) -> TimeSplit: ...
+    def times(self) -> Stopwatch: ...
 
     @property
     def env_steps(self) -> int: ...  # since its creation

@@ -16,7 +16,7 @@ from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
 from mosaic.learners.engines.fused_ppo_update import make_batch, make_hyper, update
 from mosaic.learners.normalization import ObservationMoments
-from mosaic.learners.rollout.base import Rates, RolloutSettings, TimeSplit
+from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import RolloutBuffer
 from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
@@ -102,7 +102,7 @@ class CompiledRollouts:
         self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._shuffle = np.array([child_seed(seed, "shuffle") + 1], np.uint64)
-        self.times = TimeSplit()
+        self.times = Stopwatch()
         self.env_steps = 0
         vector.reset(child_seed(seed, "envs"))
 

@@ -13,7 +13,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
-from mosaic.learners.rollout.base import Rates, RolloutSettings, TimeSplit
+from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.learners.rollout.engine_policies import EnginePolicies, RandomMoves
@@ -41,7 +41,7 @@ class PythonRollouts:
             make_rollout(shape, settings.n_steps, policies.critic_width, packing), shape, settings.n_steps
         )
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
-        self.times = TimeSplit()
+        self.times = Stopwatch()
         self.env_steps = 0
         self._learning, self._seed = learning, seed
         self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
