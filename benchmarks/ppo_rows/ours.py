@@ -42,7 +42,7 @@ def make_learner(
     options = _OPTIONS[algorithm](**params, threads=threads)
     if not python_envs:
         return assembly.assemble(config, options).learner
-    with patch.object(equipment, "has_twin", lambda environment: False):
+    with patch.object(equipment, "is_compiled", lambda environment: False):
         return assembly.assemble(config, options).learner
 
 
