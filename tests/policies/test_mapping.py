@@ -13,18 +13,18 @@ AGENTS = ("red_0", "red_1", "blue_0")
 
 def test_the_first_rule_that_fits_wins_and_its_agents_share_a_seat():
     mapping = PolicyMapping.of(["red_0=minimax", "red_*,green_*=random", "*=human"])
-    assert mapping.seat("red_0") == ControllerKey("red_0", "minimax")
-    assert mapping.seat("red_1") == mapping.seat("green_7") == ControllerKey("red_*,green_*", "random")
-    assert mapping.seat("blue_0").policy == "human"
+    assert mapping.key_of("red_0") == ControllerKey("red_0", "minimax")
+    assert mapping.key_of("red_1") == mapping.key_of("green_7") == ControllerKey("red_*,green_*", "random")
+    assert mapping.key_of("blue_0").policy == "human"
 
 
 def test_two_rules_with_one_policy_are_two_seats():
     mapping = PolicyMapping.of({"red_0": "random", "red_1": "random"})
-    assert mapping.seat("red_0") != mapping.seat("red_1")
+    assert mapping.key_of("red_0") != mapping.key_of("red_1")
 
 
 def test_a_policy_may_hold_an_equals_sign():
-    assert PolicyMapping.of(["a=stockfish:elo=1500"]).seat("a").policy == "stockfish:elo=1500"
+    assert PolicyMapping.of(["a=stockfish:elo=1500"]).key_of("a").policy == "stockfish:elo=1500"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ names = st.text("ab_01", min_size=1, max_size=5)
 def test_an_exact_name_is_found_by_the_first_rule_that_says_it(rules, agent):
     expected = next((policy for pattern, policy in rules if pattern == agent), None)
     try:
-        assert PolicyMapping(tuple(rules)).seat(agent).policy == expected
+        assert PolicyMapping(tuple(rules)).key_of(agent).policy == expected
     except MappingError:
         assert expected is None
 
@@ -76,7 +76,7 @@ def test_a_function_decides_per_episode(tmp_path, monkeypatch):
     )
     mapping = parse_mapping(["python:my_mapping:choose"])
     assert isinstance(mapping, FunctionMapping)
-    assert [mapping.seat("a", episode).policy for episode in (0, 1)] == ["minimax", "random"]
+    assert [mapping.key_of("a", episode).policy for episode in (0, 1)] == ["minimax", "random"]
     with pytest.raises(MappingError, match="decides for every agent"):
         parse_mapping(["python:my_mapping:choose", "a=random"])
     with pytest.raises(MappingError, match=r"is a int, not a function of \(agent_id, episode\)"):

@@ -278,5 +278,5 @@ def _check(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
     """Raise for misspelled or unsuitable policies before any process is started; return notes for the user."""
     mapping.check(spec.possible_agents)
     for agent in spec.possible_agents:
-        is_reproducible(mapping.seat(agent, 0).policy)
+        is_reproducible(mapping.key_of(agent, 0).policy)
     return mapping_notes(mapping, spec)

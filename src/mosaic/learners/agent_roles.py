@@ -142,17 +142,17 @@ def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyI
         mapping = parse_mapping([config.agents])
         assert isinstance(mapping, FunctionMapping)
         for agent in agents:
-            answers = {mapping.seat(agent, episode).policy for episode in range(_EPISODES_ASKED)}
+            answers = {mapping.key_of(agent, episode).policy for episode in range(_EPISODES_ASKED)}
             if len(answers) > 1:
                 raise InputError(
                     f"{config.agents} gives {agent} different policies in different episodes "
                     f"({', '.join(sorted(answers))}); while training an agent keeps its policy."
                 )
-        return {agent: mapping.seat(agent, 0).policy for agent in agents}
+        return {agent: mapping.key_of(agent, 0).policy for agent in agents}
     rules = PolicyMapping.of(config.agents)
     everybody = PolicyMapping((*rules.rules, ("*", "")))
     everybody.check(agents)
-    seats = {agent: everybody.seat(agent).policy for agent in agents}
+    seats = {agent: everybody.key_of(agent).policy for agent in agents}
     return {agent: policy for agent, policy in seats.items() if policy}
 
 

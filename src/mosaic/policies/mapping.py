@@ -26,7 +26,7 @@ class ControllerKey(NamedTuple):
 class AgentMapping(Protocol):
     """Mapping that gives every agent, including ones that appear later, its controller key in an episode."""
 
-    def seat(self, agent: AgentID, episode: int) -> ControllerKey: ...
+    def key_of(self, agent: AgentID, episode: int) -> ControllerKey: ...
 
     def check(self, agents: Collection[AgentID]) -> None: ...
 
@@ -46,7 +46,7 @@ class PolicyMapping:
         pairs = rules.items() if isinstance(rules, Mapping) else map(_parse_rule, rules)
         return cls(tuple(pairs))
 
-    def seat(self, agent: AgentID, episode: int = 0) -> ControllerKey:
+    def key_of(self, agent: AgentID, episode: int = 0) -> ControllerKey:
         for pattern, policy in self.rules:
             if _fits(agent, pattern):
                 return ControllerKey(pattern, policy)
@@ -63,7 +63,7 @@ class PolicyMapping:
                 hint = f" Did you mean '{near}'?" if near else ""
                 raise MappingError(f"There is no agent '{pattern}'.{hint} Agents: {', '.join(agents)}.")
         for agent in agents:
-            self.seat(agent)
+            self.key_of(agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class FunctionMapping:
     reference: str
     function: Callable[[AgentID, int], PolicyID]
 
-    def seat(self, agent: AgentID, episode: int = 0) -> ControllerKey:
+    def key_of(self, agent: AgentID, episode: int = 0) -> ControllerKey:
         policy = self.function(agent, episode)
         if not isinstance(policy, str):
             raise MappingError(
@@ -83,7 +83,7 @@ class FunctionMapping:
 
     def check(self, agents: Collection[AgentID]) -> None:
         for agent in agents:
-            self.seat(agent)
+            self.key_of(agent)
 
 
 def parse_mapping(texts: Iterable[str]) -> AgentMapping:

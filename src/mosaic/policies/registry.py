@@ -52,9 +52,9 @@ def mapping_notes(mapping: AgentMapping, spec: EnvSpec) -> tuple[str, ...]:
     """Return the notes on all policies of the first episode."""
     sharing: dict[ControllerKey, tuple[AgentID, ...]] = {}
     for agent in spec.possible_agents:
-        seat = mapping.seat(agent, 0)
-        sharing[seat] = (*sharing.get(seat, ()), agent)
-    notes = [note for seat, agents in sharing.items() for note in policy_notes(seat.policy, spec, agents)]
+        key = mapping.key_of(agent, 0)
+        sharing[key] = (*sharing.get(key, ()), agent)
+    notes = [note for key, agents in sharing.items() for note in policy_notes(key.policy, spec, agents)]
     return tuple(dict.fromkeys(notes))
 
 

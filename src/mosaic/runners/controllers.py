@@ -19,7 +19,7 @@ from mosaic.policies.registry import load_policy, parse_policy
 class Player:
     """Controller and the agents it acts for."""
 
-    seat: ControllerKey
+    key: ControllerKey
     controller: PolicyController
     limit_s: float | None
     agents: set[AgentID] = field(default_factory=set)  # for which it acts in this episode
@@ -63,11 +63,11 @@ class ControllerMapping:
         """Let this policy act for this agent alone from now on."""
         if self._spec.possible_agents and agent not in self._spec.possible_agents:
             raise unknown("agent", agent, self._spec.possible_agents)
-        seat = ControllerKey(agent, policy)
-        self._ready(seat)  # fails before anything has changed
+        key = ControllerKey(agent, policy)
+        self._ready(key)  # fails before anything has changed
         self.forget(agent)
         self.players.pop(agent).agents.discard(agent)
-        self._swapped[agent] = seat
+        self._swapped[agent] = key
 
     def forget(self, agent: AgentID) -> None:
         controller = self.players[agent].controller
@@ -75,7 +75,7 @@ class ControllerMapping:
             controller.forget(agent)
 
     def policy_of(self, agent: AgentID) -> PolicyID:
-        return self.players[agent].seat.policy
+        return self.players[agent].key.policy
 
     def close(self) -> None:
         for player in self._players.values():
@@ -84,26 +84,26 @@ class ControllerMapping:
         self.players.clear()
 
     def _player(self, agent: AgentID) -> Player:
-        player = self._ready(self._seat(agent))
+        player = self._ready(self._key_of(agent))
         if not player.begun:
-            mine = tuple(a for a in self._known if self._seat(a) == player.seat) or (agent,)
-            player.controller.begin(mine, child_seed(self._seed_of_episode, "policy", *player.seat))
+            mine = tuple(a for a in self._known if self._key_of(a) == player.key) or (agent,)
+            player.controller.begin(mine, child_seed(self._seed_of_episode, "policy", *player.key))
             player.begun = True
         player.agents.add(agent)
         return player
 
-    def _seat(self, agent: AgentID) -> ControllerKey:
-        return self._swapped.get(agent) or self._mapping.seat(agent, self._episode)
+    def _key_of(self, agent: AgentID) -> ControllerKey:
+        return self._swapped.get(agent) or self._mapping.key_of(agent, self._episode)
 
-    def _ready(self, seat: ControllerKey) -> Player:
+    def _ready(self, key: ControllerKey) -> Player:
         """Return the player of this slot, creating its controller on first use."""
-        if seat not in self._players:
-            if seat.policy in self._given:
-                controller, waits = self._given[seat.policy], False
+        if key not in self._players:
+            if key.policy in self._given:
+                controller, waits = self._given[key.policy], False
             else:
-                agents = tuple(a for a in self._spec.possible_agents if self._seat(a) == seat) or (seat.group,)
-                seed = child_seed(self._seed, "policy", *seat)
-                controller = load_policy(seat.policy, self._spec, agents, seed=seed, time_limit_s=self.time_limit_s)
-                waits = parse_policy(seat.policy)[0].waits
-            self._players[seat] = Player(seat, controller, None if waits else self.time_limit_s)
-        return self._players[seat]
+                agents = tuple(a for a in self._spec.possible_agents if self._key_of(a) == key) or (key.group,)
+                seed = child_seed(self._seed, "policy", *key)
+                controller = load_policy(key.policy, self._spec, agents, seed=seed, time_limit_s=self.time_limit_s)
+                waits = parse_policy(key.policy)[0].waits
+            self._players[key] = Player(key, controller, None if waits else self.time_limit_s)
+        return self._players[key]

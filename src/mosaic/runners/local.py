@@ -130,7 +130,7 @@ class LocalEnvRunner:
         record = self.record = Episode(
             environment=self._environment,
             seed=seed,
-            policies={agent: player.seat.policy for agent, player in controllers.players.items()},
+            policies={agent: player.key.policy for agent, player in controllers.players.items()},
             first_digest=digest(turn),
             versions=dict(versions()),
         )
@@ -268,7 +268,7 @@ def _reason(error: BaseException) -> str:
 
 def _names(player: Player, turn: Turn) -> str:
     agents = ", ".join(f"'{agent}'" for agent in turn.observations)
-    return f"policy '{player.seat.policy}' for agent {agents}"
+    return f"policy '{player.key.policy}' for agent {agents}"
 
 
 def _end(turn: Turn, agent: AgentID) -> End:

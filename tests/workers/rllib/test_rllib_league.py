@@ -14,10 +14,10 @@ AGENTS = ("player_1", "player_2")
 NOTHING = np.zeros(0, np.float32)
 
 
-def keeper_of(tmp_path, **said):
-    keeper = LeagueManager(make_setup(tmp_path, "classic/tictactoe_v3", policy_configuration="self_play", **said))
-    keeper.league.add(0, np.zeros(4, np.float32), NOTHING, NOTHING)
-    return keeper
+def self_play_of(tmp_path, **said):
+    self_play = LeagueManager(make_setup(tmp_path, "classic/tictactoe_v3", policy_configuration="self_play", **said))
+    self_play.league.add(0, np.zeros(4, np.float32), NOTHING, NOTHING)
+    return self_play
 
 
 def game(winner, chair="player_1", rival="learner@0"):
@@ -67,56 +67,56 @@ def test_the_same_seed_draws_the_same_seats():
 
 
 def test_games_against_a_snapshot_are_booked_from_either_chair(tmp_path):
-    keeper = keeper_of(tmp_path)
-    keeper.book([game("player_1"), game("player_2", chair="player_2"), game(None), game("player_2")])
-    assert keeper.league.snapshots[0].score.tolist() == [2.0, 1.0, 1.0]
-    assert keeper.league.rating > 1500
+    self_play = self_play_of(tmp_path)
+    self_play.book([game("player_1"), game("player_2", chair="player_2"), game(None), game("player_2")])
+    assert self_play.league.snapshots[0].score.tolist() == [2.0, 1.0, 1.0]
+    assert self_play.league.rating > 1500
 
 
 def test_games_against_itself_and_against_those_who_left_say_nothing(tmp_path):
-    keeper = keeper_of(tmp_path)
-    keeper.book([game("player_1", rival="learner"), game("player_1", rival="learner@77")])
-    assert keeper.league.snapshots[0].games == 0
-    assert keeper.league.rating == 1500
+    self_play = self_play_of(tmp_path)
+    self_play.book([game("player_1", rival="learner"), game("player_1", rival="learner@77")])
+    assert self_play.league.snapshots[0].games == 0
+    assert self_play.league.rating == 1500
 
 
 def test_a_snapshot_is_due_after_a_twentieth_of_the_run(tmp_path):
-    keeper = keeper_of(tmp_path)
-    assert not keeper.is_due(99)
-    assert keeper.is_due(100)
+    self_play = self_play_of(tmp_path)
+    assert not self_play.is_due(99)
+    assert self_play.is_due(100)
 
 
 def test_steps_are_the_runs_own_since_rllibs_begin_anew_when_runners_are_lost(tmp_path, monkeypatch):
-    keeper, taken = keeper_of(tmp_path), []
-    monkeypatch.setattr(keeper, "_add", lambda algo, now: taken.append(now))
-    monkeypatch.setattr(keeper, "_seat", lambda algo, now: None)
-    keeper.after_iteration(None, {"env_runners": {"num_env_steps_sampled_lifetime": 8}}, 108)
+    self_play, taken = self_play_of(tmp_path), []
+    monkeypatch.setattr(self_play, "_add", lambda algo, now: taken.append(now))
+    monkeypatch.setattr(self_play, "_set_opponents", lambda algo, now: None)
+    self_play.after_iteration(None, {"env_runners": {"num_env_steps_sampled_lifetime": 8}}, 108)
     assert taken == [108]
 
 
 def test_a_snapshot_is_due_when_the_learner_wins_often_enough(tmp_path):
-    keeper = keeper_of(tmp_path, params={"snapshot_win_rate": 0.75})
-    keeper.book([game("player_1")] * 19)
-    assert not keeper.is_due(10_000), "nineteen games are too few, and steps do not count where a rate is asked"
-    keeper.book([game("player_2")] * 11)
-    assert not keeper.is_due(10_000), "19 of 30"
-    keeper.book([game("player_1")] * 14)
-    assert keeper.is_due(10_000), "33 of 44"
+    self_play = self_play_of(tmp_path, params={"snapshot_win_rate": 0.75})
+    self_play.book([game("player_1")] * 19)
+    assert not self_play.is_due(10_000), "nineteen games are too few, and steps do not count where a rate is asked"
+    self_play.book([game("player_2")] * 11)
+    assert not self_play.is_due(10_000), "19 of 30"
+    self_play.book([game("player_1")] * 14)
+    assert self_play.is_due(10_000), "33 of 44"
 
 
 def test_ages_of_opponents_come_from_the_agents(tmp_path):
     agents = {"player_1": "self@-100", "player_2": "self@-1000"}
-    keeper = keeper_of(tmp_path, agents=agents, params={"league_size": 100})
+    self_play = self_play_of(tmp_path, agents=agents, params={"league_size": 100})
     for now in range(100, 2001, 100):
-        keeper.league.add(now, np.zeros(4, np.float32), NOTHING, NOTHING)
-    drawn = keeper.league.draw(2, 2000, np.random.default_rng(0))
+        self_play.league.add(now, np.zeros(4, np.float32), NOTHING, NOTHING)
+    drawn = self_play.league.draw(2, 2000, np.random.default_rng(0))
     assert [snapshot.env_steps for snapshot in drawn] == [1900, 1000]
 
 
 def test_a_snapshot_that_changed_is_an_error(tmp_path):
-    keeper = keeper_of(tmp_path)
-    keeper._shapes = {"weight": (2, 2)}
+    self_play = self_play_of(tmp_path)
+    self_play._shapes = {"weight": (2, 2)}
     kept = checksum({"weight": np.zeros((2, 2), np.float32)})
-    keeper._check_frozen({"learner@0": kept})
+    self_play._check_frozen({"learner@0": kept})
     with pytest.raises(MosaicError, match="The snapshot learner@0 has changed in an env runner"):
-        keeper._check_frozen({"learner@0": kept + 1})
+        self_play._check_frozen({"learner@0": kept + 1})

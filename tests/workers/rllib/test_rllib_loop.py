@@ -241,16 +241,16 @@ def test_self_play_goes_on_with_its_league(tmp_path):
     params = {"snapshot_every_steps": 100}
     life = Life(tmp_path, "classic/tictactoe_v3", "ppo", 300, policy_configuration="self_play", params=params)
     first = life.run()
-    assert first.keeper is not None
-    known = [snapshot.env_steps for snapshot in first.keeper.league.snapshots]
+    assert first.self_play is not None
+    known = [snapshot.env_steps for snapshot in first.self_play.league.snapshots]
     assert len(known) > 1
     with life.attempt(2, steps=400) as (_, training):
-        assert [snapshot.env_steps for snapshot in training.keeper.league.snapshots] == known
+        assert [snapshot.env_steps for snapshot in training.self_play.league.snapshots] == known
     event = life.events("iteration")[-1]
-    assert event["policies"]["learner"]["rating"] == pytest.approx(first.keeper.league.rating)
+    assert event["policies"]["learner"]["rating"] == pytest.approx(first.self_play.league.rating)
     assert event["custom_metrics"]["league_size"] == len(known)
     manifest = list_checkpoints(life.folder)[-1].manifest
-    assert (manifest.best_by, manifest.rating) == ("rating", pytest.approx(first.keeper.league.rating))
+    assert (manifest.best_by, manifest.rating) == ("rating", pytest.approx(first.self_play.league.rating))
 
 
 @pytest.mark.slow

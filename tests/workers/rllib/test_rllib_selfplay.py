@@ -20,20 +20,20 @@ def league(tmp_path, algorithm="ppo", state=None, runners=0, **params):
 
     params = {"snapshot_every_steps": 100, "selfplay_share": 0.2, **params}
     setup = make_setup(tmp_path, TICTACTOE, algorithm, runners, policy_configuration="self_play", params=params)
-    keeper = LeagueManager(setup)
-    algo = configure(setup, keeper.mapping()).build_algo()
+    self_play = LeagueManager(setup)
+    algo = configure(setup, self_play.mapping()).build_algo()
     try:
         if state is None:
-            keeper.begin(algo)
-        yield keeper, algo
+            self_play.begin(algo)
+        yield self_play, algo
     finally:
         algo.stop()
 
 
-def go_on(keeper, algo, iterations=1):
+def go_on(self_play, algo, iterations=1):
     for _ in range(iterations):
         result = algo.train()
-        told = keeper.after_iteration(algo, result, steps_of(algo))
+        told = self_play.after_iteration(algo, result, steps_of(algo))
     return told
 
 
@@ -52,28 +52,28 @@ def equal(first, second):
 
 @pytest.mark.chosen
 def test_snapshots_stay_as_they_were_while_the_learner_learns(tmp_path):
-    with league(tmp_path) as (keeper, algo):
+    with league(tmp_path) as (self_play, algo):
         first = weights_of(algo, "learner@0")
         assert equal(first, weights_of(algo, "learner"))
-        told = go_on(keeper, algo)
-        second = f"learner@{keeper.league.snapshots[-1].env_steps}"
+        told = go_on(self_play, algo)
+        second = f"learner@{self_play.league.snapshots[-1].env_steps}"
         later = weights_of(algo, second)
         assert not equal(first, later)
         assert equal(later, weights_of(algo, "learner"))
-        told = go_on(keeper, algo)
+        told = go_on(self_play, algo)
         assert equal(first, weights_of(algo, "learner@0"))
         assert equal(later, weights_of(algo, second))
         assert not equal(later, weights_of(algo, "learner"))
         assert set(algo.learner_group._learner.module.keys()) == {"learner"}
     assert told["league_size"] == 3
     assert told["league_ratings"][0] == 1500.0
-    assert told["rating/learner"] == keeper.league.rating != 1500.0
-    assert sum(snapshot.games for snapshot in keeper.league.snapshots) > 5
+    assert told["rating/learner"] == self_play.league.rating != 1500.0
+    assert sum(snapshot.games for snapshot in self_play.league.snapshots) > 5
 
 
 @pytest.mark.chosen
 def test_what_snapshots_do_does_not_reach_the_learner(tmp_path):
-    with league(tmp_path, selfplay_share=0.0) as (keeper, algo):
+    with league(tmp_path, selfplay_share=0.0) as (self_play, algo):
         learner = algo.learner_group._learner
         make, seen = learner._make_batch_if_necessary, []
 
@@ -92,7 +92,7 @@ def test_what_snapshots_do_does_not_reach_the_learner(tmp_path):
             return batch
 
         learner._make_batch_if_necessary = watched
-        go_on(keeper, algo)
+        go_on(self_play, algo)
     ((sat, steps, rows),) = seen
     assert sat == {"learner", "learner@0"}
     assert rows == {"learner": steps}
@@ -100,9 +100,9 @@ def test_what_snapshots_do_does_not_reach_the_learner(tmp_path):
 
 @pytest.mark.chosen
 def test_a_league_goes_on_where_it_was(tmp_path):
-    with league(tmp_path) as (keeper, algo):
-        go_on(keeper, algo, 2)
-        kept = keeper.state()
+    with league(tmp_path) as (self_play, algo):
+        go_on(self_play, algo, 2)
+        kept = self_play.state()
         names = [name for name in algo.env_runner.module.keys() if name != "learner"]  # noqa: SIM118
         weights = {name: weights_of(algo, name) for name in names}
         algo.save_to_path(str(tmp_path / "kept"))
@@ -110,8 +110,8 @@ def test_a_league_goes_on_where_it_was(tmp_path):
         assert set(algo.env_runner.module.keys()) == {"learner"}
         algo.restore_from_path(str(tmp_path / "kept"))
         again.restore(algo, kept, steps_of(algo))
-        assert again.league.facts() == keeper.league.facts()
-        assert again.league.rating == keeper.league.rating
+        assert again.league.facts() == self_play.league.facts()
+        assert again.league.rating == self_play.league.rating
         assert all(equal(weights[name], weights_of(algo, name)) for name in names)
         before = len(again.league.snapshots)
         told = go_on(again, algo)
@@ -121,43 +121,43 @@ def test_a_league_goes_on_where_it_was(tmp_path):
 def test_a_snapshot_that_somebody_changes_is_noticed(tmp_path):
     import torch
 
-    with league(tmp_path) as (keeper, algo):
+    with league(tmp_path) as (self_play, algo):
         with torch.no_grad():
             next(algo.env_runner.module["learner@0"].pi.parameters()).add_(1e-3)
         with pytest.raises(MosaicError, match="The snapshot learner@0 has changed in an env runner"):
-            go_on(keeper, algo)
+            go_on(self_play, algo)
 
 
 def test_a_runner_that_was_started_anew_catches_up(tmp_path):
-    with league(tmp_path) as (keeper, algo):
+    with league(tmp_path) as (self_play, algo):
         kept = weights_of(algo, "learner@0")
         algo.env_runner.module.remove_module("learner@0")
-        algo.env_runner.config.multi_agent(policy_mapping_fn=keeper.mapping())
-        go_on(keeper, algo)
+        algo.env_runner.config.multi_agent(policy_mapping_fn=self_play.mapping())
+        go_on(self_play, algo)
         assert equal(kept, weights_of(algo, "learner@0"))
-        go_on(keeper, algo)
-        assert keeper.league.snapshots[0].games > 0
+        go_on(self_play, algo)
+        assert self_play.league.snapshots[0].games > 0
 
 
 def test_those_who_left_the_league_leave_the_runners_after_their_last_game(tmp_path):
-    with league(tmp_path, league_size=2, league_sampling="latest") as (keeper, algo):
-        go_on(keeper, algo, 4)
-        newest = f"learner@{keeper.league.snapshots[-1].env_steps}"
+    with league(tmp_path, league_size=2, league_sampling="latest") as (self_play, algo):
+        go_on(self_play, algo, 4)
+        newest = f"learner@{self_play.league.snapshots[-1].env_steps}"
         seated = {name for name in algo.env_runner.module.keys() if name != "learner"}  # noqa: SIM118
         assert newest in seated
         assert len(seated) <= 3, "the newest, and one more for each of the two games that go on"
-        assert keeper.league.snapshots[0].env_steps == 0
+        assert self_play.league.snapshots[0].env_steps == 0
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "impala"])
 def test_a_league_plays_in_processes_of_their_own(tmp_path, algorithm):
-    with league(tmp_path, algorithm, runners=1, snapshot_every_steps=50) as (keeper, algo):
+    with league(tmp_path, algorithm, runners=1, snapshot_every_steps=50) as (self_play, algo):
         for _ in range(300):  # some iterations of IMPALA come back with nothing
-            go_on(keeper, algo)
-            if sum(snapshot.games for snapshot in keeper.league.snapshots) > 3:
+            go_on(self_play, algo)
+            if sum(snapshot.games for snapshot in self_play.league.snapshots) > 3:
                 break
         names = algo.env_runner_group.foreach_env_runner(
             lambda runner: set(runner.module.keys()), local_env_runner=False
         )
         assert "learner@0" in names[0]
-        assert sum(snapshot.games for snapshot in keeper.league.snapshots) > 3
+        assert sum(snapshot.games for snapshot in self_play.league.snapshots) > 3

@@ -35,16 +35,16 @@ def test_it_trains_every_policy(tmp_path, algorithm, feature):
 
     setup = setup_of(tmp_path, algorithm, feature)
     check_support(algorithm, setup.options, setup.roles, setup.spec)
-    keeper = LeagueManager(setup) if feature == "self_play" else None
-    algo = configure(setup, keeper.mapping() if keeper else None).build_algo()
+    self_play = LeagueManager(setup) if feature == "self_play" else None
+    algo = configure(setup, self_play.mapping() if self_play else None).build_algo()
     try:
-        if keeper:
-            keeper.begin(algo)
+        if self_play:
+            self_play.begin(algo)
         before = weights(algo)
         for _ in range(3):
             result = algo.train()
-            if keeper:
-                keeper.after_iteration(algo, result, 0)
+            if self_play:
+                self_play.after_iteration(algo, result, 0)
         after = weights(algo)
     finally:
         algo.stop()

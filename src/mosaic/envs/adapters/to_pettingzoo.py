@@ -70,23 +70,23 @@ class _View:
         """Store the observation of each agent: current, final, or else the earlier one with no legal actions."""
         for agent in turn.rewards:
             if agent in turn.observations:
-                self._seen[agent] = self._dressed(agent, turn.observations[agent], turn.action_masks.get(agent), 1)
+                self._seen[agent] = self._with_mask(agent, turn.observations[agent], turn.action_masks.get(agent), 1)
             elif agent in turn.final_observations:
-                self._seen[agent] = self._dressed(agent, turn.final_observations[agent], None, 0)
+                self._seen[agent] = self._with_mask(agent, turn.final_observations[agent], None, 0)
             elif agent not in self._seen:
                 blank = create_empty_array(self.env.observation_spaces[agent], n=1, fn=np.zeros)
-                self._seen[agent] = self._dressed(agent, _first(blank), None, 0)
-            elif self._is_dressed(agent):
-                self._seen[agent] = self._dressed(agent, self._seen[agent]["observation"], None, 0)
+                self._seen[agent] = self._with_mask(agent, _first(blank), None, 0)
+            elif self._has_mask(agent):
+                self._seen[agent] = self._with_mask(agent, self._seen[agent]["observation"], None, 0)
 
-    def _is_dressed(self, agent: AgentID) -> bool:
+    def _has_mask(self, agent: AgentID) -> bool:
         return self._spaces[agent] is not self.env.observation_spaces[agent]
 
-    def _dressed(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Observation:
+    def _with_mask(self, agent: AgentID, observation: Observation, mask: Mask | None, default: int) -> Observation:
         inner, action = self.env.observation_spaces[agent], self.env.action_spaces[agent]
         if isinstance(inner, spaces.Discrete):
             observation = np.asarray(observation, inner.dtype)[()]  # PettingZoo's tests read the dtype of numbers
-        if not self._is_dressed(agent) or not isinstance(action, spaces.Discrete):
+        if not self._has_mask(agent) or not isinstance(action, spaces.Discrete):
             if mask is not None:
                 raise MosaicError(
                     f"{self.env.spec.env_id} restricts the actions of '{agent}', which it did not do at first: "

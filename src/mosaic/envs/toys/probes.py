@@ -95,7 +95,7 @@ class _Two:
         self._acting: set[AgentID] = set()
 
     def reset(self, seed: int | None = None) -> Turn:
-        return self._goes_on(self._first(), dict.fromkeys(self.possible_agents, 0.0))
+        return self._continued(self._first(), dict.fromkeys(self.possible_agents, 0.0))
 
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
         if not self.agents:
@@ -116,7 +116,7 @@ class _Two:
     def _next(self, actions: Mapping[AgentID, int]) -> Turn:
         raise NotImplementedError
 
-    def _goes_on(self, seen: dict[AgentID, int], rewards: dict[AgentID, float]) -> Turn:
+    def _continued(self, seen: dict[AgentID, int], rewards: dict[AgentID, float]) -> Turn:
         self.agents, self._acting = self.possible_agents, set(seen)
         alive = dict.fromkeys(self.possible_agents, False)
         return Turn(seen, _NONE, rewards, alive, dict(alive), _NONE, {agent: {} for agent in seen})
@@ -157,7 +157,7 @@ class CopyDuel(_Two):
     def _next(self, actions: Mapping[AgentID, int]) -> Turn:
         if self._move is None:
             self._move = actions["first"]
-            return self._goes_on({"second": 1 + self._move}, {"first": 0.0, "second": 0.0})
+            return self._continued({"second": 1 + self._move}, {"first": 0.0, "second": 0.0})
         stake = 0.5 if self._move else 1.0
         won = stake if actions["second"] == self._move else -stake
         return self._ends({"first": 0, "second": 1 + self._move}, {"first": -won, "second": won})

@@ -115,10 +115,10 @@ class ProcessVector:
         return self._children
 
     def _ask_all(self, request: bytes) -> None:
-        crew = self._open()
-        for member in crew:
+        members = self._open()
+        for member in members:
             _send(member, request)
-        for member in crew:
+        for member in members:
             self._receive(member)
 
     def _receive(self, member: _Member) -> Any:
@@ -179,14 +179,14 @@ def _numbers(share: EnvShare) -> str:
     return f"env number {share.start}" if share.envs == 1 else f"envs number {share.start} to {share.stop - 1}"
 
 
-def _end(crew: list[_Member]) -> None:
+def _end(members: list[_Member]) -> None:
     """Stop the processes by closing their connections; kill those that take too long."""
-    for member in crew:
+    for member in members:
         member.connection.close()
-    for member in crew:
+    for member in members:
         member.process.join(_END_WITHIN_S)
         if member.process.is_alive():
             member.process.kill()
             member.process.join()
         member.process.close()
-    crew.clear()
+    members.clear()

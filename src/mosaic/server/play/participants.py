@@ -86,7 +86,7 @@ class PolicyAssignments:
         self._chosen: dict[AgentID, PolicyID] = {}
         self._before: dict[AgentID, PolicyID] = {}
 
-    def seat(self, agent: AgentID, episode: int) -> ControllerKey:
+    def key_of(self, agent: AgentID, episode: int) -> ControllerKey:
         policy = self.policy_of(agent)
         return ControllerKey(policy, policy)
 
@@ -94,7 +94,7 @@ class PolicyAssignments:
         self._mapping.check(agents)
 
     def policy_of(self, agent: AgentID) -> PolicyID:
-        return self._chosen.get(agent) or self._mapping.seat(agent).policy
+        return self._chosen.get(agent) or self._mapping.key_of(agent).policy
 
     def is_human(self, agent: AgentID) -> bool:
         return self.policy_of(agent) == HUMAN

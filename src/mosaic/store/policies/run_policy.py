@@ -166,7 +166,7 @@ def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
         tuple((pattern, name) for name, entry in checkpoint.manifest.policies.items() for pattern in entry.agents)
     )
     try:
-        return rules.seat(agent).policy
+        return rules.key_of(agent).policy
     except MappingError as error:
         raise InputError(
             f"Run '{checkpoint.run.run_id}' trained no policy for agent '{agent}'. Name one of its policies: "

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Weights: TypeAlias = dict[str, NDArray[np.float32]]  # by parameter
-_SEATS = "mosaic_seats"  # key of an episode's agent-to-module mapping in its custom data
+_MODULES = "mosaic_modules"  # key of an episode's agent-to-module mapping in its custom data
 
 
 class ModuleMapping:
@@ -43,20 +43,19 @@ class ModuleMapping:
         data: dict[str, dict[AgentID, str]] | None = getattr(episode, "_custom_data", None)
         if data is None:  # RLlib, when cutting an episode, asks about agents already mapped
             return self._learner
-        if _SEATS not in data:
-            data[_SEATS] = self._draw()
-        seats: dict[AgentID, str] = data[_SEATS]
-        return seats.get(agent, self._learner)
+        if _MODULES not in data:
+            data[_MODULES] = self._draw()
+        return data[_MODULES].get(agent, self._learner)
 
     def _draw(self) -> dict[AgentID, str]:
         """Draw the modules of agents that the learner does not play in the next episode."""
         self._episodes += 1
-        chance = np.random.default_rng((self._seed, self._episodes))
-        if not self._rivals or chance.random() < self._share:
+        random = np.random.default_rng((self._seed, self._episodes))
+        if not self._rivals or random.random() < self._share:
             return {}
-        chair = chance.integers(len(self._agents))
-        rival = self._rivals[chance.integers(len(self._rivals))]
-        return {agent: rival for k, agent in enumerate(self._agents) if k != chair}
+        own = random.integers(len(self._agents))
+        rival = self._rivals[random.integers(len(self._rivals))]
+        return {agent: rival for k, agent in enumerate(self._agents) if k != own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +69,32 @@ class OpponentModules:
     rivals: Mapping[str, ObjectRef[Weights]]  # module → reference of its weights, {parameter: array}
 
 
-def set_opponent_modules(runner: Any, seating: OpponentModules) -> dict[str, int]:
+def set_opponent_modules(runner: Any, opponents: OpponentModules) -> dict[str, int]:
     """Set the opponents of an env runner, in its process. Return the checksum of each snapshot there."""
     import ray
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
     modules = runner.module
     begun = [episode for episode in runner._ongoing_episodes if episode is not None]
-    playing = {name for episode in begun for name in episode.custom_data.get(_SEATS, {}).values()}
-    for name in set(modules.keys()) - {seating.learner, *seating.rivals, *playing}:
+    playing = {name for episode in begun for name in episode.custom_data.get(_MODULES, {}).values()}
+    for name in set(modules.keys()) - {opponents.learner, *opponents.rivals, *playing}:
         modules.remove_module(name)
-    learner = modules[seating.learner]
-    for name in set(seating.rivals) - set(modules.keys()):
+    learner = modules[opponents.learner]
+    for name in set(opponents.rivals) - set(modules.keys()):
         snapshot: Any = RLModuleSpec.from_module(learner).build()
-        snapshot.set_state(ray.get(seating.rivals[name]))
+        snapshot.set_state(ray.get(opponents.rivals[name]))
         snapshot.to(next(learner.parameters()).device)
         modules.add_module(name, snapshot)
-    seed = child_key(seating.seed, runner.worker_index)
-    seats = ModuleMapping(seating.learner, seating.agents, tuple(seating.rivals), seating.share, seed)
-    runner.config.multi_agent(policy_mapping_fn=seats)
+    seed = child_key(opponents.seed, runner.worker_index)
+    mapping = ModuleMapping(opponents.learner, opponents.agents, tuple(opponents.rivals), opponents.share, seed)
+    runner.config.multi_agent(policy_mapping_fn=mapping)
     for episode in begun:
-        if _SEATS not in episode.custom_data:  # created, but not begun: it would draw from the previous opponents
-            episode.agent_to_module_mapping_fn = seats
+        if _MODULES not in episode.custom_data:  # created, but not begun: it would draw from the previous opponents
+            episode.agent_to_module_mapping_fn = mapping
     return {
         name: checksum(module.get_state(inference_only=True))
         for name, module in modules.items()
-        if name != seating.learner
+        if name != opponents.learner
     }
 
 
@@ -136,7 +135,7 @@ class LeagueManager:
 
     def begin(self, algo: Algorithm) -> None:
         self._add(algo, 0)
-        self._seat(algo, 0)
+        self._set_opponents(algo, 0)
 
     def after_iteration(self, algo: Algorithm, result: RllibResult, now: int) -> dict[str, object]:
         """Record games, take a snapshot if due, and draw opponents again. Return metrics to report.
@@ -146,7 +145,7 @@ class LeagueManager:
         self.book(records_of(result))
         if self.is_due(now):
             self._add(algo, now)
-        self._seat(algo, now)
+        self._set_opponents(algo, now)
         return {f"rating/{self._learner}": self.league.rating, **self.league.metrics()}
 
     def is_due(self, now: int) -> bool:
@@ -180,7 +179,7 @@ class LeagueManager:
         """Restore the league, after the algorithm's weights are restored."""
         self._weights(algo)  # records the shapes, which are also the snapshots'
         self.league.load_arrays(dict(state))
-        self._seat(algo, now)
+        self._set_opponents(algo, now)
 
     def _add(self, algo: Algorithm, now: int) -> None:
         weights = self._weights(algo)
@@ -196,20 +195,20 @@ class LeagueManager:
         self._shapes = {name: weights[name].shape for name in sorted(weights)}
         return weights
 
-    def _seat(self, algo: Algorithm, now: int) -> None:
+    def _set_opponents(self, algo: Algorithm, now: int) -> None:
         import ray
 
-        chance = np.random.default_rng((self._seed, now))
-        drawn = {self._name(s): s for s in self.league.draw(max(PLACES, len(self.league.ages)), now, chance)}
+        random = np.random.default_rng((self._seed, now))
+        drawn = {self._name(s): s for s in self.league.draw(max(PLACES, len(self.league.ages)), now, random)}
         for name, snapshot in drawn.items():
             if name not in self._references:
                 self._references[name] = ray.put(self._unflatten(snapshot.weights))
         kept = {self._name(snapshot) for snapshot in self.league.snapshots}
         self._references = {name: ref for name, ref in self._references.items() if name in kept}
         rivals = {name: self._references[name] for name in drawn}
-        seating = OpponentModules(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
+        opponents = OpponentModules(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
         assert algo.env_runner_group is not None
-        for found in algo.env_runner_group.foreach_env_runner(partial(set_opponent_modules, seating=seating)):
+        for found in algo.env_runner_group.foreach_env_runner(partial(set_opponent_modules, opponents=opponents)):
             self._check_frozen(found)
 
     def _check_frozen(self, found: Mapping[str, int]) -> None:

@@ -58,7 +58,7 @@ class Training:
 
     setup: RllibSetup
     algo: Algorithm
-    keeper: LeagueManager | None
+    self_play: LeagueManager | None
     progress: RllibProgress = field(default_factory=RllibProgress)
 
     @property
@@ -146,8 +146,8 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
 
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
-    keeper = LeagueManager(setup) if setup.roles.plan.self_play else None
-    config = configure(setup, keeper.mapping() if keeper else None)
+    self_play = LeagueManager(setup) if setup.roles.plan.self_play else None
+    config = configure(setup, self_play.mapping() if self_play else None)
     try:
         config.validate()
     except ValueError as error:
@@ -155,11 +155,11 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     algo = config.build_algo()
     finished = False
     try:
-        training = Training(setup, algo, keeper)
+        training = Training(setup, algo, self_play)
         if context.resume_from is not None:
-            training.progress = load_state(context.resume_from.path, algo, keeper)
-        elif keeper is not None:
-            keeper.begin(algo)
+            training.progress = load_state(context.resume_from.path, algo, self_play)
+        elif self_play is not None:
+            self_play.begin(algo)
         yield training
         finished = True  # also after a requested stop: nothing failed
     finally:
@@ -221,8 +221,8 @@ class RllibTraining:
             self._view.complete(counted.env_steps - before, counted.episodes - episodes)
         for part, seconds in split(result, training.setup.envs_per_runner).items():
             self._spent[part] = self._spent.get(part, 0.0) + seconds
-        keeper = training.keeper
-        self._league = keeper.after_iteration(training.algo, result, counted.env_steps) if keeper else {}
+        self_play = training.self_play
+        self._league = self_play.after_iteration(training.algo, result, counted.env_steps) if self_play else {}
         self._result = result
         for alert in alerts_of(result):
             self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
@@ -259,7 +259,7 @@ def _save(context: WorkerContext, training: Training) -> None:
 
     def save(folder: Path) -> None:
         export_policies(folder, setup, training.algo, training.progress.env_steps)
-        save_state(folder, training.algo, training.progress, training.keeper)
+        save_state(folder, training.algo, training.progress, training.self_play)
 
     context.checkpoint(
         save,
@@ -271,7 +271,7 @@ def _save(context: WorkerContext, training: Training) -> None:
             for name in setup.modules
         },
         reward=training.reward,
-        rating=None if training.keeper is None else training.keeper.league.rating,
+        rating=None if training.self_play is None else training.self_play.league.rating,
     )
 
 

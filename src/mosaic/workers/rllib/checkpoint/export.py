@@ -107,10 +107,10 @@ def learned_state(algo: Algorithm, module: str) -> Arrays:
 def _dense(setup: RllibSetup, policy: PolicyID, state: State, config: ModelConfig) -> DenseNetwork | None:
     agent = setup.agents_of(policy)[0]
     spec = setup.spec
-    seat = agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], setup.options.picture_size)
-    if seat.is_picture:
+    code = agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], setup.options.picture_size)
+    if code.is_picture:
         return None
-    return dense_network(setup.algorithm, state, config, seat.width, action_code(spec.action_spaces[agent]).head)
+    return dense_network(setup.algorithm, state, config, code.width, action_code(spec.action_spaces[agent]).head)
 
 
 def _scalers(

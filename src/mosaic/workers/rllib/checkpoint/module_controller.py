@@ -52,10 +52,10 @@ class ModulePolicyController:
         self._masked = bool(facts["masked"])
         self._scalers = read_scalers(arrays)
         trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
-        first = self._seat(facts, spec, [*trained, *request.agents][0])  # its spaces are those of training
-        seats = {agent: self._seat(facts, spec, agent) for agent in spec.possible_agents}
-        self._seats = {agent: seat for agent, seat in seats.items() if _alike(seat, first)}
-        self._actions = {agent: finished(spec.action_spaces[agent], facts, squashed=True) for agent in self._seats}
+        first = self._code(facts, spec, [*trained, *request.agents][0])  # its spaces are those of training
+        codes = {agent: self._code(facts, spec, agent) for agent in spec.possible_agents}
+        self._codes = {agent: code for agent, code in codes.items() if _alike(code, first)}
+        self._actions = {agent: finished(spec.action_spaces[agent], facts, squashed=True) for agent in self._codes}
         self._module = module_class(facts["algorithm"])(
             observation_space=self._shown(first),
             action_space=first.action_space,
@@ -87,10 +87,10 @@ class ModulePolicyController:
         pass
 
     def _act(self, agent: AgentID, observation: Observation, mask: Mask | None) -> Action:
-        if agent not in self._seats:
+        if agent not in self._codes:
             raise InputError(f"This policy was not trained for what '{agent}' sees or does in this env.")
-        seat = self._seats[agent]
-        batch: Batch = {Columns.OBS: self._see(agent, seat, observation, mask)}
+        code = self._codes[agent]
+        batch: Batch = {Columns.OBS: self._see(agent, code, observation, mask)}
         if self._fresh:
             memory = self._memory.get(agent, self._fresh)
             batch = {
@@ -138,30 +138,30 @@ class ModulePolicyController:
         drawn: Tensor = kind.from_logits(inputs).sample()
         return drawn
 
-    def _see(self, agent: AgentID, seat: AgentCode, observation: Observation, mask: Mask | None) -> Tensors:
-        row: NDArray[np.float32] = seat.read(observation)
+    def _see(self, agent: AgentID, code: AgentCode, observation: Observation, mask: Mask | None) -> Tensors:
+        row: NDArray[np.float32] = code.read(observation)
         scaler = scaler_of(self._scalers, agent)
         if scaler is not None:
             Scaler(*scaler).apply(row)
         shown = torch.from_numpy(row[np.newaxis])
-        if not (self._masked and seat.choices):
+        if not (self._masked and code.choices):
             return shown
-        legal = np.ones(seat.choices, np.int8) if mask is None else mask.astype(np.int8)
+        legal = np.ones(code.choices, np.int8) if mask is None else mask.astype(np.int8)
         return {OBSERVATION: shown, MASK: torch.from_numpy(legal[np.newaxis])}
 
-    def _shown(self, seat: AgentCode) -> Space[object]:
-        if not (self._masked and seat.choices):
-            return seat.observation_space
-        mask = spaces.Box(0, 1, (seat.choices,), np.int8)
-        return spaces.Dict({OBSERVATION: seat.observation_space, MASK: mask})
+    def _shown(self, code: AgentCode) -> Space[object]:
+        if not (self._masked and code.choices):
+            return code.observation_space
+        mask = spaces.Box(0, 1, (code.choices,), np.int8)
+        return spaces.Dict({OBSERVATION: code.observation_space, MASK: mask})
 
     @staticmethod
-    def _seat(facts: PolicyFacts, spec: EnvSpec, agent: AgentID) -> AgentCode:
+    def _code(facts: PolicyFacts, spec: EnvSpec, agent: AgentID) -> AgentCode:
         return agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], facts["picture_size"])
 
 
-def _alike(seat: AgentCode, other: AgentCode) -> bool:
-    return seat.observation_space == other.observation_space and seat.action_space == other.action_space
+def _alike(code: AgentCode, other: AgentCode) -> bool:
+    return code.observation_space == other.observation_space and code.action_space == other.action_space
 
 
 def _mapped(value: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:

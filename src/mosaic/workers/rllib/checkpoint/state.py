@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +20,21 @@ if TYPE_CHECKING:
 RLLIB = "rllib"  # RLlib's own checkpoint, which contains pickles: needed only to resume
 PROGRESS = "progress.json"  # counters, and the episodes that the mean return is taken over
 LEAGUE = "league.safetensors"
+_RENAMED = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>mosaic(\.\w+)*)'")
 
 
-def save_state(folder: Path, algo: Algorithm, progress: RllibProgress, keeper: LeagueManager | None) -> None:
+def save_state(folder: Path, algo: Algorithm, progress: RllibProgress, self_play: LeagueManager | None) -> None:
     """Write the state of an algorithm and its run. RLlib takes absolute paths only."""
     from safetensors.numpy import save_file
 
     algo.save_to_path((folder / RLLIB).absolute())
     (folder / PROGRESS).write_text(json.dumps(progress.to_json()))
-    if keeper is not None:
-        arrays = {name: np.ascontiguousarray(array) for name, array in keeper.state().items()}
+    if self_play is not None:
+        arrays = {name: np.ascontiguousarray(array) for name, array in self_play.state().items()}
         save_file(arrays, folder / LEAGUE)
 
 
-def load_state(folder: Path, algo: Algorithm, keeper: LeagueManager | None) -> RllibProgress:
+def load_state(folder: Path, algo: Algorithm, self_play: LeagueManager | None) -> RllibProgress:
     """Restore the state into a newly built algorithm, with its current number of runners and learners.
 
     The envs' states are lost: they begin new episodes.
@@ -41,14 +43,24 @@ def load_state(folder: Path, algo: Algorithm, keeper: LeagueManager | None) -> R
 
     try:
         algo.restore_from_path((folder / RLLIB).absolute())  # type: ignore[no-untyped-call]
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "mosaic":
+    except (ModuleNotFoundError, AttributeError) as error:
+        missing = _missing_code(error)
+        if missing is None:
             raise
         raise InputError(
-            f"{folder.name} was saved by an older version of Mosaic, whose module {error.name} has moved. Its policies "
+            f"{folder.name} was saved by an older version of Mosaic, whose {missing}. Its policies "
             "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
         ) from error
     progress = RllibProgress.from_json(json.loads((folder / PROGRESS).read_text()))
-    if keeper is not None:
-        keeper.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
+    if self_play is not None:
+        self_play.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress
+
+
+def _missing_code(error: ModuleNotFoundError | AttributeError) -> str | None:
+    """Return what a pickle names that Mosaic does not have any more; None for any other error."""
+    if isinstance(error, ModuleNotFoundError):
+        is_ours = (error.name or "").partition(".")[0] == "mosaic"
+        return f"module {error.name} has moved" if is_ours else None
+    found = _RENAMED.match(str(error))  # pickle gives the names in the message only
+    return f"class {found['module']}.{found['name']} was renamed" if found else None

@@ -53,7 +53,7 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
     )
     _gather(config, setup)
     _learn(config, setup)
-    _cast(config, setup, mapping)
+    _set_modules(config, setup, mapping)
     config.reporting(
         min_time_s_per_iteration=0,
         min_sample_timesteps_per_iteration=IterationLimit(options.min_sample_timesteps_per_iteration, setup.session),
@@ -162,7 +162,7 @@ def _replay(setup: RllibSetup, options: ReplayOptions) -> Settings:
     return settings | {"type": balanced_buffer(options.replay_buffer_type), "trained": setup.trained}
 
 
-def _cast(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -> None:
+def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -> None:
     specs = {module: module_spec(setup, policy) for policy, module in setup.modules.items()}
     if setup.single:
         (spec,) = specs.values()

@@ -54,11 +54,11 @@ def rounds(minibatches: Mapping[str, int]) -> list[Sequence[str]]:
     Those with fewer are spread evenly, and all are in the last update: RLlib reports the losses of that one alone.
     """
     longest = max(minibatches.values(), default=0)
-    seated: list[list[str]] = [[] for _ in range(longest)]
+    updates: list[list[str]] = [[] for _ in range(longest)]
     for name, count in minibatches.items():
         for k in range(count):
-            seated[(k + 1) * longest // count - 1].append(name)
-    return list(seated)
+            updates[(k + 1) * longest // count - 1].append(name)
+    return list(updates)
 
 
 Piece: TypeAlias = SingleAgentEpisode | MultiAgentEpisode

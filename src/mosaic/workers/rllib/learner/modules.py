@@ -83,7 +83,7 @@ class CentralCritic(nn.Module):
         return values.squeeze(-1)
 
 
-class _Seated(_AnyModule):
+class _OwnPart(_AnyModule):
     """Mixin that passes an RLModule's network its own part of {"observation", "action_mask", "state"}."""
 
     def __init__(self, *, observation_space: Space[object], **also: object) -> None:
@@ -109,7 +109,7 @@ class _Seated(_AnyModule):
         return mask > 0
 
 
-class _SeatedActorCritic(_Seated, _PpoModule):
+class _MaskedActorCritic(_OwnPart, _PpoModule):
     """Mixin for PPO's networks and those derived from them. `critic` exists if agents are given a state."""
 
     critic: CentralCritic
@@ -149,11 +149,11 @@ class _SeatedActorCritic(_Seated, _PpoModule):
         return answer
 
 
-class SeatedPpoModule(_SeatedActorCritic, DefaultPPOTorchRLModule):
+class MaskedPpoModule(_MaskedActorCritic, DefaultPPOTorchRLModule):
     """Module for PPO, A2C and IMPALA."""
 
 
-class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
+class MaskedAppoModule(_MaskedActorCritic, DefaultAPPOTorchRLModule):
     def forward_target(self, batch: Batch) -> Batch:
         answer: Batch = super().forward_target(self._own(batch))
         for key in answer:
@@ -161,7 +161,7 @@ class SeatedAppoModule(_SeatedActorCritic, DefaultAPPOTorchRLModule):
         return answer
 
 
-class SeatedDqnModule(_Seated, DefaultDQNTorchRLModule):
+class MaskedDqnModule(_OwnPart, DefaultDQNTorchRLModule):
     """Module for DQN.
 
     Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them.
@@ -182,16 +182,16 @@ class _Squashed(TorchSquashedGaussian):
         return TorchDeterministic(loc=torch.tanh(torch.as_tensor(self.loc)))
 
 
-class SeatedSacModule(DefaultSACTorchRLModule):
+class SquashedSacModule(DefaultSACTorchRLModule):
     def get_inference_action_dist_cls(self) -> type[TorchDistribution]:
         return _Squashed if isinstance(self.action_space, spaces.Box) else super().get_inference_action_dist_cls()
 
 
 _CLASSES: dict[str, type[TorchRLModule]] = {
-    "ppo": SeatedPpoModule,
-    "a2c": SeatedPpoModule,
-    "impala": SeatedPpoModule,
-    "appo": SeatedAppoModule,
-    "dqn": SeatedDqnModule,
-    "sac": SeatedSacModule,
+    "ppo": MaskedPpoModule,
+    "a2c": MaskedPpoModule,
+    "impala": MaskedPpoModule,
+    "appo": MaskedAppoModule,
+    "dqn": MaskedDqnModule,
+    "sac": SquashedSacModule,
 }

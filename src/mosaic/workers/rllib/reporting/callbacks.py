@@ -56,7 +56,7 @@ class RunnerCamera:
     def __init__(self, folder: Path, env_runner: EnvRunner, agents: Iterable[AgentID]) -> None:
         self._runner: Any = env_runner  # the two kinds share more than their base class declares
         self._agents = tuple(agents)
-        self._lane = FrameWriter(folder)  # takes the ring over from its previous writer
+        self._writer = FrameWriter(folder)  # takes the ring over from its previous writer
         self.steps = 0  # since the driver last sent the total
         self.episodes = 0
         self._told = env_runner.num_env_steps_sampled_lifetime
@@ -68,9 +68,9 @@ class RunnerCamera:
 
         An env that cannot be drawn ends the frames, not the training.
         """
-        if self._broken or not self._lane.wanted():
+        if self._broken or not self._writer.wanted():
             return None
-        request = self._lane.request() or FrameRequest()
+        request = self._writer.request() or FrameRequest()
         first = min(request.env, self._runner.num_envs - 1)
         count = max(1, min(request.grid, self._runner.num_envs - first))
         try:
@@ -79,11 +79,11 @@ class RunnerCamera:
             self._broken = True
             return f"No more pictures: drawing env {first} raised {type(error).__name__}: {error}"
         if developed is not None:
-            self._lane.publish(developed.rgb, **developed.facts)
+            self._writer.publish(developed.rgb, **developed.facts)
         return None
 
     def close(self, *, finished: bool) -> None:
-        self._lane.close(finished)
+        self._writer.close(finished)
 
     def _shoot(self, index: int) -> Shot:
         returns, reward = self._so_far(index)
