@@ -10,19 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.runs.trainer import Trainer
-from tests.server.server_kit import app_client, end_runs, eventually, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
-
-
-@pytest.fixture
-def api(home: Path) -> Iterator[TestClient]:
-    with app_client(home) as client:
-        yield client
+from tests.server.server_kit import app_client, eventually, toy
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,14 +23,7 @@ from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
 from mosaic.server.queue.policy import QueueLimits
 from mosaic.server.serve import Binding, serve
 from mosaic.store.state import LIVE, State
-from tests.server.server_kit import LIMITS, NOTHING_STARTS, ServerProcess, end_runs, eventually, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
-
+from tests.server.server_kit import LIMITS, NOTHING_STARTS, ServerProcess, eventually, toy
 
 ONE_AT_A_TIME = QueueLimits(runs=1, cores=64, memory_mb=100_000, gpus=0)
 

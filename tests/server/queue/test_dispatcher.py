@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,7 @@ from mosaic.server.queue import dispatcher as dispatch
 from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.store.index.index import Index
 from mosaic.store.state import State
-from tests.server.server_kit import LIMITS, ServerProcess, app_client, end_runs, eventually, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
-
+from tests.server.server_kit import LIMITS, ServerProcess, app_client, eventually, toy
 
 ANY_ERROR = [
     TypeError("'<' not supported"),

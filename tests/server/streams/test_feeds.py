@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.runs.run import Run
-from mosaic.runs.trainer import Trainer
 from mosaic.server.streams import events as event_feed
 from mosaic.server.streams import frames as frame_stages
 from mosaic.server.streams.shared import Shared
@@ -23,24 +20,7 @@ from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.reader import LivePictures
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.telemetry.pictures.message import unpack
-from tests.server.server_kit import app_client, end_runs, eventually, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
-
-
-@pytest.fixture
-def api(home: Path) -> Iterator[TestClient]:
-    with app_client(home) as client:
-        yield client
-
-
-@pytest.fixture
-def run(home: Path) -> Run:
-    return Trainer(home).submit(toy(), start=False)
+from tests.server.server_kit import eventually
 
 
 def connect(api: TestClient, run: Run, what: str) -> Any:
@@ -136,18 +116,18 @@ class Told:
 @pytest.mark.asyncio
 async def test_a_thing_is_shared_until_the_last_has_left_or_it_is_over() -> None:
     shared: Shared[str, Told] = Shared(Told)
-    with shared.lend("a") as one, shared.lend("b") as other:
+    with shared.use("a") as one, shared.use("b") as other:
         assert one is not other
-        with shared.lend("a") as again:
+        with shared.use("a") as again:
             assert again is one
         assert not one.closed
         one.over.cancel()
         await asyncio.wait([one.over])
-        with shared.lend("a") as anew:
+        with shared.use("a") as anew:
             assert anew is not one
         assert anew.closed
         assert not one.closed
     assert one.closed
     assert other.closed
-    with shared.lend("a") as later:
+    with shared.use("a") as later:
         assert later is not one

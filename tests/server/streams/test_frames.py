@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +20,7 @@ from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.telemetry.pictures.message import FrameMessage, pack, unpack
-from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
-
-
-@pytest.fixture
-def api(home: Path) -> Iterator[TestClient]:
-    with app_client(home) as client:
-        yield client
-
-
-@pytest.fixture
-def run(home: Path) -> Run:
-    return Trainer(home).submit(toy(), start=False)
+from tests.server.server_kit import NOTHING_STARTS, ServerProcess, eventually, toy
 
 
 def stream(api: TestClient, run: Run, query: str = "") -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +19,7 @@ from mosaic.store.state import State
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter
-from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, end_runs, eventually, lasting_port, toy
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "home"
-    end_runs(tmp_path / "home")
+from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, eventually, lasting_port, toy
 
 
 def seqs(run: RemoteRun, after_seq: int = 0) -> list[int]:

@@ -90,7 +90,7 @@ class Match:
 
         self._order(change)
 
-    def sit(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer | None = None) -> Future[None]:
+    def assign(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer | None = None) -> Future[None]:
         """Let another policy act from the next step on; None restores the previous one."""
         state = self.state
 

@@ -136,7 +136,7 @@ class _Screen:
             case AssignPolicy():
                 if message.policy not in (None, HUMAN):
                     self._allow(str(message.policy))
-                self._follow(match.sit(message.agent, message.policy, viewer))
+                self._follow(match.assign(message.agent, message.policy, viewer))
             case SetRate():
                 state.set_rate(message.hz)
             case Thoughts():

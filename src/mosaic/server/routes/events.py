@@ -33,7 +33,7 @@ def routes(context: ServerContext) -> APIRouter:
     async def events(socket: WebSocket, ref: str, after_seq: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> None:
         folder = await run_in_threadpool(context.folder, ref)
         await socket.accept()
-        with feeds.lend(folder) as feed:
+        with feeds.use(folder) as feed:
             listener = _Listener(socket, folder, feed, after_seq)
             try:
                 await listener.attend()

@@ -62,7 +62,7 @@ async def _show(
     sight: tuple[FrameSource, FrameRequest],
 ) -> None:
     await socket.accept()
-    with feeds.lend(sight) as feed:
+    with feeds.use(sight) as feed:
         viewer = _Viewer(socket, feed)
         try:
             await viewer.attend()

@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 F = TypeVar("F", bound=Feed)
 
 
-class _Loan(Generic[F]):
+class _Entry(Generic[F]):
     def __init__(self, feed: F) -> None:
         self.feed, self.users = feed, 0
 
@@ -34,22 +34,22 @@ class Shared(Generic[K, F]):
 
     def __init__(self, make: Callable[[K], F]) -> None:
         self._make = make
-        self._loans: dict[K, _Loan[F]] = {}
+        self._entries: dict[K, _Entry[F]] = {}
 
     @contextmanager
-    def lend(self, key: K) -> Iterator[F]:
-        loan = self._loans.get(key)
-        if loan is None or loan.feed.over.done():
-            loan = self._loans[key] = _Loan(self._make(key))
-        loan.users += 1
+    def use(self, key: K) -> Iterator[F]:
+        entry = self._entries.get(key)
+        if entry is None or entry.feed.over.done():
+            entry = self._entries[key] = _Entry(self._make(key))
+        entry.users += 1
         try:
-            yield loan.feed
+            yield entry.feed
         finally:
-            loan.users -= 1
-            if not loan.users:
-                loan.feed.close()
-                if self._loans.get(key) is loan:
-                    del self._loans[key]
+            entry.users -= 1
+            if not entry.users:
+                entry.feed.close()
+                if self._entries.get(key) is entry:
+                    del self._entries[key]
 
 
 async def sleep_unless_left(left: asyncio.Event, for_s: float) -> None:

@@ -42,7 +42,7 @@ export default {
     <div v-for="a in above" class="p-seat" :class="{turn: a.acting && !s.real_time}">
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
-        <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="sit(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
+        <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
         <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
     <div class="p-board" :class="{many: onPicture.length > 60}" :style="{'--ratio': ratio, '--less': beside.length ? '44px' : '0px'}" ref="board">
       <canvas ref="canvas" tabindex="0" role="img" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point"></canvas>
@@ -62,7 +62,7 @@ export default {
     <div v-for="a in below" class="p-seat" :class="{turn: a.acting && !s.real_time}">
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
-        <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="sit(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
+        <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
         <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
     <div class="p-ctl"><button type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Go on" : "Pause" }}</button>
       <button type="button" class="m-btn" @click="send('step')"><i v-html="icons.step"></i>Step</button>
@@ -272,7 +272,7 @@ export default {
       const kept = localStorage.getItem(this.store());
       if (kept && !this.s.own_keys) this.send("keys", { bindings: JSON.parse(kept) });
     },
-    sit(a, event) {
+    assign(a, event) {
       let policy = event.target.value;
       if (policy === "?") policy = window.prompt("Which policy? For example: random, minimax:depth=4, run:NAME@best", a.policy);
       if (policy && policy !== a.policy) this.send("seat", { agent: a.agent, policy });
