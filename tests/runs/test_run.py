@@ -19,10 +19,10 @@ import pytest
 import mosaic
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.control import RunNotAliveError, send
+from mosaic.runs.daemonize import HELD
 from mosaic.runs.launch import RunAliveError, StartError, start_attempt
 from mosaic.runs.processes import below, is_alive, look, marked
 from mosaic.runs.run import WaitedTooLongError
-from mosaic.runs.supervisor import HELD
 from mosaic.runs.train import RunFailedError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.lock import RunLock, held

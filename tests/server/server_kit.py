@@ -35,9 +35,10 @@ import json, sys
 from pathlib import Path
 from mosaic.server.context import ServerSettings
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.serve import Binding, serve
+from mosaic.server.serve import ListenAddress, serve
 options = json.loads(sys.argv[1])
-serve(Binding(port=options["port"]), Path(options["home"]), ServerSettings(limits=QueueLimits(**options["limits"])))
+settings = ServerSettings(limits=QueueLimits(**options["limits"]))
+serve(ListenAddress(port=options["port"]), Path(options["home"]), settings)
 """
 
 

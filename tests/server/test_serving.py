@@ -21,7 +21,7 @@ from mosaic.server.client.address import SshAddress, Tunnel
 from mosaic.server.client.client import Client
 from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.serve import Binding, serve
+from mosaic.server.serve import ListenAddress, serve
 from mosaic.store.state import LIVE, State
 from tests.server.server_kit import LIMITS, NOTHING_STARTS, ServerProcess, eventually, toy
 
@@ -31,7 +31,7 @@ ONE_AT_A_TIME = QueueLimits(runs=1, cores=64, memory_mb=100_000, gpus=0)
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
 def test_a_public_address_needs_a_word(tmp_path: Path, host: str) -> None:
     with pytest.raises(InputError, match=f"'{host}' can be reached from other machines.*--allow-public"):
-        serve(Binding(host), tmp_path / "home")
+        serve(ListenAddress(host), tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
@@ -39,7 +39,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1 port {port}.*mosaic serve --port {port + 1}"):
-            serve(Binding(port=port), tmp_path)
+            serve(ListenAddress(port=port), tmp_path)
 
 
 def test_ctrl_c_ends_the_server_and_no_run(home: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server import serve as serving
 from mosaic.server.auth.token import ensure_token
-from mosaic.server.serve import Binding, Frontend
+from mosaic.server.serve import Frontend, ListenAddress
 from mosaic.ui import window
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -76,7 +76,7 @@ def serve_with_window(home: Path, monkeypatch: pytest.MonkeyPatch, program: str)
     monkeypatch.setenv("MOSAIC_HOME", str(home))
     monkeypatch.setattr(window, "PROGRAM", (sys.executable, "-c", program))
     with window.Window() as shown:
-        serving.serve(Binding(port=0), frontend=Frontend(greet=shown.show, say=lambda text: None))
+        serving.serve(ListenAddress(port=0), frontend=Frontend(greet=shown.show, say=lambda text: None))
 
 
 def test_a_closed_window_ends_its_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.runs.processes import below, end_all
 
 LOG = "supervisor.log"  # in the run's folder
+HELD = 4  # exit code of a supervisor: another process holds the run
 ORPHANS_END_WITHIN_S = 10.0  # on their own, after the death of their supervisor: a worker saves meanwhile
 _KILL_WITHIN_S = 5.0
 

@@ -12,8 +12,8 @@ from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.interrupts import raise_if_pressed
 from mosaic.core.proc import wait_gone
+from mosaic.runs.daemonize import HELD
 from mosaic.runs.processes import MARK, is_alive
-from mosaic.runs.supervisor import HELD
 from mosaic.store.archives.trust import VARIABLE
 from mosaic.store.lock import held
 from mosaic.store.run_folder import RunFolder

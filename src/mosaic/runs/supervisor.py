@@ -16,14 +16,12 @@ from typing import Any
 from mosaic.core.files import sync_folder
 from mosaic.core.machine import boot_id
 from mosaic.runs.control import open_control
-from mosaic.runs.daemonize import LOG, adopt_orphans, detach
+from mosaic.runs.daemonize import HELD, LOG, adopt_orphans, detach
 from mosaic.runs.processes import look
 from mosaic.runs.worker_process import WorkerProcess, enter
 from mosaic.store.atomic import Reserve, write_atomic
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
-
-HELD = 4  # exit code: another process holds the run
 
 
 def main() -> int:

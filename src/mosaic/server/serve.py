@@ -92,7 +92,7 @@ def _say(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ListenAddress:
     """Address to listen on."""
 
     host: str = DEFAULT_HOST
@@ -122,22 +122,22 @@ _API_ONLY = Frontend()
 
 
 def serve(
-    binding: Binding,
+    address: ListenAddress,
     home: Path | None = None,
     settings: ServerSettings | None = None,
     frontend: Frontend = _API_ONLY,
 ) -> None:
     """Serve until Ctrl-C. Runs continue; queued ones wait for the next server.
 
-    The host names that requests may use follow from the binding.
+    The host names that requests may use follow from the address.
     """
-    binding.check()
+    address.check()
     store, say = Store(home), frontend.say
-    settings = replace(settings or ServerSettings(), hosts=allowed_hosts(binding.host))
+    settings = replace(settings or ServerSettings(), hosts=allowed_hosts(address.host))
     if not settings.allow_programs:
         os.environ.pop(TRUST, None)  # nor does it run the code of foreign runs
     os.environ["MOSAIC_HOME"] = str(store.home)  # `run:` policies of matches are found in the same store
-    listener = _listen(binding)
+    listener = _listen(address)
     with listener:
         app = create_app(store.home, settings, frontend.doctor)
         if frontend.add_pages is not None:
@@ -176,16 +176,16 @@ def _config(app: object) -> uvicorn.Config:
     )
 
 
-def _listen(binding: Binding) -> socket.socket:
-    host, port = binding.host, binding.port
+def _listen(address: ListenAddress) -> socket.socket:
+    host, port = address.host, address.port
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, OverflowError) as error:
         raise InputError(f"'{host}' port {port} is not an address of this machine: {error}.") from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener.bind(resolved)
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()

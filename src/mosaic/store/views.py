@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from mosaic.telemetry.curves.curves import Axis
 
 
-class View(BaseModel):
+class ReadModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class RunRow(View):
+class RunRow(ReadModel):
     """One row of the list of runs."""
 
     run_id: str
@@ -49,7 +49,7 @@ class RunRow(View):
     seed: int | None = None
 
 
-class CheckpointRow(View):
+class CheckpointRow(ReadModel):
     env_steps: int
     path: str
     best: bool = False
@@ -58,7 +58,7 @@ class CheckpointRow(View):
     rating: float | None = None
 
 
-class AttemptRow(View):
+class AttemptRow(ReadModel):
     number: int
     started: float | None = None
     ended: float | None = None
@@ -67,7 +67,7 @@ class AttemptRow(View):
     forced: bool = Field(False, description="It did not stop by itself and was killed: nothing new was saved.")
 
 
-class RunDetails(View):
+class RunDetails(ReadModel):
     run_id: str
     state: State
     queued_at: float
@@ -81,7 +81,7 @@ class RunDetails(View):
     reason: str = Field("", description="Why the last attempt ended.")
 
 
-class CurvePoints(View):
+class CurvePoints(ReadModel):
     """Buckets of a curve: position, and the least, greatest and mean value of each."""
 
     metric: str
@@ -92,13 +92,13 @@ class CurvePoints(View):
     mean: list[float | None]
 
 
-class LogPart(View):
+class LogPart(ReadModel):
     text: str
     start: int = Field(description="Byte of the log at which the text begins.")
     end: int = Field(description="Byte after its last one; ask with after = this for what comes next.")
 
 
-class LiveRow(View):
+class LiveRow(ReadModel):
     """An activity that is played now and is not a run."""
 
     id: str

@@ -34,13 +34,13 @@ import json, sys
 from pathlib import Path
 from mosaic.server.context import ServerSettings
 from mosaic.server.queue.policy import QueueLimits
-from mosaic.server.serve import Binding, Frontend, serve
+from mosaic.server.serve import ListenAddress, Frontend, serve
 from mosaic.ui.health import examine
 from mosaic.ui.web.app import add_pages
 options = json.loads(sys.argv[1])
 limits = QueueLimits(runs=8, cores=64, memory_mb=100_000, gpus=1)
 settings = ServerSettings(limits=limits)
-serve(Binding(port=options["port"]), Path(options["home"]), settings, Frontend(examine, add_pages))
+serve(ListenAddress(port=options["port"]), Path(options["home"]), settings, Frontend(examine, add_pages))
 """
 
 

@@ -61,14 +61,14 @@ def _play_in_the_browser(run_id: str) -> bool:
 
 
 def _serve_board(run_id: str, port: int) -> None:
-    from mosaic.server.serve import Binding, Frontend, serve
+    from mosaic.server.serve import Frontend, ListenAddress, serve
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
 
     def greet(listening: Listening) -> None:
         _show_board(listening, run_id)
 
-    serve(Binding(port=port), frontend=Frontend(examine, add_pages, greet, _quiet))
+    serve(ListenAddress(port=port), frontend=Frontend(examine, add_pages, greet, _quiet))
 
 
 def _show_board(listening: Listening, run_id: str) -> None:

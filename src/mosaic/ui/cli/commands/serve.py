@@ -31,7 +31,7 @@ def serve(
     """Serve the queue, the web app and the HTTP API. Runs continue when the server ends."""
     from mosaic.core.errors import InputError
     from mosaic.server.context import ServerSettings, machine_limits
-    from mosaic.server.serve import Binding, Frontend
+    from mosaic.server.serve import Frontend, ListenAddress
     from mosaic.server.serve import serve as run
     from mosaic.ui.cli.output import out
     from mosaic.ui.health import examine
@@ -51,4 +51,4 @@ def serve(
             greet=shown.show if window else None,
             say=lambda text: out.print(text, soft_wrap=True),
         )
-        run(Binding(host, port, allow_public), settings=settings, frontend=frontend)
+        run(ListenAddress(host, port, allow_public), settings=settings, frontend=frontend)
