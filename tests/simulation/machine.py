@@ -12,7 +12,7 @@ from unittest.mock import patch
 from mosaic.runs import monitoring as chores
 from mosaic.runs import resume as recovery
 from mosaic.runs import state_file, supervision, supervisor
-from mosaic.store import checkpoints, origin, run_manifest, state
+from mosaic.store import checkpoint_record, origin, run_manifest, state
 from mosaic.store import store as home
 from mosaic.store.archives import archive
 from mosaic.store.index import index
@@ -154,7 +154,7 @@ def machine() -> Iterator[Machine]:
             (registry, "load_worker", lambda name: worker),
             *((module, "all_versions", dict) for module in (origin, run_manifest)),
             *((module, "machine_here", lambda: HERE) for module in (origin, run_manifest)),
-            (checkpoints, "versions_here", dict),
+            (checkpoint_record, "versions", dict),
             (host, "threading", threads),
             (heartbeat.Heartbeat, "beating", lambda self: nullcontext()),  # the worker reports often enough by itself
             (inbox, "threading", threads),

@@ -86,7 +86,7 @@ class Provenance:
     environment: Mapping[str, object] = field(default_factory=dict)
     spaces: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
-    versions: Mapping[str, str] = field(default_factory=versions)  # those of this process
+    versions: Mapping[str, str] | None = None  # None: those of this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class CheckpointContents:
             policies=dict(self.policies),
             environment=dict(made.environment),
             spaces=dict(made.spaces),
-            versions=dict(made.versions),
+            versions=dict(versions() if made.versions is None else made.versions),
             pickles=self.pickles,
             files=dict(files),
         )
