@@ -65,16 +65,19 @@ class WorkerContext:
         self._writer = writer
         self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
         self._spaces: Mapping[str, object] | None = None
-        self._saved_at = resume_from.env_steps if resume_from else 0
-        self._saved_here = False  # whether this attempt has written a checkpoint
+        self._saved_at: int | None = None  # env steps of this attempt's last checkpoint
         self._save_again_s = perf_counter() + LEAST_SAVE_S
         self.stop_reward_reached_at: float | None = None  # in `working_time`
         # Set by workers that prepare before training or evaluate after it: neither counts as training
         self.training_began_at: float | None = None  # in `working_time`
         self.training_ended_at: float | None = None
-        every_s, before = config.telemetry.report_every_s, resume_from.env_steps if resume_from else 0
+        every_s, before = config.telemetry.report_every_s, self._resumed_at
         self.patience = StopPatience(patience_s, tell)
         self.heartbeat = Heartbeat(writer.report, inbox, every_s, self.patience, before)
+
+    @property
+    def _resumed_at(self) -> int:
+        return self.resume_from.env_steps if self.resume_from else 0
 
     @property
     def seed(self) -> int:
@@ -171,15 +174,16 @@ class WorkerContext:
         `every_steps` is the worker's own interval. If neither it nor the configuration sets one, the clock decides.
         """
         every = self.config.checkpoint.every_steps or every_steps
+        before = self._saved_at if self._saved_at is not None else self._resumed_at
         if self.inbox.checkpoint_asked():
             return True
         if every is not None:
-            return env_steps - self._saved_at >= every
-        return env_steps > self._saved_at and perf_counter() >= self._save_again_s
+            return env_steps - before >= every
+        return env_steps > before and perf_counter() >= self._save_again_s
 
     def has_checkpoint_at(self, env_steps: int) -> bool:
         """Return whether this attempt's last checkpoint is of this step."""
-        return self._saved_here and env_steps == self._saved_at
+        return env_steps == self._saved_at
 
     def checkpoint(
         self,
@@ -204,8 +208,7 @@ class WorkerContext:
         path = write_checkpoint(self.folder, contents, save, Retention(settings.keep_last, settings.keep_best))
         ended_s = perf_counter()
         self.patience.saved(ended_s - began_s)
-        self._saved_here, self._saved_at = True, env_steps
-        self._save_again_s = ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
+        self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path
 
