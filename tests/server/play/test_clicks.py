@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from mosaic.envs.action_names import action_names
 from mosaic.envs.catalog import make_env
 from mosaic.server.play.clicks import choices, names_of
-from mosaic.server.play.rendering import draw_words, picture_of, words_of
+from mosaic.server.play.rendering import draw_text, hanabi_text, picture_of
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
 
@@ -67,14 +67,14 @@ def test_names_are_left_out_where_options_change_the_actions() -> None:
 def test_a_game_without_a_picture_shows_its_words_but_not_the_movers_own_cards() -> None:
     env = make_env("classic/hanabi_v5")
     env.reset(0)
-    words = words_of(env)
+    words = hanabi_text(env)
     assert words.startswith("Life tokens: 3")
     mine, theirs = words.partition("Cur player")[2].split("-----")
     assert "XX || XX" in mine
     assert not theirs.strip().startswith("XX")
     drawn = picture_of(env)
     assert drawn is not None
-    assert np.array_equal(drawn, draw_words(words))
+    assert np.array_equal(drawn, draw_text(words))
     assert len(np.unique(drawn.reshape(-1, 3), axis=0)) > 2
     env.close()
 

@@ -28,12 +28,12 @@ def picture_of(env: Env) -> NDArray[np.uint8] | None:
     pixels = env.render()
     if pixels is not None:
         return pixels
-    words = words_of(env)
-    return draw_words(words) if words else None
+    text = hanabi_text(env)
+    return draw_text(text) if text else None
 
 
-def words_of(env: Env) -> str:
-    """Return the text of an OpenSpiel game for the player to move, at the end for all players; empty for other envs."""
+def hanabi_text(env: Env) -> str:
+    """Return Hanabi's text for the player to move, at the end for all players; empty for other envs."""
     state = getattr(getattr(innermost(env), "hanabi_env", None), "game_state", None)
     if state is None:
         return ""
@@ -41,7 +41,7 @@ def words_of(env: Env) -> str:
     return str(state.observation_string(player) if player >= 0 else state).strip()
 
 
-def draw_words(text: str) -> NDArray[np.uint8]:
+def draw_text(text: str) -> NDArray[np.uint8]:
     from PIL import Image, ImageDraw, ImageFont
 
     font = ImageFont.load_default(_SIZE_PX)
