@@ -11,7 +11,7 @@ from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 
 NAMES = ("x", "y", "z", "w")
 

@@ -16,7 +16,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.user_code import FOLDERS, absolute_code, load_code
 from mosaic.envs.objects import stored_environment
 from mosaic.runs.trainer import Trainer
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 
 MAZE = """
 import gymnasium as gym

@@ -10,7 +10,7 @@ from mosaic.testing.toys import crowd
 from mosaic.workers import registry
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.capability_check import cares, check_fit, space_kind
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 from mosaic.workers.toy import ToyWorker
 from tests.workers.hosting import run_config
 
@@ -79,14 +79,14 @@ def test_max_agents_counts_the_envs_agents(monkeypatch):
     pair = ToyWorker()
     pair.info = pair.info.model_copy(update={"max_agents": 2})
     monkeypatch.setattr(registry, "load_worker", lambda name: pair)
-    assert resolve(run_config("toy", environment=crowd(2).model_dump())).training.algorithm == "walk"
+    assert resolve(run_config("toy", environment=crowd(2).model_dump())).config.training.algorithm == "walk"
     with pytest.raises(InputError, match=r"The worker toy trains at most 2 agents, and .*Crowd has 3"):
         resolve(run_config("toy", environment=crowd(3).model_dump()))
 
 
 def test_a_program_may_train_in_an_env_that_nobody_knows():
     config = run_config("script", {"command": "true"}, environment={"env_id": "mine/SecretEnv"})
-    assert resolve(config).training.algorithm == "program"
+    assert resolve(config).config.training.algorithm == "program"
 
 
 @pytest.mark.parametrize(

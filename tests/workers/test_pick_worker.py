@@ -5,7 +5,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from mosaic.config.run import RunConfig
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 
 
 class Small(gymnasium.Env):
@@ -52,7 +52,7 @@ def picked(env_id, **training):
     config = RunConfig.model_validate(
         {"environment": {"env_id": env_id}, "training": {"total_timesteps": 100, **training}}
     )
-    return resolve(config).training.worker
+    return resolve(config).config.training.worker
 
 
 @pytest.mark.parametrize(("name", "worker"), [("Small", "tabular"), ("Large", "native"), ("Measured", "native")])

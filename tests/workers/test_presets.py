@@ -9,7 +9,8 @@ from mosaic.core.plugins import plugins
 from mosaic.envs.catalog import make_env
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.workers.presets import Preset, find_preset, presets, with_preset
-from mosaic.workers.registry import load_worker, parse_params, resolve
+from mosaic.workers.registry import load_worker, parse_params
+from mosaic.workers.resolution import resolve
 
 
 def config(env_id, **training):
@@ -33,7 +34,7 @@ def test_one_preset_for_each_env_and_algorithm():
 def test_what_is_said_counts_more_than_a_preset():
     preset = find_preset("gym/CartPole-v1", "native", "ppo")
     assert preset is not None
-    chosen = resolve(config("gym/CartPole-v1", params={"n_epochs": 3}, total_timesteps=77))
+    chosen = resolve(config("gym/CartPole-v1", params={"n_epochs": 3}, total_timesteps=77)).config
     assert chosen.training.params.items() >= {**preset.params, "n_epochs": 3}.items()
     assert chosen.training.total_timesteps == 77
     assert chosen.environment.num_envs == preset.num_envs
@@ -42,7 +43,7 @@ def test_what_is_said_counts_more_than_a_preset():
 def test_a_preset_can_be_left_out():
     plain = config("gym/CartPole-v1", preset=False)
     assert with_preset(plain, "native", "ppo") == plain
-    assert resolve(plain).training.params["learning_rate"] == PpoOptions().learning_rate
+    assert resolve(plain).config.training.params["learning_rate"] == PpoOptions().learning_rate
 
 
 def test_other_versions_and_algorithms():
@@ -64,7 +65,7 @@ def test_a_wrapper_does_not_change_the_batch(algorithm):
             "environment": {"env_id": env_id, "wrappers": wrappers},
             "training": {"worker": "native", "algorithm": algorithm, "preset": False},
         }
-        resolved = resolve(RunConfig.model_validate(document))
+        resolved = resolve(RunConfig.model_validate(document)).config
         params = resolved.training.params
         batches.add((resolved.environment.num_envs, params.get("n_steps"), params["batch_size"], params.get("threads")))
     assert len(batches) == 1
@@ -76,8 +77,8 @@ def test_a_wrapper_does_not_change_the_batch(algorithm):
 )
 def test_a_resolved_configuration_leaves_nothing_to_choose(worker, algorithm):
     env_id = "gym/MountainCarContinuous-v0" if algorithm == "sac" else "gym/FrozenLake-v1"
-    chosen = resolve(config(env_id, worker=worker, algorithm=algorithm))
+    chosen = resolve(config(env_id, worker=worker, algorithm=algorithm)).config
     options = load_worker(worker).options(algorithm)
     assert set(chosen.training.params) == set(options.model_fields)
     assert chosen.training.total_timesteps is not None
-    assert resolve(chosen) == chosen
+    assert resolve(chosen).config == chosen

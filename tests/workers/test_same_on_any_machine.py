@@ -18,9 +18,10 @@ os.sched_setaffinity(0, cores)
 import numpy as np
 from pathlib import Path
 from mosaic.config.loading import dump_run_config, parse_run_config
-from mosaic.workers.registry import load_worker, parse_params, resolve
+from mosaic.workers.registry import load_worker, parse_params
+from mosaic.workers.resolution import resolve
 
-config = resolve(parse_run_config(document))
+config = resolve(parse_run_config(document)).config
 training = config.training
 options = parse_params(load_worker(training.worker), training.algorithm, dict(training.params))
 if training.worker == "native":

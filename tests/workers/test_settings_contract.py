@@ -13,7 +13,8 @@ from mosaic.runs.trainer import Trainer
 from mosaic.testing.worker import WorkerContractError, settings
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.settings import BY_MOSAIC, ELSEWHERE, TRIED, check_settings
-from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.registry import load_worker
+from mosaic.workers.resolution import resolve
 from mosaic.workers.toy import ToyWorker
 from tests.workers import liars
 from tests.workers.hosting import run_config
@@ -57,7 +58,7 @@ def test_a_setting_that_is_not_classified_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize("worker", sorted(plugins("mosaic.workers")))
 def test_defaults_are_never_refused(worker):
     params = COMMAND if worker == "script" else None
-    assert resolve(run_config(worker, params, environment=GAME)).training.worker == worker
+    assert resolve(run_config(worker, params, environment=GAME)).config.training.worker == worker
 
 
 NO_EVALUATION = "it does not evaluate policies. Workers that honour it: native, rllib, tabular. Leave it out"

@@ -8,7 +8,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import with_resources
 from mosaic.runs.trainer import Trainer
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 from tests.workers.hosting import run_config
 
 GAME = {"env_id": "classic/tictactoe_v3"}
@@ -55,7 +55,7 @@ def test_envs_side_by_side_that_a_worker_does_not_step(worker, params):
 
 def test_without_a_worker_one_is_picked_that_meets_what_is_asked():
     def picked(**settings):
-        return resolve(run_config(None, **settings)).training.worker
+        return resolve(run_config(None, **settings)).config.training.worker
 
     assert picked(environment=GAME) == "tabular"
     assert picked(environment={**GAME, "num_envs": 8}) == "native"
@@ -98,11 +98,11 @@ def test_workers_of_the_native_worker_are_threads_or_processes():
 
 
 def test_what_resources_decide_is_stored_with_the_run():
-    stored = resolve(run_config("native", environment=CARTPOLE, resources={"num_workers": 2}))
+    stored = resolve(run_config("native", environment=CARTPOLE, resources={"num_workers": 2})).config
     assert stored.training.params["threads"] == 2
-    assert resolve(stored).training.params == stored.training.params
+    assert resolve(stored).config.training.params == stored.training.params
     lander = {"env_id": "gym/LunarLander-v3"}
-    stored = resolve(run_config("native", environment=lander, resources={"num_workers": 2}))
+    stored = resolve(run_config("native", environment=lander, resources={"num_workers": 2})).config
     assert stored.training.params["env_processes"] == 2
 
 

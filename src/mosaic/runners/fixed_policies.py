@@ -9,8 +9,8 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import env_spec
 from mosaic.envs.spaces import objection
 from mosaic.policies.controller import PolicyController, PolicyError
 from mosaic.policies.registry import load_policy
@@ -78,8 +78,4 @@ def make_others(
     by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
 ) -> ControllerOthers:
     """Build the controllers in another process, to which a configuration can be sent and an EnvSpec need not be."""
-    env = make_env(environment)
-    try:
-        return ControllerOthers(env.spec, policies, seed, by_env)
-    finally:
-        env.close()
+    return ControllerOthers(env_spec(environment), policies, seed, by_env)

@@ -54,7 +54,8 @@ def change_settings(
     A finished run must get a limit that it has not reached; it counts as stopped from then on.
     """
     from mosaic.config.loading import dump_run_config
-    from mosaic.workers.registry import load_worker, resolve
+    from mosaic.workers.registry import load_worker
+    from mosaic.workers.resolution import resolve
     from mosaic.workers.submission import check_ahead
 
     stored = folder.read_config()
@@ -64,7 +65,7 @@ def change_settings(
     if config.training.worker is not None:
         check_ahead(load_worker(config.training.worker), config)
     if record.working_folder in ("", str(Path.cwd())):  # from elsewhere the code that a run names cannot be loaded
-        _refuse_other_shapes(stored, resolve(config))
+        _refuse_other_shapes(stored, resolve(config).config)
     with RunLock(folder) as lock:
         if not lock.try_acquire():
             raise RunAliveError(f"The run {folder.run_id} is already alive: another process holds its lock.")

@@ -22,7 +22,7 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
 from mosaic.store.run_folder import new_run_id
 from mosaic.store.store import Store
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import ResolvedConfig, resolve
 
 
 def group_members(config: RunConfig, seeds: int) -> tuple[str, list[RunConfig]]:
@@ -92,14 +92,19 @@ class Trainer:
         """Use the store in `home`, or else in $MOSAIC_HOME."""
         self.store = Store(home)
 
-    def submit(self, config: Asked, *, start: bool = True, group: str | None = None) -> Run:
+    def submit(self, config: Asked | ResolvedConfig, *, start: bool = True, group: str | None = None) -> Run:
         """Create a run from a configuration, a document, or a file with one; submitting twice creates two runs."""
-        return self._submit(read_config(config), start, group or "")
+        resolved = config if isinstance(config, ResolvedConfig) else resolve(read_config(config))
+        check_mentioned_runs(resolved.config, self.store)
+        return self._create(resolved, group or "", start)
 
-    def submit_group(self, config: Asked, seeds: int, *, start: bool = True) -> list[Run]:
+    def submit_group(self, config: Asked | ResolvedConfig, seeds: int, *, start: bool = True) -> list[Run]:
         """Create runs that differ only in the seed, so that their curves can be aggregated."""
-        group, members = group_members(read_config(config), seeds)
-        return [self._submit(member, start, group) for member in members]
+        asked = config.asked if isinstance(config, ResolvedConfig) else read_config(config)
+        group, members = group_members(asked, seeds)
+        resolved = config if isinstance(config, ResolvedConfig) else resolve(asked)
+        check_mentioned_runs(resolved.config, self.store)
+        return [self._create(resolved.renamed(member), group, start) for member in members]
 
     def run(self, reference: str) -> Run:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""
@@ -113,10 +118,8 @@ class Trainer:
         """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group."""
         return self.store.index.list(**wanted)
 
-    def _submit(self, asked: RunConfig, start: bool, group: str) -> Run:
-        config = resolve(asked)
-        check_mentioned_runs(config, self.store)
-        run = Run(self.store, self.store.create(config, group=group, asked=asked))
+    def _create(self, resolved: ResolvedConfig, group: str, start: bool) -> Run:
+        run = Run(self.store, self.store.create(resolved.config, group=group, asked=resolved.asked))
         if start:
             run.start()
         return run

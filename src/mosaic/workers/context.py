@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Unpack
@@ -32,6 +32,7 @@ from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
 
 if TYPE_CHECKING:  # these import numba
+    from mosaic.envs.env import EnvSpec
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.frames.writer import FrameWriter
 
@@ -163,6 +164,12 @@ class WorkerContext:
             return f"episodes {training.episodes} reached"
         return None
 
+    def describe_env(self, spec: EnvSpec) -> None:
+        """Set the spaces that checkpoints record; without this call, an env is created to learn them."""
+        from mosaic.envs.space_json import spec_spaces
+
+        self._spaces = spec_spaces(spec)
+
     def prepare_checkpoints(self) -> None:
         """Collect the env and version data of checkpoints now, instead of at the first checkpoint."""
         self._agent_spaces()
@@ -217,16 +224,15 @@ class WorkerContext:
         return Provenance(worker, environment, self._agent_spaces(), self.seed)
 
     def _agent_spaces(self) -> Mapping[str, object]:
-        """Return the spaces of all agents, from an env created for this; none if the worker takes any env."""
+        """Return the spaces of all agents; none if the worker takes any env."""
         if self._spaces is None:
-            from mosaic.envs.catalog import make_env
-            from mosaic.envs.space_json import spec_spaces
+            from mosaic.envs.shared_env import env_spec
             from mosaic.workers.capability_check import cares
             from mosaic.workers.registry import load_worker
 
             name = self.config.training.worker
             if name is None or not cares(load_worker(name).info):
                 return {}
-            with closing(make_env(self.config.environment)) as env:
-                self._spaces = spec_spaces(env.spec)
+            self.describe_env(env_spec(self.config.environment))
+        assert self._spaces is not None
         return self._spaces

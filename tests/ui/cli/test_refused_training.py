@@ -101,7 +101,7 @@ def test_what_is_refused_is_known_without_machine_code(algorithm):
     script = (
         "import sys\n"
         "from mosaic.config.loading import parse_run_config\n"
-        "from mosaic.workers.registry import resolve\n"
+        "from mosaic.workers.resolution import resolve\n"
         f"training = {{'worker': 'native', 'algorithm': '{algorithm}'}}\n"
         "resolve(parse_run_config({'environment': {'env_id': 'gym/CartPole-v1'}, 'training': training}))\n"
         "assert 'mosaic.learners.agent_roles' in sys.modules\n"

@@ -6,7 +6,8 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.store.store import Store
-from mosaic.workers.registry import load_worker, parse_params, resolve
+from mosaic.workers.registry import load_worker, parse_params
+from mosaic.workers.resolution import resolve
 from mosaic.workers.rllib import training as loop
 from mosaic.workers.rllib.config.resources import AvailableResources, Node
 from tests.workers.hosting import run_config
@@ -17,7 +18,7 @@ ADDRESS = "10.0.0.9:6379"
 
 def params(steps=20_000, environment=GAME, **asked):
     training = {"algorithm": "ppo", "total_timesteps": steps}
-    return resolve(run_config("rllib", asked, environment=environment, training=training)).training.params
+    return resolve(run_config("rllib", asked, environment=environment, training=training)).config.training.params
 
 
 def test_the_interval_of_snapshots_is_stored():
@@ -33,7 +34,7 @@ def joined(tmp_path, monkeypatch):
     monkeypatch.setattr("mosaic.runtimes.ray.session.find_cluster", lambda address: None)
     resources = {"ray_address": ADDRESS}
     training = {"algorithm": "ppo", "total_timesteps": 1000}
-    config = resolve(run_config("rllib", {}, training=training, resources=resources))
+    config = resolve(run_config("rllib", {}, training=training, resources=resources)).config
     folder = Store(tmp_path).create(config)
 
     def attempt(cpus):

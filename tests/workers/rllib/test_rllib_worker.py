@@ -13,7 +13,8 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing import check_worker
-from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.registry import load_worker
+from mosaic.workers.resolution import resolve
 from tests.workers.hosting import Hosted, new_folder, run_config
 
 SMALL = {
@@ -45,7 +46,7 @@ def test_more_runners_than_the_machine_has_cpus_are_refused_before_a_run_exists(
 
 def test_what_was_not_asked_for_is_no_reason_to_refuse(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
-    assert resolve(run_config("rllib")).training.algorithm == "ppo"
+    assert resolve(run_config("rllib")).config.training.algorithm == "ppo"
     assert "2 env runners cannot be placed: this machine has 1 CPU" in _refused(resources={"num_workers": 2})
 
 

@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.workers.registry import parse_params, resolve
+from mosaic.workers.registry import parse_params
+from mosaic.workers.resolution import resolve
 from mosaic.workers.script.output import ScriptProgress
 from mosaic.workers.script.worker import worker
 from tests.workers.hosting import Hosted, new_folder, run_config

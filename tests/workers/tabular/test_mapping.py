@@ -12,7 +12,7 @@ from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_env
 from mosaic.testing.duel import CONSTANT, STEPS, Duel, duel
-from mosaic.workers.registry import resolve
+from mosaic.workers.resolution import resolve
 from mosaic.workers.tabular.mapping import read_table_mapping
 from mosaic.workers.tabular.worker import make_training
 from tests.workers.hosting import run_config
@@ -23,7 +23,7 @@ DUEL = duel().model_dump()
 
 
 def training_of(params=None, **settings):
-    config = resolve(run_config("tabular", {"table_engine": "list", **(params or {})}, **settings))
+    config = resolve(run_config("tabular", {"table_engine": "list", **(params or {})}, **settings)).config
     from mosaic.workers.registry import load_worker, parse_params
 
     options = parse_params(load_worker("tabular"), config.training.algorithm, dict(config.training.params))
@@ -102,8 +102,8 @@ def test_one_named_table_for_all_still_trains_in_the_compiled_loop():
 
 
 def test_without_a_word_about_agents_games_are_self_play_and_fixed_opponents_are_not():
-    assert resolve(run_config("tabular", environment=GAME)).policy_configuration == "self_play"
-    fixed = resolve(run_config("tabular", environment=GAME, agents={"player_2": "random"}))
+    assert resolve(run_config("tabular", environment=GAME)).config.policy_configuration == "self_play"
+    fixed = resolve(run_config("tabular", environment=GAME, agents={"player_2": "random"})).config
     assert fixed.policy_configuration == "parameter_sharing"
 
 

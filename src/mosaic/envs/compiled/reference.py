@@ -41,12 +41,11 @@ def bare_env(env: Env) -> tuple[Any, int]:
 
 
 def read_reference(config: EnvironmentConfig, kind: type[EnvT]) -> tuple[EnvT, int] | None:
-    """Return the configured env if it is of exactly this class, closed, to read its constants; and its time limit."""
-    from mosaic.envs.catalog import make_env
+    """Return the configured env if it is of exactly this class, to read its constants alone; and its time limit."""
+    from mosaic.envs.shared_env import described_env
 
-    env = make_env(config)
-    env.close()
-    inner, limit = bare_env(env)
+    with described_env(config) as env:
+        inner, limit = bare_env(env)
     return (inner, limit) if type(inner) is kind else None
 
 

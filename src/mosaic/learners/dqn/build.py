@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mosaic.config.run import RunConfig
-from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
+from mosaic.envs.shared_env import env_spec, sharing_envs
 from mosaic.envs.vector.encoding import RowPart, row_code
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
@@ -20,12 +20,11 @@ from mosaic.models.dense import set_product_threads
 from mosaic.models.packed_rows import row_packing
 
 
+@sharing_envs()
 def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     """Make the envs and the policy; the caller closes the learner."""
     set_product_threads(1)  # batches are small: more threads would spin
-    env = make_env(config.environment)
-    spec = env.spec
-    env.close()
+    spec = env_spec(config.environment)
     roles = read_agent_roles(config, spec)
     options = meet_resources(options, config, roles, spec)
     check_dqn(config, roles, spec, options)  # memory was free at submission, perhaps on another machine

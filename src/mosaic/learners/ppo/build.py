@@ -13,6 +13,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector, make_compiled_vector
+from mosaic.envs.shared_env import close_shared_envs, env_spec, sharing_envs, take_env
 from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
@@ -52,17 +53,17 @@ def make_python_vector(
     if processes:
         from mosaic.envs.vector.multi_process import ProcessVector
 
+        close_shared_envs()
         return ProcessVector(partial(make_env, config.environment), envs, processes, others_here)
     others = others_here() if others_here else None
-    return PythonVector([make_env(config.environment) for _ in range(envs)], others)
+    return PythonVector([take_env(config.environment) for _ in range(envs)], others)
 
 
+@sharing_envs()
 def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     """Make envs and policies; the caller closes the learner."""
     set_product_threads(1)  # minibatches are small: more threads would spin
-    env = make_env(config.environment)
-    spec = env.spec
-    env.close()
+    spec = env_spec(config.environment)
     roles = read_agent_roles(config, spec)
     options = meet_resources(options, config, roles, spec)
     plan = roles.plan

@@ -14,7 +14,8 @@ from mosaic.config.sections import Section
 from mosaic.core.errors import InputError
 from mosaic.runs.tuning.search_space import Space, parse_space
 from mosaic.store.run_folder import new_run_id
-from mosaic.workers.registry import choose, load_worker, options_model
+from mosaic.workers.registry import load_worker, options_model
+from mosaic.workers.resolution import choose
 
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
 Mode: TypeAlias = Literal["max", "min"]

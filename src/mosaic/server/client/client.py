@@ -33,6 +33,7 @@ from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.pictures.message import unpack
+from mosaic.workers.resolution import ResolvedConfig
 
 T = TypeVar("T", bound=BaseModel)
 Query: TypeAlias = Mapping[str, str | int | float | Sequence[str]]
@@ -121,13 +122,26 @@ class Client:
             base_url=self._root, transport=transport, headers=self._headers(), timeout=timeout_s, trust_env=False
         )
 
-    def submit(self, config: RunConfig | Mapping[str, object], *, group: str = "", key: str | None = None) -> RemoteRun:
-        """Queue a run. With a key, the same request can safely be sent again if the response got lost."""
-        document = dump_run_config(config) if isinstance(config, RunConfig) else dict(config)
+    def submit(
+        self, config: RunConfig | ResolvedConfig | Mapping[str, object], *, group: str = "", key: str | None = None
+    ) -> RemoteRun:
+        """Queue a run. With a key, the same request can safely be sent again if the response got lost.
+
+        Of a resolved configuration the server gets what was asked, and resolves it there.
+        """
+        asked = config.asked if isinstance(config, ResolvedConfig) else config
+        document = dump_run_config(asked) if isinstance(asked, RunConfig) else dict(asked)
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
         params = {"group": group} if group else {}
         made = self.ask(RunDetails, "POST", "/runs", json=document, headers=headers, params=params)
         return RemoteRun(self, made.run_id)
+
+    def submit_group(self, config: RunConfig | ResolvedConfig, seeds: int) -> list[RemoteRun]:
+        """Queue runs that differ only in the seed."""
+        from mosaic.runs.trainer import group_members
+
+        group, members = group_members(config.asked if isinstance(config, ResolvedConfig) else config, seeds)
+        return [self.submit(member, group=group) for member in members]
 
     def runs(self, *, states: tuple[State, ...] = (), limit: int = 1000) -> list[RunRow]:
         return self._list(RunRow, "/runs", {"state": [str(state) for state in states], "limit": limit})

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from mosaic.config.run import RunConfig
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
     from mosaic.store.live_sessions import LiveSession
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.frames.reader import Pictures
     from mosaic.telemetry.frames.requests import FrameRequest
+    from mosaic.workers.resolution import ResolvedConfig
 
 
 class BackendRun(Protocol):
@@ -57,7 +57,9 @@ class BackendSession(Protocol):
 
 
 class Backend(Protocol):
-    def submit(self, config: RunConfig, *, group: str = "") -> BackendRun: ...
+    def submit(self, config: ResolvedConfig) -> BackendRun: ...
+
+    def submit_group(self, config: ResolvedConfig, seeds: int) -> Sequence[BackendRun]: ...
 
     def runs(self) -> list[RunRow]: ...
 
@@ -75,8 +77,11 @@ class _LocalBackend:
 
         return Trainer()
 
-    def submit(self, config: RunConfig, *, group: str = "") -> BackendRun:
-        return _LocalRun(self._trainer.submit(config, group=group or None))
+    def submit(self, config: ResolvedConfig) -> BackendRun:
+        return _LocalRun(self._trainer.submit(config))
+
+    def submit_group(self, config: ResolvedConfig, seeds: int) -> list[BackendRun]:
+        return [_LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
 
     def runs(self) -> list[RunRow]:
         from mosaic.store.store import Store

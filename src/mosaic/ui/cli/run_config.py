@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.store.views import RunDetails
+    from mosaic.workers.resolution import ResolvedConfig
 
 
-class Configured(NamedTuple):
-    asked: RunConfig  # what a file and the command line say
-    resolved: RunConfig  # the same with all defaults filled in
-
-
-def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> Configured:
+def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> ResolvedConfig:
     """Merge the file's settings, typed options and `--set`, in this order; fill in what is left open."""
     from mosaic.config.file_formats import read_document
 
@@ -33,13 +29,13 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
 
 def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
-) -> Configured:
+) -> ResolvedConfig:
     """Do the same for settings that are already read."""
     from mosaic.config.loading import parse_run_config
     from mosaic.config.upgrade import upgrade
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.output import note
-    from mosaic.workers.registry import resolve
+    from mosaic.workers.resolution import resolve
 
     document = dict(upgrade(given)) if given else {}
     if asked["env"] is not None:
@@ -54,15 +50,15 @@ def resolved_document(
     document.update({key: value for key, value in asked["top"].items() if value is not None})
     if "environment" not in document:
         raise InputError("Name an environment: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
-    config = parse_run_config(document, settings)
-    chosen = resolve(config)
-    if config.training.worker is None and not quiet:
-        picked = f"{chosen.training.worker} {chosen.training.algorithm}"
-        note(f"Picked {picked}: {_REASONS.get(chosen.training.worker or '', 'it offers itself')}.")
+    configured = resolve(parse_run_config(document, settings))
     if not quiet:
-        _mention_new_policies(chosen)
-        _mention_preset(config, chosen)
-    return Configured(config, chosen)
+        training = configured.config.training
+        if configured.asked.training.worker is None:
+            reason = _REASONS.get(training.worker or "", "it offers itself")
+            note(f"Picked {training.worker} {training.algorithm}: {reason}.")
+        _mention_new_policies(configured.config)
+        _mention_preset(configured)
+    return configured
 
 
 _REASONS = {
@@ -86,21 +82,16 @@ def _mention_new_policies(config: RunConfig) -> None:
         note(f"New policies that learn: {', '.join(new)}. Policies that exist: mosaic policies")
 
 
-def _mention_preset(asked: RunConfig, config: RunConfig) -> None:
+def _mention_preset(configured: ResolvedConfig) -> None:
     """Print where options come from; the preset's result is promised only for the settings that were tried."""
     from mosaic.ui.cli.output import note
     from mosaic.workers.presets import departures, find_preset
 
-    training = config.training
+    config, training = configured.config, configured.config.training
     preset = find_preset(config.environment.id, training.worker or "", training.algorithm or "")
     if not training.preset or preset is None:
         return
-    usual = asked.policy_configuration or config.policy_configuration
-    if asked.policy_configuration is not None:
-        from mosaic.workers.registry import resolve
-
-        usual = resolve(asked.model_copy(update={"policy_configuration": None})).policy_configuration
-    different = departures(asked, preset, usual)
+    different = departures(configured.asked, preset, configured.usual_policies)
     result = preset.backing.result
     if different:
         result = f"tried with other settings, so its result is not promised here: {', '.join(different)} differ"

@@ -17,9 +17,9 @@ from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.policies.run_policy import parse_init
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.camera import Camera
-from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
+from mosaic.workers.resolution import with_limit
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.config.run import RunConfig
@@ -121,6 +121,7 @@ class NativeWorker:
         assert isinstance(options, Reporting)
         config = context.config = with_limit(context.config)  # one stored by an older version may have none
         assembled = _assemble(config, options)
+        context.describe_env(assembled.spec)
         message = f"{config.training.algorithm}: {assembled.said}"
         print(message, flush=True)
         context.report(kind="equipped", message=message)

@@ -20,12 +20,12 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.policies.registry import load_policy
 from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.workers.completing import with_limit, with_options
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.loop import train as train_loop
 from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.resolution import with_limit, with_options
 from mosaic.workers.rllib.checkpoint.state import load_state, save_state
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.config.resources import (

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
-from mosaic.workers.completing import with_limit
+from mosaic.workers.resolution import with_limit
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
 
 if TYPE_CHECKING:  # modules that import numba or ray are imported when a run begins

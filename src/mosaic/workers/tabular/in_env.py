@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Mask
-from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import close_shared_envs, env_spec, take_env
 from mosaic.learners.tabular.training.agent_codes import Codes, boxes, check_sharing, codes_of, needs_bins
 from mosaic.learners.tabular.training.table_kind import Storage, choose_storage
 from mosaic.policies.controller import Sampling
@@ -93,19 +91,18 @@ def make_played_training(
     from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.runners.fixed_policies import ControllerOthers
 
-    env = make_env(config.environment)
-    mapping = read_table_mapping(config, options, env.spec)
-    codes, storage = plan_tables(config, env.spec, algorithm, options, mapping, why)
-    _announce(algorithm, env.spec, mapping, storage, why, codes.states)
+    spec = env_spec(config.environment)
+    mapping = read_table_mapping(config, options, spec)
+    codes, storage = plan_tables(config, spec, algorithm, options, mapping, why)
+    _announce(algorithm, spec, mapping, storage, why, codes.states)
     simple = options.bins is not None or not needs_bins(codes.states)
-    if storage == "dense" and len(env.spec.possible_agents) == 1 and simple:
-        env.close()
+    if storage == "dense" and len(spec.possible_agents) == 1 and simple:
         return _one_agent(config, algorithm, options)
     opponents = None
     if mapping.played:
-        opponents = ControllerOthers(env.spec, mapping.played, child_seed(config.seed, "others", 0))
+        opponents = ControllerOthers(spec, mapping.played, child_seed(config.seed, "others", 0))
     return MultiAgentTraining(
-        env,
+        take_env(config.environment),
         mapping.tables,
         storage,
         algorithm,
@@ -120,28 +117,31 @@ def make_played_training(
 
 
 def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
+    from mosaic.envs.wrappers import wrap
     from mosaic.learners.tabular.training.resumable import PlayedTraining
 
-    return PlayedTraining(make_env(_in_bins(config, options)), algorithm, options.of_the_table(), config.seed)
+    env = wrap(take_env(config.environment), _binning(options))
+    return PlayedTraining(env, algorithm, options.of_the_table(), config.seed)
 
 
-def _in_bins(config: RunConfig, options: TabularWorkerOptions) -> EnvironmentConfig:
-    environment = config.environment
+def _binning(options: TabularWorkerOptions) -> tuple[str, ...]:
+    """Return the wrapper that puts observations into bins, if that is asked for."""
     if options.bins is None:
-        return environment
+        return ()
     bins = "/".join(map(str, options.bins)) if isinstance(options.bins, list) else str(options.bins)
-    wrappers = (*environment.wrappers, f"discretise:bins={bins}")
-    return environment.model_copy(update={"wrappers": wrappers})
+    return (f"discretise:bins={bins}",)
 
 
 def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions, why: str) -> SteppedEnv:
     """Return the env for learners in several processes, or raise if only a single one can train in it."""
     from mosaic.learners.tabular.training.twin import SteppedEnv
 
-    environment = _in_bins(config, options)
-    with closing(make_env(config.environment)) as env:
-        mapping = read_table_mapping(config, options, env.spec)
-        codes, _ = plan_tables(config, env.spec, algorithm, options, mapping, why)
+    spec = env_spec(config.environment)
+    mapping = read_table_mapping(config, options, spec)
+    codes, _ = plan_tables(config, spec, algorithm, options, mapping, why)
+    wrappers = (*config.environment.wrappers, *_binning(options))
+    environment = config.environment.model_copy(update={"wrappers": wrappers})
+    close_shared_envs()
     print(f"{algorithm} in {config.environment.id} itself, stepped in several processes: {why}")
     return SteppedEnv(environment.model_dump_json(), np.ones((codes.states.size, codes.actions.size), np.uint8))
 

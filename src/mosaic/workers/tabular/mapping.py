@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import env_spec
 from mosaic.learners.agent_roles import group_names, read_mapping
 from mosaic.learners.opponents import check_players
 from mosaic.workers.tabular.options import TabularWorkerOptions
@@ -103,8 +102,7 @@ def mapping_of(config: RunConfig, options: TabularWorkerOptions) -> TableMapping
     """Return the mapping, or None if the run has no settings for single agents and policies."""
     if is_default(config):
         return None
-    with closing(make_env(config.environment)) as env:
-        return read_table_mapping(config, options, env.spec)
+    return read_table_mapping(config, options, env_spec(config.environment))
 
 
 def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTraining) -> Roles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,15 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import env_spec, sharing_envs
 from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.workers.api import WorkerCapabilities
-from mosaic.workers.completing import with_limit
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
 from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.resolution import with_limit
 from mosaic.workers.tabular.distributed import describe_arrays, ended_after, make_spread_training
 from mosaic.workers.tabular.hashed import make_hashed_training
 from mosaic.workers.tabular.in_env import (
@@ -90,12 +92,15 @@ class TabularWorker:
         from mosaic.workers.tabular.frames import watched
         from mosaic.workers.tabular.training import TabularTraining
 
-        with (
-            ray_of_run(context.folder) as start_ray,
-            ended_after(make_training(context.config, options, start_ray)) as training,
-            watched(context, training) as seen,
-        ):
-            tabular = TabularTraining(context, training, seen, roles_of(context.config, options, training))
+        config = context.config
+        with ExitStack() as stack:
+            start_ray = stack.enter_context(ray_of_run(context.folder))
+            with sharing_envs():
+                training = stack.enter_context(ended_after(make_training(config, options, start_ray)))
+                roles = roles_of(config, options, training)
+                context.describe_env(env_spec(config.environment))
+            seen = stack.enter_context(watched(context, training))
+            tabular = TabularTraining(context, training, seen, roles)
             context.measure_with(tabular.measure)
             train(context, tabular, report_every_steps=1)  # an iteration lasts until the next report
 

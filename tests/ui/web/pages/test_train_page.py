@@ -25,7 +25,8 @@ from mosaic.ui.web.data.draft import Draft, choices, default_rows, group_documen
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.env_pictures import EnvPictures
 from mosaic.ui.web.data.schema_fields import as_text, complaints, fields_of, from_text
-from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.registry import load_worker
+from mosaic.workers.resolution import resolve
 from mosaic.workers.toy import ToyOptions
 from tests.ui.web.web_kit import PATIENCE_MS, Tab, WebServer
 
@@ -73,7 +74,7 @@ def test_the_command_asks_for_the_same_run(document: dict[str, Any]) -> None:
     assert (program, verb) == ("mosaic", "train")
     said = CliRunner().invoke(cli, ["train", *options, "--dry-run", "--json"])
     assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout) == dump_run_config(resolve(parse_run_config(document)))
+    assert json.loads(said.stdout) == dump_run_config(resolve(parse_run_config(document)).config)
 
 
 def test_seeds_stand_in_the_command() -> None:

@@ -63,13 +63,10 @@ def read_table(env: Env, memory_limit: int | None = None) -> GymTable | Mdp:
 
 def find_table(config: EnvironmentConfig) -> Mdp:
     """Return the tables of the configured env."""
-    from mosaic.envs.catalog import make_env
+    from mosaic.envs.shared_env import described_env
 
-    env = make_env(config)
-    try:
+    with described_env(config) as env:
         return compile_mdp(env)
-    finally:
-        env.close()
 
 
 def find_frozen_lake(config: EnvironmentConfig) -> Mdp | None:

@@ -39,14 +39,12 @@ _NO_ACTION = -1
 
 def find_mdp(config: EnvironmentConfig) -> CompiledKernel | None:
     """Return the kernel, or None if the env has no Mdp, or its observation is not the number of a state."""
-    from mosaic.envs.catalog import make_env
+    from mosaic.envs.shared_env import env_spec
 
     twin = find_twin(config)
     if not isinstance(twin, Mdp):
         return None
-    env = make_env(config)
-    env.close()
-    return mdp_kernel(twin, env.observation_spaces[AGENT])
+    return mdp_kernel(twin, env_spec(config).observation_spaces[AGENT])
 
 
 def mdp_kernel(mdp: Mdp, space: Space[Any]) -> CompiledKernel | None:

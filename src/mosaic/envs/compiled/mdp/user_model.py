@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
+from contextlib import closing
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -64,15 +65,27 @@ class _Steps:
 @cache
 def own_model(config_json: str) -> OwnModel | str:
     """Return the model of the env that this configuration (as JSON) makes, or the reason why there is none."""
-    from mosaic.envs.catalog import make_env
+    from mosaic.envs.shared_env import described_env
 
-    env = make_env(EnvironmentConfig.model_validate_json(config_json))
+    config = EnvironmentConfig.model_validate_json(config_json)
     try:
-        return _compile(env)
+        with described_env(config) as env, closing(_to_step(env, config)) as copied:
+            return _compile(copied)
     except _RefusedError as reason:
         return str(reason)
-    finally:
-        env.close()
+
+
+def _to_step(env: Env, config: EnvironmentConfig) -> Env:
+    """Return a copy of the env that may be stepped: the env itself may train later, and must not have been."""
+    has_table = getattr(_open(env).raw.unwrapped, "P", None) is not None
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # any exception of a user's objects means that they cannot be copied
+        if has_table:  # which is read without copies
+            from mosaic.envs.catalog import make_env
+
+            return make_env(config)
+        raise _cannot_be_copied(error) from error
 
 
 def _compile(env: Env) -> OwnModel:
@@ -177,11 +190,15 @@ def _tried(steps: _Steps, action: int, raw: gymnasium.Env[Any, Any]) -> tuple[in
 def _copied(raw: gymnasium.Env[Any, Any], seed: int | None = None) -> gymnasium.Env[Any, Any]:
     try:
         twin = copy.deepcopy(raw)
-    except Exception as error:  # any exception of a user's objects means that they cannot be copied
-        raise _RefusedError(f"it cannot be copied ({type(error).__name__}: {error})") from error
+    except Exception as error:
+        raise _cannot_be_copied(error) from error
     if seed is not None:
         twin.unwrapped.np_random = np.random.default_rng(seed)
     return twin
+
+
+def _cannot_be_copied(error: Exception) -> _RefusedError:
+    return _RefusedError(f"it cannot be copied ({type(error).__name__}: {error})")
 
 
 def _prove(steps: _Steps, mdp: Mdp, *, certain: bool) -> tuple[int, Mdp]:

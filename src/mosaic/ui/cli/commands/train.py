@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,28 +125,23 @@ def train(
     }
     configured = resolved(asked, config, settings, quiet=json)
     if dry_run:
-        _show_dry(configured.resolved, json)
+        _show_dry(configured.config, json)
         return
     with open_backend(server) as runs:
+
+        def submit() -> Sequence[BackendRun]:
+            return [runs.submit(configured)] if seeds == 1 else runs.submit_group(configured, seeds)
+
         if detach:
-            _say_detached(_submit(runs, configured.asked, seeds), json)
-            return
-        _foreground(lambda: _submit(runs, configured.asked, seeds), json)
+            _say_detached(submit(), json)
+        else:
+            _foreground(submit, json)
 
 
 def _rule(text: str) -> tuple[str, str]:
     from mosaic.policies.mapping import PolicyMapping
 
     return PolicyMapping.of([text]).rules[0]
-
-
-def _submit(runs: Any, config: RunConfig, seeds: int) -> list[BackendRun]:
-    if seeds == 1:
-        return [runs.submit(config)]
-    from mosaic.runs.trainer import group_members
-
-    group, members = group_members(config, seeds)
-    return [runs.submit(member, group=group) for member in members]
 
 
 def _show_dry(config: RunConfig, json: bool) -> None:
@@ -161,7 +156,7 @@ def _show_dry(config: RunConfig, json: bool) -> None:
     note(f"Nothing was started. The worker {config.training.worker} would train {config.environment.id}.")
 
 
-def _say_detached(started: list[BackendRun], json: bool) -> None:
+def _say_detached(started: Sequence[BackendRun], json: bool) -> None:
     from mosaic.ui.cli.output import note, out, print_json
 
     if json:
@@ -173,7 +168,7 @@ def _say_detached(started: list[BackendRun], json: bool) -> None:
     note("Follow it: mosaic watch latest    Stop it: mosaic runs stop latest")
 
 
-def _foreground(submit: Callable[[], list[BackendRun]], json: bool) -> None:
+def _foreground(submit: Callable[[], Sequence[BackendRun]], json: bool) -> None:
     """Submit runs and follow them to their end; Ctrl-C stops and saves all of them."""
     from mosaic.core.errors import MosaicError
     from mosaic.core.interrupts import ctrl_c_deferred, ctrl_c_kept

@@ -137,7 +137,7 @@ def _created(
     section = document.pop("tune", None)
     if is_file:
         require_trust_in_file(Path(target), document)
-    config, _ = resolved_document({"env": None if is_file else target, **asked}, document, settings, quiet=json)
+    config = resolved_document({"env": None if is_file else target, **asked}, document, settings, quiet=json).asked
     plan = make_plan(config, _settings(section, given), len(os.sched_getaffinity(0)), os.getcwd())
     check_installed()
     return create_search(Store(), plan)

@@ -16,7 +16,8 @@ from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.core.plugins import plugins
 from mosaic.runs.trainer import group_members
 from mosaic.workers.api import WorkerCapabilities
-from mosaic.workers.registry import load_worker, resolve
+from mosaic.workers.registry import load_worker
+from mosaic.workers.resolution import resolve
 
 FIRST_ENV = "classic/tictactoe_v3"
 LEARN = "learn:"  # prefix of a policy that learns; anything else is a reference
@@ -115,7 +116,7 @@ class Checked:
 def check(document: Mapping[str, Json]) -> Checked:
     """Resolve a draft; it creates the env to look at it, so call this in a thread."""
     try:
-        return Checked(resolve(parse_run_config(document)))
+        return Checked(resolve(parse_run_config(document)).config)
     except MosaicError as error:
         return Checked(None, str(error))
 
@@ -124,7 +125,7 @@ def group_documents(document: Mapping[str, Json], seeds: int) -> tuple[str, list
     """Return the group's name and the configurations of its seeds; the name is "" for a single run."""
     if seeds == 1:
         return "", [dict(document)]
-    group, members = group_members(resolve(parse_run_config(document)), seeds)
+    group, members = group_members(resolve(parse_run_config(document)).config, seeds)
     return group, [dump_run_config(member) for member in members]
 
 
