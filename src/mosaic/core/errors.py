@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import ClassVar
 
 from pydantic_core import ErrorDetails
@@ -98,6 +99,17 @@ def did_you_mean(asked: str, known: Iterable[str]) -> str:
     """Return « Did you mean 'ppo'?» with its leading blank, or an empty string."""
     near = nearest(asked, known)
     return f" Did you mean '{near}'?" if near else ""
+
+
+def check_keywords(function: Callable[..., object], given: Iterable[str], options: type) -> None:
+    """Raise TypeError for an argument that is not one of the function with `**given: Unpack[options]`."""
+    named = [each.name for each in signature(function).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
+    known = sorted([*named, *options.__annotations__])
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{function.__name__}() has no argument '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
+            )
 
 
 def demand(complaint: ErrorDetails) -> str:

@@ -11,23 +11,22 @@ from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, check_keywords
 from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment, is_described, stored_environment
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, check_counts, distinct_seeds, play_games
+from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
-from mosaic.evaluation.worker import EvaluationPlan, GameTask
+from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
 
 if TYPE_CHECKING:
-    from mosaic.runners.screen import Screen
     from mosaic.runners.video import FilmCamera
 
 
@@ -179,24 +178,23 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     num_workers: int = 1,
-    max_steps: int | None = None,
-    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
-    record_dir: Path | None = None,
     on_episode: Callable[[EpisodeResult], None] | None = None,
     camera: FilmCamera | None = None,
-    screen: Screen | None = None,
+    **options: Unpack[PlayOptions],
 ) -> Evaluation:
     """Play every episode with its own seed; the number and order of processes do not change the result.
 
     `env` is an id, an env object, or a class or function that makes one. `mapping` gives agents (or patterns) policies:
     references, the path of a saved table, or a TabularLearner.
 
-    `max_steps` (None: 10,000) cuts episodes that never end. `record_dir` keeps every episode for replay. `on_episode`
-    is called with each result as it arrives, in any order. `camera` films the first episodes. `screen` shows them live,
+    `on_episode` is called with each result as it arrives, in any order. `camera` films the first episodes.
+
+    Options: `max_steps` (10,000) cuts episodes that never end, `time_limit_s` (60) is how long a policy may take for an
+    action, None for any time. `record_dir` (None) keeps every episode for replay. `screen` (None) shows episodes live,
     one at a time, as often as it asks for frames.
     """
-    began = monotonic()
-    max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
+    check_keywords(evaluate, options, PlayOptions)
+    began, max_steps = monotonic(), most_steps(options)
     check_counts(episodes=episodes, num_workers=num_workers, max_steps=max_steps)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="mosaic-policies-")))
@@ -209,10 +207,11 @@ def evaluate(
             stack.callback(made.close)
         spec = made.spec
         notes = _check(mapping, spec)
-        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, time_limit_s, record_dir)
+        limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
+        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir)
         games = [GameTask(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
-        with closing(play_games(plan, games, num_workers, made, camera, screen)) as arriving:
+        with closing(play_games(plan, games, num_workers, made, camera, options.get("screen"))) as arriving:
             for result in arriving:
                 result = _renamed(result, names)
                 results.append(result)

@@ -20,7 +20,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.worker import EvaluationPlan, GameRunner, GameTask
+from mosaic.evaluation.worker import EvaluationPlan, GameRunner, GameTask, PlayOptions
 
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
@@ -179,6 +179,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+def most_steps(options: PlayOptions) -> int:
+    """Return the number of steps after which an episode is cut."""
+    asked = options.get("max_steps")
+    return DEFAULT_MAX_STEPS if asked is None else asked
 
 
 DEFAULT_MAX_STEPS = 10_000  # some envs never end on their own, such as random play in CliffWalking

@@ -8,25 +8,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from itertools import permutations
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Unpack
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, check_keywords
 from mosaic.core.ids import EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.results import EpisodeResult
-from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, check_counts, play_games
+from mosaic.evaluation.run_games import check_counts, most_steps, play_games
 from mosaic.evaluation.schedule import SCORES, MatchResult, ScheduledMatch, schedule
 from mosaic.evaluation.standings import Tournament
-from mosaic.evaluation.worker import EvaluationPlan, GameTask
+from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes
-
-if TYPE_CHECKING:
-    from mosaic.runners.screen import Screen
-
 
 FORMAT, VERSION = "mosaic.tournament", 1
 
@@ -130,23 +126,23 @@ def tournament(
     games: int = 10,
     seed: int = 0,
     num_workers: int = 1,
-    max_steps: int | None = None,
-    time_limit_s: float | None = DEFAULT_TIME_LIMIT_S,
     store: Path | None = None,
-    record_dir: Path | None = None,
     on_game: Callable[[MatchResult], None] | None = None,
-    screen: Screen | None = None,
+    **options: Unpack[PlayOptions],
 ) -> Tournament:
     """Play a round robin of a two-player game, with `games` games per ordered pair.
 
     The first policy of a pair plays as the env's first agent. `store` keeps every finished game; called again with the
     same store, an interrupted tournament resumes.
 
-    `record_dir` keeps every game that is played, named by its index in the schedule. `on_game` is called once per game,
-    first for those already in the store. `screen` shows games live, one at a time, as often as it asks for frames.
+    `on_game` is called once per game, first for those already in the store.
+
+    Options: `max_steps` (10,000) cuts games that never end, `time_limit_s` (60) is how long a policy may take for an
+    action, None for any time. `record_dir` (None) keeps every game that is played, named by its index in the schedule.
+    `screen` (None) shows games live, one at a time, as often as it asks for frames.
     """
-    tell = on_game or (lambda result: None)
-    max_steps = DEFAULT_MAX_STEPS if max_steps is None else max_steps
+    check_keywords(tournament, options, PlayOptions)
+    tell, max_steps = on_game or (lambda result: None), most_steps(options)
     check_counts(games=games, num_workers=num_workers, max_steps=max_steps)
     _check_policies(policies)
     add_code_of(PolicyMapping(tuple(("*", policy) for policy in policies)))
@@ -156,7 +152,8 @@ def tournament(
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         notes = [note for policy in policies for note in policy_notes(policy, spec)]
         mappings = {pair: _agent_mapping(spec, *pair) for pair in permutations(policies, 2)}
-        plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, time_limit_s, record_dir)
+        limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
+        plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, limit_s, record_dir)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions: JsonObject = {
             "environment": environment,
@@ -178,7 +175,7 @@ def tournament(
                 for index, match in enumerate(matches)
                 if match not in results
             ]
-            with closing(play_games(plan, left, num_workers, made, screen=screen)) as arriving:
+            with closing(play_games(plan, left, num_workers, made, screen=options.get("screen"))) as arriving:
                 for episode in arriving:
                     result = _match_result(matches[episode.index], episode, spec)
                     results[result.match] = result

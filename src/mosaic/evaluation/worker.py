@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
@@ -20,6 +20,15 @@ from mosaic.runners.record import save_episode
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
     from mosaic.runners.video import FilmCamera
+
+
+class PlayOptions(TypedDict, total=False):
+    """Arguments that `evaluate` and `tournament` share."""
+
+    max_steps: int | None
+    time_limit_s: float | None
+    record_dir: Path | None
+    screen: Screen | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack, cast, overload
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.core.interrupts import ctrl_c_kept
 from mosaic.envs.objects import Environment, stored_environment
 from mosaic.runs.run import Run
@@ -27,58 +27,71 @@ class RunFailedError(MosaicError):
 Callback: TypeAlias = Callable[[MetricEvent], object]
 
 
+class RunSettings(TypedDict, total=False):
+    """Arguments of `train` that take precedence over the configuration; None leaves a setting as it is."""
+
+    worker: str | None
+    algorithm: str | None
+    total_timesteps: int | None
+    episodes: int | None
+    stop_reward: float | None
+    params: Mapping[str, Any] | None
+    options: Mapping[str, Any] | None
+    wrappers: Sequence[str] | None
+    policies: str | None
+    agents: Mapping[str, str] | None
+    runtime: str | None
+    num_workers: int | None
+    seed: int | None
+    name: str | None
+
+
+@overload
 def train(
     asked: Asked | Environment,
     *,
-    worker: str | None = None,
-    algorithm: str | None = None,
-    total_timesteps: int | None = None,
-    episodes: int | None = None,
-    stop_reward: float | None = None,
-    params: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    wrappers: Sequence[str] | None = None,
-    policies: str | None = None,
-    agents: Mapping[str, str] | None = None,
-    runtime: str | None = None,
-    num_workers: int | None = None,
-    seed: int | None = None,
-    seeds: int | None = None,
-    name: str | None = None,
+    seeds: None = None,
     callbacks: Callback | Sequence[Callback] = (),
     home: Path | None = None,
-) -> Any:
-    """Train until done and return the Run; arguments take precedence over the configuration.
+    **settings: Unpack[RunSettings],
+) -> Run: ...
+
+
+@overload
+def train(
+    asked: Asked | Environment,
+    *,
+    seeds: int,
+    callbacks: Callback | Sequence[Callback] = (),
+    home: Path | None = None,
+    **settings: Unpack[RunSettings],
+) -> list[Run]: ...
+
+
+def train(
+    asked: Asked | Environment,
+    *,
+    seeds: int | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    home: Path | None = None,
+    **settings: Unpack[RunSettings],
+) -> Run | list[Run]:
+    """Train until done and return the Run; settings take precedence over the configuration.
 
     `asked` is an env's id, a registered Gymnasium id, an env object, a class or function that makes one (also one
-    defined in a script or notebook), or a configuration. `params` are the algorithm's options, `options` and `wrappers`
-    the env's, `policies` the policy configuration, `agents` maps agents to policies. With `seeds`, this many runs that
-    differ in the seed are trained one after the other, and a list of them is returned.
+    defined in a script or notebook), or a configuration. With `seeds`, this many runs that differ in the seed are
+    trained one after the other, and a list of them is returned.
+
+    Settings, all None by default: `worker`, `algorithm` and its options `params`; the limits `total_timesteps`,
+    `episodes` and `stop_reward`; the env's `options` and `wrappers`; the policy configuration `policies`, and `agents`,
+    which maps agents to policies; `runtime` and `num_workers`; `seed` and `name`.
 
     `callbacks` are called with every metric event during the run; one that returns False stops it. Ctrl-C stops the run
     and saves; `run.resume()` continues it.
     """
+    check_keywords(train, settings, RunSettings)
     trainer = Trainer(home)
-    training = {
-        "worker": worker,
-        "algorithm": algorithm,
-        "total_timesteps": total_timesteps,
-        "episodes": episodes,
-        "stop_reward": stop_reward,
-        "params": None if params is None else dict(params),
-    }
-    sections: dict[str, dict[str, Any]] = {
-        "training": training,
-        "environment": {"wrappers": None if wrappers is None else list(wrappers)},
-        "resources": {"runtime": runtime, "num_workers": num_workers},
-    }
-    top = {
-        "seed": seed,
-        "name": name,
-        "policy_configuration": policies,
-        "agents": None if agents is None else dict(agents),
-    }
-    config = _with(_config(asked, trainer.store.home, dict(options or {})), sections, top)
+    config = _with(_config(asked, trainer.store.home, dict(settings.get("options") or {})), settings)
     told = (callbacks,) if callable(callbacks) else tuple(callbacks)
     if seeds is not None:
         return [_finish(run, told) for run in trainer.submit_group(config, seeds, start=False)]
@@ -124,14 +137,35 @@ def _config(asked: Asked | Environment, home: Path, options: dict[str, Any]) -> 
         environment = stored_environment(asked, home, options)
         return parse_run_config({"environment": environment.model_dump(mode="json")})
     config = read_config(cast(Asked, asked))
-    return _with(config, {"environment": {"options": {**config.environment.options, **options} or None}}, {})
-
-
-def _with(config: RunConfig, sections: Mapping[str, Mapping[str, Any]], top: Mapping[str, Any]) -> RunConfig:
+    if not options:
+        return config
     document = dump_run_config(config)
-    for section, values in sections.items():
-        document[section] |= {key: value for key, value in values.items() if value is not None}
-    return parse_run_config(document | {key: value for key, value in top.items() if value is not None})
+    document["environment"] |= {"options": {**config.environment.options, **options}}
+    return parse_run_config(document)
+
+
+_PLACES: Mapping[str, tuple[str, ...]] = {  # of settings in a configuration; elsewhere they are at the top
+    "training": ("worker", "algorithm", "total_timesteps", "episodes", "stop_reward", "params"),
+    "environment": ("wrappers",),
+    "resources": ("runtime", "num_workers"),
+}
+
+
+def _with(config: RunConfig, settings: RunSettings) -> RunConfig:
+    """Return the configuration with these settings; `options` are those of the env and already in it."""
+    given = {name: _plain(value) for name, value in settings.items() if value is not None and name != "options"}
+    document = dump_run_config(config)
+    for section, names in _PLACES.items():
+        document[section] |= {name: given.pop(name) for name in names if name in given}
+    if "policies" in given:
+        document["policy_configuration"] = given.pop("policies")
+    return parse_run_config(document | given)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 class Times(NamedTuple):

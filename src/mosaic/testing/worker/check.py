@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.testing.toys import crowd as toy_crowd
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.life_cycle import (
@@ -107,6 +107,15 @@ def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, 
 _SHORT_STEPS = 4000
 
 
+class CheckOptions(TypedDict, total=False):
+    """Arguments of `check_worker` that say where and how its runs are watched."""
+
+    home: Path | None
+    patience_s: float
+    quiet_s: float
+    rng: Random | None
+
+
 def check_worker(
     worker: str | Worker,
     config: RunConfig,
@@ -114,26 +123,28 @@ def check_worker(
     environments: Mapping[PolicyConfiguration, EnvironmentConfig] | None = None,
     crowd: Callable[[int], EnvironmentConfig] = toy_crowd,
     short: RunConfig | None = None,
-    home: Path | None = None,
-    patience_s: float = 60.0,
-    quiet_s: float = 0.5,
-    rng: Random | None = None,
+    **options: Unpack[CheckOptions],
 ) -> WorkerReport:
     """Train repeatedly with a worker that is installed as a plug-in, and prove each of its capabilities.
 
     `config` is a run of some seconds with a limit, a few checkpoints and tens of metric events. `environments` gives
     another env for a paradigm that the config's env does not fit, `crowd` makes one for a number of agents. `short` is
     a run with several checkpoints, used to check mapping, paradigms and agents; default: a few thousand env steps of
-    `config`. While a run is paused, nothing may happen for `quiet_s`. `rng` picks the moment of the kill. Runs are
-    kept in `home`, if given.
+    `config`.
 
-    Raises ContractError at the first broken promise.
+    Options: runs are kept in `home` (None: deleted afterwards); a command is waited for `patience_s` (60); while a run
+    is paused, nothing may happen for `quiet_s` (0.5); `rng` (None: a new one) picks the moment of the kill.
+
+    Raises WorkerContractError, a ContractError, at the first broken promise.
     """
+    check_keywords(check_worker, options, CheckOptions)
     known = _installed(worker)
     name = known.info.name
     config = _named(config, name)
     with TemporaryDirectory(prefix="mosaic-check-") as temporary:
-        setup = ContractSetup(known, config, home or Path(temporary), patience_s, quiet_s, rng or Random())
+        home, rng = options.get("home") or Path(temporary), options.get("rng") or Random()
+        patience_s, quiet_s = options.get("patience_s", 60.0), options.get("quiet_s", 0.5)
+        setup = ContractSetup(known, config, home, patience_s, quiet_s, rng)
         with setup.at_home():
             return WorkerReport(
                 name, tuple(_prove(setup, environments or {}, crowd, _named(short or _short(config, known.info), name)))
