@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from mosaic.config.loading import apply_overrides, load_run_config, parse_run_config
+from mosaic.config.loading import apply_overrides, load_run_config, parse_run_config, upgrade
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.config.upgrade import upgrade
 from mosaic.core.errors import FormatError, InputError, UnknownNameError
 
 ENV = {"environment": {"env_id": "gym/CartPole-v1"}}

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mosaic.config.field_types import INTEGER_LIMIT, MOST_STEPS
-from mosaic.config.loading import apply_overrides, dump_run_config, load_run_config, parse_run_config
-from mosaic.config.run import RunConfig
-from mosaic.config.upgrade import CURRENT_VERSION, upgrade
+from mosaic.config.loading import apply_overrides, dump_run_config, load_run_config, parse_run_config, upgrade
+from mosaic.config.run import CURRENT_VERSION, RunConfig
 from mosaic.config.validation import list_settings
 from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import MosaicError

@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from mosaic.config.run import RunConfig
-from mosaic.config.schema import run_schema
-from mosaic.config.upgrade import CURRENT_VERSION
+from mosaic.config.run import CURRENT_VERSION, RunConfig, run_schema
 from mosaic.config.validation import list_settings
 
 FREE = {"Mosaic run.version", "TrainingConfig.stop_reward"}  # a constant, and rewards may be any number

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mosaic.config.file_formats import write_toml
 from mosaic.config.loading import dump_run_config, parse_run_config
-from mosaic.config.toml import write_toml
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 SCALARS = st.one_of(

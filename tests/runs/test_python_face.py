@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mosaic
-from mosaic.config.code_paths import with_absolute_code
 from mosaic.config.loading import parse_run_config
+from mosaic.config.programs import with_absolute_code
 from mosaic.core.errors import InputError
 from mosaic.core.user_code import FOLDERS, absolute_code, load_code
 from mosaic.envs.objects import stored_environment

@@ -1,10 +1,11 @@
-"""Reader of settings files: JSON, YAML and TOML to plain data."""
+"""Files of settings: JSON, YAML and TOML read as plain data, and TOML written."""
 
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,53 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     ".yml": read_yaml,
     ".toml": tomllib.loads,
 }
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def write_toml(document: Mapping[str, Any]) -> str:
+    """Return text that `tomllib` reads as the same data, in the same order.
+
+    TOML has no null, so settings without a value are left out.
+    """
+    return "\n".join(_toml_table(document, ())).strip() + "\n"
+
+
+def _toml_table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Yield values before subtables: everything below a heading belongs to it."""
+    values = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
+    below = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    if path and (values or not below):
+        yield f"\n[{'.'.join(map(_toml_key, path))}]"
+    for key, value in values.items():
+        yield f"{_toml_key(key)} = {_toml_value(value)}"
+    for key, value in below.items():
+        yield from _toml_table(value, (*path, key))
+
+
+def _toml_value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _toml_text(value)
+        case int() | float():
+            return repr(value)
+        case list() | tuple():
+            return f"[{', '.join(_toml_value(each) for each in value)}]"
+        case Mapping():
+            given = {key: each for key, each in value.items() if each is not None}
+            return f"{{{', '.join(f'{_toml_key(key)} = {_toml_value(each)}' for key, each in given.items())}}}"
+        case None:
+            raise ValueError("TOML cannot hold null in a list")
+        case _:
+            raise TypeError(f"TOML cannot hold {value!r}")
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _toml_text(key)
+
+
+def _toml_text(text: str) -> str:
+    """Quote as in JSON, and escape DEL too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

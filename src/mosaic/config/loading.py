@@ -1,19 +1,18 @@
-"""Conversion between documents and RunConfig, with overrides from the command line."""
+"""Conversion between documents of any version and RunConfig, with overrides from the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mosaic.config.file_formats import read_document, read_json
-from mosaic.config.run import RunConfig
-from mosaic.config.upgrade import upgrade
+from mosaic.config.run import CURRENT_VERSION, RunConfig
 from mosaic.config.validation import explain_settings, no_such_setting, section_of
 from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
@@ -150,3 +149,38 @@ def _naming(file: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise type(error)(f"{file}: {error}") from error
+
+
+def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document in the current version; one without a version is assumed to be current."""
+    document = dict(data)
+    version = document.get("version", CURRENT_VERSION)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise FormatError(f"'version' is {shown(version)}: it should be a whole number from 1 to {CURRENT_VERSION}.")
+    if version > CURRENT_VERSION:
+        raise FormatError(
+            f"This document has version {shown(version)}, but this Mosaic reads versions up to {CURRENT_VERSION}. "
+            "Install a newer one: pip install --upgrade mosaic-rl"
+        )
+    for older in range(version, CURRENT_VERSION):
+        document = {**_STEPS[older](document), "version": older + 1}
+    return document
+
+
+def _from_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Rename `environment.name` and `training.timesteps` of version 1."""
+    return _renamed(_renamed(data, "environment", "name", "env_id"), "training", "timesteps", "total_timesteps")
+
+
+def _renamed(data: dict[str, Any], section: str, old: str, new: str) -> dict[str, Any]:
+    below = data.get(section)
+    if not isinstance(below, Mapping) or old not in below:
+        return data
+    if new in below:
+        raise FormatError(
+            f"'{section}.{old}' (its name in version 1) and '{section}.{new}' are both in the document: remove one."
+        )
+    return {**data, section: {new if key == old else key: value for key, value in below.items()}}
+
+
+_STEPS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_1}

@@ -1,4 +1,7 @@
-"""Code and programs that a configuration names, which a request or an imported run may not run unasked."""
+"""Code and programs that a configuration names.
+
+A request or an imported run may not run them unasked; files of code get absolute paths, to be found from any folder.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.reference import split_reference
+from mosaic.core.user_code import PREFIX, absolute_code
 
 _PATHS = ("checkpoint", "onnx")  # a path follows the colon; only the store's own runs write inside the store
 _CODE = re.compile(r"python:[^:\n]+:\S")  # in free text only the complete form counts; paths may contain blanks
@@ -128,3 +133,30 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
                 yield from _texts(item, f"{place}.{index}")
         case _:
             pass
+
+
+def with_absolute_code(config: RunConfig) -> RunConfig:
+    """Return the configuration with an absolute path in every `python:PATH/file.py:NAME`."""
+    document = dump_run_config(config)
+    changed = _absolute(document)
+    changed["environment"] = absolute_environment(config.environment).model_dump(mode="json")
+    return config if changed == document else parse_run_config(changed)
+
+
+def absolute_environment(config: EnvironmentConfig) -> EnvironmentConfig:
+    """Return the env's configuration with absolute paths."""
+    document = _absolute(config.model_dump(mode="json"))
+    if config.family == "python":
+        document["env_id"] = absolute_code(config.id).removeprefix(PREFIX)
+    return config if document == config.model_dump(mode="json") else EnvironmentConfig.model_validate(document)
+
+
+def _absolute(value: Any) -> Any:
+    match value:
+        case str():
+            return absolute_code(value)
+        case Mapping():
+            return {key: _absolute(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_absolute(item) for item in value]
+    return value

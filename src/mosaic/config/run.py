@@ -1,9 +1,9 @@
-"""RunConfig: all settings of one run."""
+"""RunConfig: all settings of one run, and their JSON schema."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -20,9 +20,9 @@ from mosaic.config.sections import (
     TrainedPolicies,
     TrainingConfig,
 )
-from mosaic.config.upgrade import CURRENT_VERSION
 from mosaic.core.seeding import SEED_LIMIT
 
+CURRENT_VERSION: Final = 2
 LATEST = "latest"  # on the command line this word means the newest run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -90,3 +90,13 @@ class RunConfig(Section):
     telemetry: TelemetryConfig = Field(
         default_factory=TelemetryConfig, description="What the run reports, and how often."
     )
+
+
+def run_schema() -> dict[str, Any]:
+    """Return the JSON schema of a run's settings, for forms, editors and docs."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:mosaic-rl:run-config:{CURRENT_VERSION}",
+        **RunConfig.model_json_schema(),
+        "title": "Mosaic run",
+    }

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
-from mosaic.config.code_paths import absolute_environment
+from mosaic.config.programs import absolute_environment
 from mosaic.config.sections import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError
 from mosaic.core.ids import EnvID

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
-from mosaic.config.code_paths import with_absolute_code
+from mosaic.config.programs import with_absolute_code
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import DEFAULT_TIMESTEPS, PolicyConfiguration
 from mosaic.core.errors import InputError

@@ -7,7 +7,7 @@ import pytest
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.tuning.plan import TuneSettings, make_plan
-from mosaic.runs.tuning.ray_env import remembered, return_to
+from mosaic.runs.tuning.search import remembered, return_to
 from mosaic.runs.tuning.trial import TrialError, TrialRuns
 from mosaic.store.state import State
 from tests.runs.run_cases import toy

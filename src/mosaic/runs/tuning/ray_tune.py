@@ -23,8 +23,7 @@ from mosaic.core.child_process import restored
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import SearchPlan
-from mosaic.runs.tuning.ray_env import return_to
-from mosaic.runs.tuning.search import TrialStanding, TrialState
+from mosaic.runs.tuning.search import TrialStanding, TrialState, return_to
 from mosaic.runs.tuning.search_space import Between, Domain, OneOf, Space, clamp
 from mosaic.runs.tuning.trial import TrialRuns
 

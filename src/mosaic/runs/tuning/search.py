@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from mosaic.config.file_formats import write_toml
 from mosaic.config.loading import dump_run_config
-from mosaic.config.toml import write_toml
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.cleanup import cleanup_process, clear_search
 from mosaic.runs.tuning.folder import SearchFolder
 from mosaic.runs.tuning.plan import Mode, SearchPlan
-from mosaic.runs.tuning.ray_env import remembered
 from mosaic.runtimes.ray.session import Record, check_installed, ray_session
 from mosaic.store.atomic import write_atomic
 
@@ -109,3 +110,30 @@ def run_search(folder: SearchFolder, watch: Callable[[Sequence[TrialStanding]], 
 
 def _record(folder: SearchFolder, record: Record) -> None:
     write_atomic(folder.ray, json.dumps(record) + "\n")
+
+
+_NAMES = "MOSAIC_TUNE_VARIABLES"
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Record the names of the user's environment variables, for Ray to be started with.
+
+    Ray adds variables to its processes that would change a run (threads, addresses, the mark by which a session's
+    leftovers are found and killed), and moves them to folders that vanish.
+    """
+    os.environ[_NAMES] = "\n".join(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.pop(_NAMES, None)
+
+
+def return_to(working_folder: str) -> None:
+    """Restore the user's variables and working folder in an actor, before it starts a run."""
+    kept = os.environ.get(_NAMES)
+    if kept is not None:
+        names = set(kept.split("\n"))
+        for name in [name for name in os.environ if name not in names]:
+            del os.environ[name]
+    os.chdir(working_folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from mosaic.config.schema import run_schema
+from mosaic.config.run import run_schema
 from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.version import VERSION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from mosaic.testing.worker.check import WorkerReport as WorkerReport
 from mosaic.testing.worker.check import check_worker as check_worker
-from mosaic.testing.worker.promises import ContractProof as ContractProof
-from mosaic.testing.worker.promises import WorkerContractError as WorkerContractError
-from mosaic.testing.worker.promises import WorkerReport as WorkerReport
+from mosaic.testing.worker.rehearsal import ContractProof as ContractProof
+from mosaic.testing.worker.rehearsal import WorkerContractError as WorkerContractError

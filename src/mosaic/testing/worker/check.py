@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -25,7 +26,7 @@ from mosaic.testing.worker.life_cycle import (
     check_whole,
 )
 from mosaic.testing.worker.mapping import check_mapping
-from mosaic.testing.worker.promises import ContractProof, WorkerContractError, WorkerReport
+from mosaic.testing.worker.rehearsal import ContractProof, WorkerContractError
 from mosaic.testing.worker.settings import check_settings
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker
@@ -102,6 +103,18 @@ def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, 
             "return a subclass of pydantic.BaseModel whose fields JSON can hold",
         ) from error
     return model, schema
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """Evidence that every promise was kept."""
+
+    worker: str
+    proofs: tuple[ContractProof, ...]
+
+    @property
+    def proven(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(proof.capability for proof in self.proofs))
 
 
 _SHORT_STEPS = 4000

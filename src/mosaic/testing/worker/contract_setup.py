@@ -15,8 +15,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.testing.worker.promises import WorkerContractError
-from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.rehearsal import Rehearsal, WorkerContractError
 from mosaic.workers.api import Worker, WorkerCapabilities
 
 _HOME = "MOSAIC_HOME"

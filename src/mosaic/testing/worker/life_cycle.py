@@ -13,8 +13,7 @@ from mosaic.store.state import State
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import Values, difference, training_events
 from mosaic.testing.worker.plays import check_plays
-from mosaic.testing.worker.promises import ContractProof, WorkerContractError
-from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal, WorkerContractError
 from mosaic.workers.host import STOPPED
 from mosaic.workers.submission import unhonoured_settings
 

@@ -15,8 +15,7 @@ from mosaic.policies.controller import Explains
 from mosaic.policies.registry import load_policy
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
-from mosaic.testing.worker.promises import ContractProof
-from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
 
 _LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other always plays 2

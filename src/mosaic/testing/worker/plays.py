@@ -18,8 +18,7 @@ from mosaic.evaluation.evaluate import evaluate
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing.worker.contract_setup import ContractSetup
-from mosaic.testing.worker.promises import ContractProof
-from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200

@@ -1,9 +1,10 @@
-"""Closely watched run of the worker under check."""
+"""Closely watched run of the worker under check, and what it proves or breaks."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from signal import SIGKILL
 from time import monotonic
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Self
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.envs.contract.report import CheckPosition, ContractError
 from mosaic.runs.launch import sleep_between_polls, wait_until
 from mosaic.runs.run import Run, WaitedTooLongError
 from mosaic.runs.trainer import Trainer
@@ -18,7 +20,22 @@ from mosaic.store.state import ENDED, State
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.testing.worker.curve import Values, curve, fallen_counter, is_training
-from mosaic.testing.worker.promises import WorkerContractError
+
+
+class WorkerContractError(ContractError):
+    """Error for a worker that does not do what it declares."""
+
+    def __init__(self, worker: str, capability: str, found: str, promise: str, advice: str) -> None:
+        super().__init__(CheckPosition(f"worker {worker}, {capability}"), found, promise, advice)
+        self.worker, self.capability = worker, capability
+
+
+@dataclass(frozen=True, slots=True)
+class ContractProof:
+    """Evidence of one kept promise."""
+
+    capability: str
+    seen: str
 
 
 class Rehearsal:

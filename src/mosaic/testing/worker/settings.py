@@ -14,8 +14,7 @@ from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import difference
-from mosaic.testing.worker.promises import ContractProof, WorkerContractError
-from mosaic.testing.worker.rehearsal import Rehearsal
+from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal, WorkerContractError
 from mosaic.workers.submission import unhonoured_settings
 
 # Honoured by Mosaic itself, whatever the worker does.

@@ -31,8 +31,7 @@ def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
 ) -> ResolvedConfig:
     """Do the same for settings that are already read."""
-    from mosaic.config.loading import parse_run_config
-    from mosaic.config.upgrade import upgrade
+    from mosaic.config.loading import parse_run_config, upgrade
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.output import note
     from mosaic.workers.resolution import resolve

@@ -117,7 +117,7 @@ def make_played_training(
 
 
 def _one_agent(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> PlayedTraining:
-    from mosaic.envs.wrappers import wrap
+    from mosaic.envs.wrappers.registry import wrap
     from mosaic.learners.tabular.training.resumable import PlayedTraining
 
     env = wrap(take_env(config.environment), _binning(options))

@@ -118,7 +118,7 @@ def schema(
     algorithm: Annotated[str | None, typer.Argument(help="Algorithm of the worker.", show_default="the first")] = None,
 ) -> None:
     """Print the JSON schema of a run or of a worker's options."""
-    from mosaic.config.schema import run_schema
+    from mosaic.config.run import run_schema
     from mosaic.core.errors import unknown
     from mosaic.core.plugins import plugins
     from mosaic.ui.cli.output import print_json
