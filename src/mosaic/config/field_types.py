@@ -26,11 +26,11 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def plain(data: Mapping[Any, Any]) -> dict[str, Any]:
+def plain(data: Mapping[object, object]) -> dict[str, object]:
     """Return a deep copy that holds only what JSON can; anything else could be requested but never stored."""
-    left = MOST_VALUES
+    left = MOST_VALUES - 1
 
-    def copy(value: Any, path: tuple[str, ...]) -> Any:
+    def copy(value: object, path: tuple[str, ...]) -> object:
         nonlocal left
         left -= 1
         if left < 0:
@@ -38,23 +38,25 @@ def plain(data: Mapping[Any, Any]) -> dict[str, Any]:
         if len(path) > MOST_LEVELS:
             raise ValueError(f"it should be nested at most {MOST_LEVELS} levels deep")
         if isinstance(value, Mapping):
-            return {_key(key, path): copy(item, (*path, str(key))) for key, item in value.items()}
+            return table(value, path)
         if isinstance(value, list | tuple):
             return [copy(item, (*path, str(index))) for index, item in enumerate(value)]
         return _scalar(value, ".".join(path))
 
-    copied: dict[str, Any] = copy(data, ())
-    return copied
+    def table(values: Mapping[object, object], path: tuple[str, ...]) -> dict[str, object]:
+        return {_key(key, path): copy(item, (*path, str(key))) for key, item in values.items()}
+
+    return table(data, ())
 
 
-def _key(key: Any, path: tuple[str, ...]) -> str:
+def _key(key: object, path: tuple[str, ...]) -> str:
     if not isinstance(key, str):
         where = f" in '{'.'.join(path)}'" if path else ""
         raise ValueError(f"its names should be text: put {shown(key)}{where} in quotes")
     return writable(str.__str__(key))
 
 
-def _scalar(value: Any, where: str) -> Any:
+def _scalar(value: object, where: str) -> object:
     match value:
         case None | bool():
             return value

@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -16,7 +15,7 @@ from mosaic.config.yaml import read_yaml
 from mosaic.core.errors import FormatError, InputError, did_you_mean, shown
 
 
-def read_document(path: str | PathLike[str]) -> dict[str, Any]:
+def read_document(path: str | PathLike[str]) -> dict[str, object]:
     """Return the mapping that a .json, .yaml, .yml or .toml file holds."""
     file = Path(path)
     reader = _READERS.get(file.suffix.lower())
@@ -56,13 +55,13 @@ def _neighbour(file: Path) -> str:
         return f" There is no folder '{file.parent}' either."
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str) -> object:
     """Parse strict JSON; raise ValueError, or RecursionError where it is nested too deeply."""
     return json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse_constant)
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table: dict[str, Any] = {}
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
             raise ValueError(f"the key '{key}' is duplicated")
@@ -70,7 +69,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON; numbers must be finite")
 
 
@@ -85,7 +84,7 @@ def _complaint(error: Exception) -> str:
             return f": {error}."  # tomllib's message includes the line
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {
+_READERS: Mapping[str, Callable[[str], object]] = {
     ".json": read_json,
     ".yaml": read_yaml,
     ".yml": read_yaml,
@@ -95,7 +94,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def write_toml(document: Mapping[str, Any]) -> str:
+def write_toml(document: Mapping[str, object]) -> str:
     """Return text that `tomllib` reads as the same data, in the same order.
 
     TOML has no null, so settings without a value are left out.
@@ -103,7 +102,7 @@ def write_toml(document: Mapping[str, Any]) -> str:
     return "\n".join(_toml_table(document, ())).strip() + "\n"
 
 
-def _toml_table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+def _toml_table(table: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
     """Yield values before subtables: everything below a heading belongs to it."""
     values = {key: value for key, value in table.items() if value is not None and not isinstance(value, Mapping)}
     below = {key: value for key, value in table.items() if isinstance(value, Mapping)}
@@ -115,7 +114,7 @@ def _toml_table(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str
         yield from _toml_table(value, (*path, key))
 
 
-def _toml_value(value: Any) -> str:
+def _toml_value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"

@@ -18,7 +18,7 @@ from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
 
 
-def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dict[str, object]:
     """Return a copy of the document with every SECTION.KEY=VALUE written into it."""
     document = dict(data)
     for override in overrides:
@@ -61,18 +61,20 @@ def _place_in_field(field: FieldInfo, path: list[str], below: list[str]) -> _Pla
     tables = [kind for kind in kinds if get_origin(kind) is dict]
     if not tables:
         raise UnknownNameError(f"'{'.'.join(path)}' is one value: there is no '{'.'.join((*path, *below))}' in it.")
-    if get_args(tables[0])[1] is Any:
+    if get_args(tables[0])[1] is object:
         return _Place((*path, *below))
     return _Place((*path, ".".join(below)), text=True)  # agents: a name may contain dots
 
 
-def _kinds(annotation: Any) -> set[Any]:
+def _kinds(annotation: object) -> set[object]:
     """Return the members of a union, without their annotations."""
     kinds = get_args(annotation) if get_origin(annotation) not in (dict, tuple, None) else (annotation,)
     return {getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind for kind in kinds}
 
 
-def _edited(data: Mapping[str, Any], keys: tuple[str, ...], value: Any, above: tuple[str, ...] = ()) -> dict[str, Any]:
+def _edited(
+    data: Mapping[str, object], keys: tuple[str, ...], value: object, above: tuple[str, ...] = ()
+) -> dict[str, object]:
     head, *rest = keys
     if not rest:
         return {**data, head: value}
@@ -83,7 +85,7 @@ def _edited(data: Mapping[str, Any], keys: tuple[str, ...], value: Any, above: t
     return {**data, head: _edited(below or {}, tuple(rest), value, here)}
 
 
-def _read_value(override: str, text: str, place: _Place) -> Any:
+def _read_value(override: str, text: str, place: _Place) -> object:
     try:
         if text.startswith('"'):
             return read_json(text)
@@ -99,7 +101,7 @@ def _read_value(override: str, text: str, place: _Place) -> Any:
         ) from error
 
 
-def _read_collection(text: str) -> Any:
+def _read_collection(text: str) -> object:
     """Parse as JSON if possible, else as YAML, such as [a, b].
 
     YAML reads the surrogate pairs of JSON as two characters.
@@ -120,7 +122,7 @@ def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) ->
         return _validated(document)
 
 
-def parse_run_config(data: Mapping[str, Any], overrides: Iterable[str] = ()) -> RunConfig:
+def parse_run_config(data: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
     """Parse a document of any version, after applying `SECTION.KEY=VALUE` overrides in current names."""
     if not isinstance(data, Mapping):
         raise FormatError(f"Settings are names with values, such as {{'seed': 7}}, not {shown(data)}.")
@@ -135,7 +137,7 @@ def dump_run_config(config: RunConfig) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def _validated(document: dict[str, Any]) -> RunConfig:
+def _validated(document: dict[str, object]) -> RunConfig:
     try:
         return RunConfig.model_validate(document)
     except ValidationError as error:
@@ -151,7 +153,7 @@ def _naming(file: str) -> Iterator[None]:
         raise type(error)(f"{file}: {error}") from error
 
 
-def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade(data: Mapping[str, object]) -> dict[str, object]:
     """Return the document in the current version; one without a version is assumed to be current."""
     document = dict(data)
     version = document.get("version", CURRENT_VERSION)
@@ -167,12 +169,12 @@ def upgrade(data: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _from_1(data: dict[str, Any]) -> dict[str, Any]:
+def _from_1(data: dict[str, object]) -> dict[str, object]:
     """Rename `environment.name` and `training.timesteps` of version 1."""
     return _renamed(_renamed(data, "environment", "name", "env_id"), "training", "timesteps", "total_timesteps")
 
 
-def _renamed(data: dict[str, Any], section: str, old: str, new: str) -> dict[str, Any]:
+def _renamed(data: dict[str, object], section: str, old: str, new: str) -> dict[str, object]:
     below = data.get(section)
     if not isinstance(below, Mapping) or old not in below:
         return data
@@ -183,4 +185,4 @@ def _renamed(data: dict[str, Any], section: str, old: str, new: str) -> dict[str
     return {**data, section: {new if key == old else key: value for key, value in below.items()}}
 
 
-_STEPS: Final[Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _from_1}
+_STEPS: Final[Mapping[int, Callable[[dict[str, object]], dict[str, object]]]] = {1: _from_1}

@@ -9,7 +9,6 @@ import os.path
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
@@ -39,7 +38,7 @@ def programs_of_policies(policies: Mapping[str, str], home: Path | None = None) 
     return [f"agents.{agent}: {policy}" for agent, policy in policies.items() if _names_program(policy, home)]
 
 
-def code_in_document(document: Any, place: str) -> list[str]:
+def code_in_document(document: object, place: str) -> list[str]:
     """List the `python:` references in nested values: «facts.json.network: python:net:make»."""
     return [f"{where}: {text}" for where, text in _texts(document, place) if _CODE.match(text)]
 
@@ -119,7 +118,7 @@ def _is_written_reference(text: str) -> bool:
 _ADDRESSES = ("http://", "https://", "godot/")
 
 
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
+def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
     """Yield every text in nested options, including keys."""
     match value:
         case str():
@@ -138,25 +137,29 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
 def with_absolute_code(config: RunConfig) -> RunConfig:
     """Return the configuration with an absolute path in every `python:PATH/file.py:NAME`."""
     document = dump_run_config(config)
-    changed = _absolute(document)
+    changed = _absolute_table(document)
     changed["environment"] = absolute_environment(config.environment).model_dump(mode="json")
     return config if changed == document else parse_run_config(changed)
 
 
 def absolute_environment(config: EnvironmentConfig) -> EnvironmentConfig:
     """Return the env's configuration with absolute paths."""
-    document = _absolute(config.model_dump(mode="json"))
+    document = _absolute_table(config.model_dump(mode="json"))
     if config.family == "python":
         document["env_id"] = absolute_code(config.id).removeprefix(PREFIX)
     return config if document == config.model_dump(mode="json") else EnvironmentConfig.model_validate(document)
 
 
-def _absolute(value: Any) -> Any:
+def _absolute_table(table: Mapping[str, object]) -> dict[str, object]:
+    return {key: _absolute(item) for key, item in table.items()}
+
+
+def _absolute(value: object) -> object:
     match value:
         case str():
             return absolute_code(value)
         case Mapping():
-            return {key: _absolute(item) for key, item in value.items()}
+            return _absolute_table(value)
         case list() | tuple():
             return [_absolute(item) for item in value]
     return value

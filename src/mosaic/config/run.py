@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -92,7 +92,7 @@ class RunConfig(Section):
     )
 
 
-def run_schema() -> dict[str, Any]:
+def run_schema() -> dict[str, object]:
     """Return the JSON schema of a run's settings, for forms, editors and docs."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

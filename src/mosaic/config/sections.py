@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -19,7 +19,7 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _check_agents(value: Any) -> Any:
+def _check_agents(value: object) -> object:
     match value:
         case None:
             return {}
@@ -34,7 +34,7 @@ def _check_agents(value: Any) -> Any:
     return value
 
 
-def _check_rule(pattern: Any, policy: Any) -> None:
+def _check_rule(pattern: object, policy: object) -> None:
     if not _is_name(pattern):
         raise ValueError(f"an agent's name should be text: put {shown(pattern)} in quotes")
     if not _is_name(policy):
@@ -45,7 +45,7 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(writable(value)) <= LONGEST
 
 
-def _check_trained(value: Any) -> Any:
+def _check_trained(value: object) -> object:
     match value:
         case None:
             return None
@@ -68,13 +68,13 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_heading(cls, data: Any) -> Any:
+    def _empty_heading(cls, data: object) -> object:
         """Treat null, which is a YAML heading with nothing below it, as a request for the defaults."""
         return {} if data is None else data
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _truth_is_no_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse booleans as numbers: to Python `true` is 1, but `seed: true` never means that."""
         if isinstance(value, bool) and info.field_name and cls.model_fields[info.field_name].annotation is not bool:
             raise ValueError("it should not be true or false; in quotes it would be text")
@@ -114,7 +114,7 @@ class EnvironmentConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _split_id(cls, data: Any) -> Any:
+    def _split_id(cls, data: object) -> object:
         if not isinstance(data, dict) or not isinstance(data.get("env_id"), str) or data.get("family"):
             return data
         family, env_id = split_id(data["env_id"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -28,11 +27,11 @@ def list_settings(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterat
             yield from list_settings(section, (*above, name))
 
 
-def find_section(model: type[BaseModel], path: Sequence[Any]) -> type[BaseModel] | None:
+def find_section(model: type[BaseModel], path: Sequence[object]) -> type[BaseModel] | None:
     """Return the section at a path; None where the path does not lead to one."""
     section: type[BaseModel] | None = model
     for name in path:
-        field = section.model_fields.get(name) if section else None
+        field = section.model_fields.get(str(name)) if section else None
         section = section_of(field) if field else None
     return section
 

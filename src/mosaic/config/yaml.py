@@ -21,7 +21,7 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str) -> object:
     """Parse the one document in the text; raise yaml.YAMLError, or RecursionError where it is nested too deeply."""
     return yaml.load(text, Loader=_Loader)
 
@@ -51,10 +51,10 @@ _READERS: dict[str, tuple[re.Pattern[str], Callable[[str], bool | int | float | 
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_constructors: ClassVar[dict[Any, Any]] = {}  # filled below with plain data and nothing else
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {}  # filled below with plain data and nothing else
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML declares it this way
 
-    def compose_mapping_node(self, anchor: Any) -> MappingNode:
+    def compose_mapping_node(self, anchor: dict[Any, Node]) -> MappingNode:
         """Refuse duplicate keys here, before merge keys (`<<`) add pairs that may be overridden."""
         node = super().compose_mapping_node(anchor)
         seen: set[tuple[str, str]] = set()
@@ -66,10 +66,10 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _construct(name: str) -> Callable[[_Loader, Node], Any]:
+def _construct(name: str) -> Callable[[_Loader, Node], object]:
     pattern, read = _READERS[name]
 
-    def construct(loader: _Loader, node: Node) -> Any:
+    def construct(loader: _Loader, node: Node) -> object:
         text = loader.construct_scalar(node)  # type: ignore[arg-type]  # it checks that the node is a scalar
         try:
             if pattern.fullmatch(text):
@@ -81,7 +81,7 @@ def _construct(name: str) -> Callable[[_Loader, Node], Any]:
     return construct
 
 
-def _refuse(loader: _Loader, node: Node) -> Any:
+def _refuse(loader: _Loader, node: Node) -> object:
     raise ConstructorError(None, None, f"the tag {node.tag} is not plain data", node.start_mark)
 
 

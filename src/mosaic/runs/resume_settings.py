@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
 from mosaic.runs.launch import RunAliveError
@@ -31,7 +31,7 @@ CHANGEABLE = (
 )
 
 
-def with_changes(config: RunConfig, resources: Mapping[str, Any], settings: Sequence[str] = ()) -> RunConfig:
+def with_changes(config: RunConfig, resources: Mapping[str, object], settings: Sequence[str] = ()) -> RunConfig:
     """Return the configuration with these settings of `resources` and these `SECTION.KEY=VALUE` replaced."""
     from mosaic.config.loading import dump_run_config, parse_run_config
 
@@ -47,7 +47,7 @@ def with_changes(config: RunConfig, resources: Mapping[str, Any], settings: Sequ
 
 
 def change_settings(
-    folder: RunFolder, record: RunState, resources: Mapping[str, Any], settings: Sequence[str] = ()
+    folder: RunFolder, record: RunState, resources: Mapping[str, object], settings: Sequence[str] = ()
 ) -> None:
     """Change the configuration of a run that has ended as `record` says, for its next attempt.
 

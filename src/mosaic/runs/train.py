@@ -35,8 +35,8 @@ class RunSettings(TypedDict, total=False):
     total_timesteps: int | None
     episodes: int | None
     stop_reward: float | None
-    params: Mapping[str, Any] | None
-    options: Mapping[str, Any] | None
+    params: Mapping[str, object] | None
+    options: Mapping[str, object] | None
     wrappers: Sequence[str] | None
     policies: str | None
     agents: Mapping[str, str] | None
@@ -130,7 +130,7 @@ def _tell(run: Run, callbacks: tuple[Callback, ...]) -> None:
                 return
 
 
-def _config(asked: Asked | Environment, home: Path, options: dict[str, Any]) -> RunConfig:
+def _config(asked: Asked | Environment, home: Path, options: dict[str, object]) -> RunConfig:
     """Read a configuration; a string without a settings file's suffix is an env's id, any other object is an env."""
     is_file = isinstance(asked, PathLike) or (isinstance(asked, str) and asked.lower().endswith(_FILES))
     if not is_file and not isinstance(asked, RunConfig | Mapping):

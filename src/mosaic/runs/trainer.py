@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict, Unpack
 
 from mosaic.config.file_formats import read_document
 from mosaic.config.loading import load_run_config, parse_run_config
@@ -21,6 +21,7 @@ from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_ch
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
 from mosaic.store.run_folder import new_run_id
+from mosaic.store.state import State
 from mosaic.store.store import Store
 from mosaic.workers.resolution import ResolvedConfig, resolve
 
@@ -37,7 +38,7 @@ def _member(config: RunConfig, number: int) -> RunConfig:
     """Derive the seed from the configuration's own and the number, so that a larger group contains the smaller one's
     runs.
     """
-    changes: dict[str, Any] = {"seed": child_seed(config.seed, "group", number)}
+    changes: dict[str, object] = {"seed": child_seed(config.seed, "group", number)}
     for key, text in (("run_id", config.run_id), ("name", config.name)):
         if text:
             changes[key] = f"{text}-{number}"
@@ -82,7 +83,17 @@ def _references(config: RunConfig) -> Iterator[str]:
         yield from (each for each in opponents if isinstance(each, str))
 
 
-Asked: TypeAlias = RunConfig | Mapping[str, Any] | str | PathLike[str]
+class RunFilter(TypedDict, total=False):
+    """Which runs to list; a run matches all that is given."""
+
+    states: Collection[State]
+    tags: Collection[str]
+    env: str | None
+    worker: str | None
+    group: str | None
+
+
+Asked: TypeAlias = RunConfig | Mapping[str, object] | str | PathLike[str]
 
 
 class Trainer:
@@ -110,11 +121,11 @@ class Trainer:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""
         return Run(self.store, self.store.resolve(reference))
 
-    def runs(self, **wanted: Any) -> list[Run]:
+    def runs(self, **wanted: Unpack[RunFilter]) -> list[Run]:
         """Return the runs, newest first; `wanted` as for `summaries`."""
         return [Run(self.store, self.store.folder(each.run_id)) for each in self.summaries(**wanted)]
 
-    def summaries(self, **wanted: Any) -> list[RunSummary]:
+    def summaries(self, **wanted: Unpack[RunFilter]) -> list[RunSummary]:
         """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group."""
         return self.store.index.list(**wanted)
 

@@ -19,7 +19,7 @@ OTHERS_PAY = 10.0  # per point that another agent plays; an agent's own points p
 CONSTANT = f"python:{__name__}:play_two"
 
 
-def play_two(observation: Any, mask: Mask | None) -> Action:
+def play_two(observation: object, mask: Mask | None) -> Action:
     """Play 2 always: a fixed policy that can be recognised in the other agents' returns."""
     return CHOICES - 1
 

@@ -76,7 +76,7 @@ def with_preset(config: RunConfig, worker: str, algorithm: str) -> RunConfig:
     if preset is None:
         return config
     training = config.training
-    changes: dict[str, Any] = {"params": {**preset.params, **training.params}}
+    changes: dict[str, object] = {"params": {**preset.params, **training.params}}
     if training.total_timesteps is None and training.episodes is None:
         changes["total_timesteps"] = preset.total_timesteps
     environment = config.environment

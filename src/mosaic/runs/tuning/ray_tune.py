@@ -43,7 +43,7 @@ class TrialFollower(Trainable):
         self._trainer = Trainer(folder.home)
         self._begin(config)
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> dict[str, object]:
         report = self._trial.next()
         facts = {SCORE: report.score, STEPS: report.env_steps, RUN: report.run_id}
         return {**facts, ENDED: report.done, "done": report.done}  # a scheduler that stops the trial sets `done` too
@@ -210,10 +210,10 @@ class _StandingsCallback(tune.Callback):
         self._watch = watch
         self.standings: list[TrialStanding] = []
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         self._look(trials)
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         """Report only a search that had nothing left to do: after Ctrl-C, trials that were cut short look ended."""
         if not self.standings:
             self._look(trials)
@@ -224,7 +224,7 @@ class _StandingsCallback(tune.Callback):
             self.standings = standings
             self._watch(standings)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Drop the watcher: Ray Tune stores this with the search; a screen cannot be stored, and the next session has
         its own.
         """

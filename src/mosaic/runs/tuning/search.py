@@ -27,13 +27,13 @@ TrialState: TypeAlias = Literal["waiting", "running", "paused", "done", "stopped
 class TrialStanding:
     trial: int
     state: TrialState
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     score: float | None = None  # the last one
     env_steps: int = 0
     run_id: str | None = None  # the newest of its runs
     reason: str = ""  # why it failed
 
-    def document(self, metric: str) -> dict[str, Any]:
+    def document(self, metric: str) -> dict[str, object]:
         row = asdict(self)
         score = row.pop("score")
         return {**row, metric: score}

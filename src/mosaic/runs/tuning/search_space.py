@@ -34,7 +34,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
 
 
 Domain: TypeAlias = Between | OneOf
@@ -54,7 +54,7 @@ def split_specs(texts: Iterable[str]) -> dict[str, str]:
     return specs
 
 
-def parse_space(specs: Mapping[str, str], worker: Worker, algorithm: str, params: Mapping[str, Any]) -> Space:
+def parse_space(specs: Mapping[str, str], worker: Worker, algorithm: str, params: Mapping[str, object]) -> Space:
     """Parse the domain of each option. Raises InputError if the worker would refuse one of the values."""
     model = options_model(worker, algorithm)
     space = {name: _parse(name, spec, model) for name, spec in specs.items()}
@@ -67,7 +67,7 @@ def parse_space(specs: Mapping[str, str], worker: Worker, algorithm: str, params
     return space
 
 
-def clamp(domain: Domain, value: Any) -> Any:
+def clamp(domain: Domain, value: Any) -> object:
     """Return the nearest value inside the domain: a perturbed one may have left it."""
     match domain:
         case OneOf():
@@ -128,7 +128,7 @@ def _choices(name: str, spec: str, text: str) -> OneOf:
     return OneOf(values)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     if not text:
         raise ValueError("it is empty")
     return read_yaml(text) if text[0] in "[{\"'" else read_scalar(text)
@@ -154,7 +154,7 @@ def _is_whole(model: type[BaseModel], name: str) -> bool:
     return "integer" in kinds and "number" not in kinds
 
 
-def _extremes(domain: Domain) -> tuple[Any, ...]:
+def _extremes(domain: Domain) -> tuple[object, ...]:
     """Return the values whose validity implies that of all others."""
     match domain:
         case OneOf(values):

@@ -7,7 +7,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
@@ -20,6 +20,7 @@ from mosaic.store.checkpoint_record import damage, read_checkpoint
 from mosaic.store.checkpoints import Checkpoint, CheckpointContents, find_checkpoint, write_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE, State
+from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.reader import visible
 from mosaic.workers.registry import load_worker
 
@@ -66,11 +67,11 @@ class TrialReport(NamedTuple):
 class TrialRuns:
     """Runs of a trial: one, or a sequence if it continues from another trial's checkpoint with other options."""
 
-    def __init__(self, trainer: Trainer, plan: SearchPlan, number: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, trainer: Trainer, plan: SearchPlan, number: int, options: Mapping[str, object]) -> None:
         self._trainer, self._plan, self._number = trainer, plan, number
         self._params = {**plan.config.training.params, **options}
         self._run: Run | None = None
-        self._events: Iterator[Mapping[str, Any]] = iter(())
+        self._events: Iterator[MetricEvent] = iter(())
         self._known = 0  # env steps up to which everything was reported in an earlier session or turn
         self._due = plan.report_every_steps
         self._last: tuple[float, int] | None = None
@@ -124,7 +125,7 @@ class TrialRuns:
 
     # Internals
 
-    def _take(self, event: Mapping[str, Any]) -> bool:
+    def _take(self, event: MetricEvent) -> bool:
         """Record the metric if the event contains it, and return whether it does."""
         value, env_steps = value_at(event, self._plan.settings.metric), event.get("env_steps")
         if value is None or env_steps is None:
@@ -226,15 +227,15 @@ def _copy_newest(run: RunFolder, target: Path) -> Checkpoint:
             return checkpoint
 
 
-def value_at(event: Mapping[str, Any], path: str) -> float | None:
+def value_at(event: Mapping[str, object], path: str) -> float | None:
     """Return a number inside an event, such as `policies.red.reward_mean`, or None if there is none yet."""
-    value: Any = event
+    value: object = event
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def numbers_in(event: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def numbers_in(event: Mapping[str, object], above: str = "") -> Iterator[str]:
     """Yield the paths of all numbers that an event holds."""
     for name, value in event.items():
         path = f"{above}{name}"

@@ -33,7 +33,7 @@ from mosaic.workers.registry import load_worker
 
 NOWHERE = "127.0.0.1:1"  # no cluster listens here
 _TOO_MANY_GPUS = 1024
-_ASKED: dict[ResourceName, tuple[dict[str, Any], ...]] = {
+_ASKED: dict[ResourceName, tuple[dict[str, object], ...]] = {
     "num_envs": ({"num_envs": 2},),
     "num_workers": ({"num_workers": 2},),
     "num_cpus": ({"num_cpus": 2},),
@@ -50,7 +50,11 @@ def check_resources(setup: ContractSetup) -> list[ContractProof]:
         for asked in settings if name not in declared else ():
             section = "environment" if name == "num_envs" else "resources"
             setup.refusal(setup.config, f"resources: {name}", {section: asked}, _PROMISE)
-    for asked in ({"num_gpus": float(_TOO_MANY_GPUS)}, {"ray_address": NOWHERE, "runtime": "ray"}):
+    unmet: tuple[dict[str, object], ...] = (
+        {"num_gpus": float(_TOO_MANY_GPUS)},
+        {"ray_address": NOWHERE, "runtime": "ray"},
+    )
+    for asked in unmet:
         setup.refusal(setup.config, "resources", {"resources": asked}, _PROMISE, MosaicError)
     refused = [name for name in _ASKED if name not in declared]
     return [

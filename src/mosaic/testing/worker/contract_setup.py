@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.loading import dump_run_config, parse_run_config
@@ -34,26 +33,28 @@ class ContractSetup:
     def info(self) -> WorkerCapabilities:
         return self.worker.info
 
-    def rehearse(self, config: RunConfig | None = None, **changes: Any) -> Rehearsal:
+    def rehearse(self, config: RunConfig | None = None, **changes: object) -> Rehearsal:
         config = (config or self.config).model_copy(update={"run_id": None, **changes})
         return Rehearsal(Trainer(self.home), config, self.patience_s)
 
     @staticmethod
-    def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    def changed(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
         """Return the configuration with sections replaced, or merged where they are mappings; values are as typed by a
         user.
         """
         document = dump_run_config(config)
         for name, value in changes.items():
-            merged = isinstance(value, Mapping) and name != "agents"
-            document[name] = {**document[name], **value} if merged else value
+            if isinstance(value, Mapping) and name != "agents":
+                document[name] = {**document[name], **value}
+            else:
+                document[name] = value
         return parse_run_config(document)
 
     def refusal(
         self,
         config: RunConfig,
         capability: str,
-        changes: Mapping[str, Any],
+        changes: Mapping[str, object],
         promise: str,
         refused: type[MosaicError] = InputError,
     ) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
 from mosaic.telemetry.events.event import COUNTERS, MetricEvent
 from mosaic.telemetry.events.reader import visible
@@ -12,7 +11,7 @@ from mosaic.telemetry.events.reader import visible
 TRAINING = frozenset({"iteration", "episode", "evaluation"})  # kinds that report training progress
 _OF_THE_MOMENT = frozenset({"seq", "attempt", "timestamp", "time_split"})
 
-Values = dict[str, Any]
+Values = dict[str, object]
 
 
 def training_events(events: Iterable[MetricEvent]) -> list[MetricEvent]:
@@ -29,7 +28,7 @@ def curve(events: Iterable[MetricEvent]) -> list[Values]:
     return [_values(event) for event in training_events(visible(events))]
 
 
-def _values(event: Mapping[str, Any]) -> Values:
+def _values(event: Mapping[str, object]) -> Values:
     """Drop values of the moment; names that end in `_s` are seconds or rates per second."""
     return {
         name: _values(value) if isinstance(value, Mapping) else value
@@ -50,13 +49,13 @@ def difference(one: Sequence[Values], other: Sequence[Values]) -> str | None:
     return None
 
 
-def fallen_counter(events: Iterable[Mapping[str, Any]]) -> str | None:
+def fallen_counter(events: Iterable[Mapping[str, object]]) -> str | None:
     """Describe the first counter that decreased."""
-    highest: dict[str, int] = {}
+    highest: dict[str, float] = {}
     for event in events:
         for name in COUNTERS:
             count = event.get(name)
-            if count is None:
+            if not isinstance(count, int | float):
                 continue
             if count < highest.get(name, 0):
                 return f"{name} fell from {highest[name]} to {count}"

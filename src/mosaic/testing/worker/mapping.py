@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 
 from mosaic.config.run import RunConfig
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
-from mosaic.policies.controller import Explains
+from mosaic.policies.controller import Explains, PolicyController
 from mosaic.policies.registry import load_policy
+from mosaic.telemetry.events.event import MetricEvent
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
@@ -22,7 +21,7 @@ _LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other al
 _MOST = _LEAST + (CHOICES - 1) * STEPS
 _PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
 
-IMPOSSIBLE: dict[str, dict[str, Any]] = {
+IMPOSSIBLE: dict[str, dict[str, object]] = {
     "unknown agent": {"agents": {"unknown": "random"}},
     "unknown policy": {"agents": {"b": "no_such_policy:depth=1"}},
     "misspelt policy": {"agents": {"b": "randon"}},
@@ -72,7 +71,7 @@ def _check_opponent(setup: ContractSetup, config: RunConfig) -> ContractProof:
     return ContractProof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
 
 
-def _rewards(event: Mapping[str, Any]) -> list[float]:
+def _rewards(event: MetricEvent) -> list[float]:
     """Return the mean rewards of the policies that learn, or of the whole run if it reports none per policy."""
     policies = event.get("policies") or {}
     told = [facts.get("reward_mean") for name, facts in policies.items() if name != CONSTANT]
@@ -126,7 +125,7 @@ def _opinion(rehearsal: Rehearsal, env_steps: int, policy: str) -> list[float]:
     return opinion
 
 
-def _numbers(controller: Any, turn: Turn) -> list[float]:
+def _numbers(controller: PolicyController, turn: Turn) -> list[float]:
     (agent,) = turn.observations
     if not isinstance(controller, Explains):
         return [float(controller.act(turn)[agent])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Any
 
 from gymnasium.spaces import Discrete, Tuple
 
@@ -119,12 +118,12 @@ def _named(environment: EnvironmentConfig, factory: str) -> EnvironmentConfig:
     return EnvironmentConfig(env_id=f"python:{__name__}:{factory}", options=options)
 
 
-def same_spaces(environment: Mapping[str, Any]) -> Env:
+def same_spaces(environment: Mapping[str, object]) -> Env:
     """Make an env under another name."""
     return make_env(EnvironmentConfig.model_validate(environment))
 
 
-def other_spaces(environment: Mapping[str, Any]) -> Env:
+def other_spaces(environment: Mapping[str, object]) -> Env:
     """Make an env whose observations have one number more."""
     return _Wider(make_env(EnvironmentConfig.model_validate(environment)))
 

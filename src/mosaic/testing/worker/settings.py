@@ -53,7 +53,7 @@ ELSEWHERE: dict[str, str] = {
 }
 
 # A non-default value of each other setting: refused, or its effect seen in a run.
-TRIED: dict[str, Any] = {
+TRIED: dict[str, object] = {
     "environment.options": {"agents": 2, "steps": 3},
     "environment.wrappers": ("time_limit:max_steps=2",),
     "training.episodes": 3,
@@ -68,7 +68,7 @@ TRIED: dict[str, Any] = {
     "evaluation.opponents": (CONSTANT,),
 }
 
-_REFUSED: dict[str, Any] = {
+_REFUSED: dict[str, object] = {
     **TRIED,
     "telemetry.report_every_s": 0.5,
     "agents": {"b": CONSTANT},
@@ -181,7 +181,7 @@ def _check_init(setup: ContractSetup, config: RunConfig, trained: Rehearsal) -> 
 class _Ask:
     """One setting, its value, and the run that was asked to honour it."""
 
-    def __init__(self, setup: ContractSetup, rehearsal: Rehearsal, name: str, value: Any) -> None:
+    def __init__(self, setup: ContractSetup, rehearsal: Rehearsal, name: str, value: object) -> None:
         self.setup, self.rehearsal, self.name, self.value = setup, rehearsal, name, value
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
@@ -250,8 +250,8 @@ def _not_applicable(setup: ContractSetup, name: str) -> bool:
     return unsaved or name in declared or name.partition(".")[0] in declared
 
 
-def _nested(asked: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
+def _nested(asked: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    nested: dict[str, dict[str, object]] = {}
     for name, value in asked.items():
         section, _, key = name.partition(".")
         nested.setdefault(section, {})[key] = value

@@ -28,7 +28,7 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
 
 
 def resolved_document(
-    asked: Mapping[str, Any], given: Mapping[str, Any], settings: list[str], *, quiet: bool
+    asked: Mapping[str, Any], given: Mapping[str, object], settings: list[str], *, quiet: bool
 ) -> ResolvedConfig:
     """Do the same for settings that are already read."""
     from mosaic.config.loading import parse_run_config, upgrade
@@ -118,7 +118,7 @@ def result(run: BackendRun) -> dict[str, Any]:
         "startup_s": spent.startup_s,
         "train_s": spent.train_s,
         "time_to_stop_s": spent.time_to_stop_s,
-        "wall_time_s": _wall_time(details.attempts),
+        "wall_time_s": _wall_time(details),
         "env_steps_per_s": steps / spent.train_s if spent.train_s else None,
         "episode_reward_mean": last.get("episode_reward_mean"),
         "checkpoint": details.checkpoints[-1].path if details.checkpoints else None,
@@ -156,6 +156,6 @@ def show_result(results: list[dict[str, Any]]) -> None:
     print_table("Result" if len(rows) == 1 else f"Group of {len(rows)} seeds", columns, rows, columns[2:])
 
 
-def _wall_time(attempts: Any) -> float | None:
-    spans = [a.ended - a.started for a in attempts if a.started is not None and a.ended is not None]
+def _wall_time(details: RunDetails) -> float | None:
+    spans = [a.ended - a.started for a in details.attempts if a.started is not None and a.ended is not None]
     return sum(spans) if spans else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -104,7 +104,7 @@ def train(
 
     give_trust(trust, server)
     rules = dict(_rule(text) for text in agent)
-    asked: dict[str, Any] = {
+    asked: dict[str, object] = {
         "env": env,
         "training": {
             "worker": worker,
