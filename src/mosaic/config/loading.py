@@ -61,7 +61,7 @@ def _place_in_field(field: FieldInfo, path: list[str], below: list[str]) -> _Pla
     tables = [kind for kind in kinds if get_origin(kind) is dict]
     if not tables:
         raise UnknownNameError(f"'{'.'.join(path)}' is one value: there is no '{'.'.join((*path, *below))}' in it.")
-    if get_args(tables[0])[1] is object:
+    if get_args(tables[0])[1] is Any:
         return _Place((*path, *below))
     return _Place((*path, ".".join(below)), text=True)  # agents: a name may contain dots
 
