@@ -122,7 +122,7 @@ def load_run_config(path: str | PathLike[str], overrides: Iterable[str] = ()) ->
         return _validated(document)
 
 
-def parse_run_config(data: Mapping[str, object], overrides: Iterable[str] = ()) -> RunConfig:
+def parse_run_config(data: object, overrides: Iterable[str] = ()) -> RunConfig:
     """Parse a document of any version, after applying `SECTION.KEY=VALUE` overrides in current names."""
     if not isinstance(data, Mapping):
         raise FormatError(f"Settings are names with values, such as {{'seed': 7}}, not {shown(data)}.")
