@@ -7,7 +7,7 @@ from gymnasium import spaces
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.testing.toys import crowd
-from mosaic.workers import registry
+from mosaic.workers import resolution
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.capability_check import cares, check_fit, space_kind
 from mosaic.workers.resolution import resolve
@@ -78,7 +78,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts():
 def test_max_agents_counts_the_envs_agents(monkeypatch):
     pair = ToyWorker()
     pair.info = pair.info.model_copy(update={"max_agents": 2})
-    monkeypatch.setattr(registry, "load_worker", lambda name: pair)
+    monkeypatch.setattr(resolution, "load_worker", lambda name: pair)
     assert resolve(run_config("toy", environment=crowd(2).model_dump())).config.training.algorithm == "walk"
     with pytest.raises(InputError, match=r"The worker toy trains at most 2 agents, and .*Crowd has 3"):
         resolve(run_config("toy", environment=crowd(3).model_dump()))
