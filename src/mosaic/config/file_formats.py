@@ -13,6 +13,7 @@ import yaml
 
 from mosaic.config.yaml import read_yaml
 from mosaic.core.errors import FormatError, InputError, did_you_mean, shown
+from mosaic.core.ids import Json
 
 
 def read_document(path: str | PathLike[str]) -> dict[str, object]:
@@ -55,9 +56,10 @@ def _neighbour(file: Path) -> str:
         return f" There is no folder '{file.parent}' either."
 
 
-def read_json(text: str) -> object:
+def read_json(text: str) -> Json:
     """Parse strict JSON; raise ValueError, or RecursionError where it is nested too deeply."""
-    return json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse_constant)
+    document: Json = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_refuse_constant)
+    return document
 
 
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -14,6 +14,8 @@ import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from mosaic.core.ids import Json
+
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -21,9 +23,10 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-def read_yaml(text: str) -> object:
+def read_yaml(text: str) -> Json:
     """Parse the one document in the text; raise yaml.YAMLError, or RecursionError where it is nested too deeply."""
-    return yaml.load(text, Loader=_Loader)
+    document: Json = yaml.load(text, Loader=_Loader)
+    return document
 
 
 def read_scalar(text: str) -> bool | int | float | str | None:

@@ -76,12 +76,16 @@ def in_the_worker(training: str) -> int:
     return {"toy": 1, "native, two envs": 3}.get(training, 2)
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 @pytest.mark.parametrize("training", TRAININGS)
 def test_an_env_is_described_once_and_then_trains(mosaic, constructed, training):
     train(mosaic, constructed, *TRAININGS[training])
     assert counts(constructed) == [1, in_the_worker(training)]
 
 
+@pytest.mark.slow
+@pytest.mark.chosen
 @pytest.mark.parametrize("training", ["native", "picked, compiled to arrays", "toy"])
 def test_a_group_of_seeds_is_resolved_once(mosaic, constructed, training):
     results = train(mosaic, constructed, *TRAININGS[training], "--seeds", "3")
