@@ -15,6 +15,7 @@ from mosaic.core.memory import check_memory, free_memory, group_memory
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.mdp import mdp
+from mosaic.envs.compiled.mdp.gym_table import compile_mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import PpoOptions
@@ -153,4 +154,4 @@ def test_tables_that_do_not_fit_are_refused(free):
         closing(make_env(EnvironmentConfig(env_id="gym/Taxi-v3"))) as env,
         pytest.raises(InputError, match=r"bytes as arrays, and 10,000 may be used"),
     ):
-        mdp.compile_mdp(env)
+        compile_mdp(env)
