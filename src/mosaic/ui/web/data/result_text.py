@@ -188,7 +188,8 @@ def first_agent_bar(score: PairScore) -> str:
         f'<i class="d" style="width:{lost:.2%}"></i></div>'
         f'<div class="row between small muted"><span>won {won:.1%}</span>'
         f"<span>drawn {drawn:.1%}</span><span>lost {lost:.1%}</span></div>"
-        f'<div class="m-note">{words} Every pair plays as either agent equally often, so ratings stay the same.</div>'
+        f'<div class="m-note">{words} Every pair plays as either agent equally often, so '
+        "ratings are not affected.</div>"
     )
 
 
