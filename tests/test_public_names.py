@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+import mosaic
+import mosaic.testing
+
 ROOT = Path(__file__).parents[1]
 PUBLIC = ("mosaic", "mosaic.plugins", "mosaic.testing")
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
@@ -122,3 +125,30 @@ def test_importing_the_public_modules_loads_nothing_heavy():
     code = f"import sys, mosaic, mosaic.plugins, mosaic.testing; print(*set('{HEAVY}'.split()) & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: mosaic.train("gym/CartPole-v1", total_timestep=5),
+            "train() has no argument 'total_timestep'. Did you mean 'total_timesteps'? Known: agents, algorithm, ",
+        ),
+        (
+            lambda: mosaic.evaluate("gym/CartPole-v1", {"*": "random"}, max_step=5),
+            "evaluate() has no argument 'max_step'. Did you mean 'max_steps'? Known: camera, episodes, max_steps, ",
+        ),
+        (
+            lambda: mosaic.tournament("classic/tictactoe_v3", ["random", "minimax"], game=1),
+            "tournament() has no argument 'game'. Did you mean 'games'? Known: games, max_steps, ",
+        ),
+        (
+            lambda: mosaic.testing.check_worker("toy", None, patience=1),
+            "check_worker() has no argument 'patience'. Did you mean 'patience_s'? Known: crowd, environments, home, ",
+        ),
+    ],
+)
+def test_a_misspelt_argument_is_named_with_the_nearest(call, message):
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
