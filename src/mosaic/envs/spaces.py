@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 
 import numpy as np
 from gymnasium import spaces
@@ -10,7 +11,7 @@ from gymnasium.spaces import Space
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Action, Mask, Observation
-from mosaic.envs.codes import SpaceCode, forbidden_part, join_mask, space_code
+from mosaic.envs.codes import SpaceCode, draw_legal, forbidden_part, join_mask, space_code
 
 MASK = "action_mask"
 
@@ -66,6 +67,16 @@ def split(
     else:
         return observation, None
     return observation, read(mask)
+
+
+def draw_action(space: Space[object], mask: Mask | None, random: Random) -> Action:
+    """Return a random legal action; only spaces other than Discrete are sampled, which changes their own streams."""
+    if not isinstance(space, spaces.Discrete):
+        code = None if mask is None else parts_of(space)
+        return space.sample() if mask is None or code is None else draw_legal(code, mask, random.choice)
+    if mask is None:
+        return int(space.start) + random.randrange(int(space.n))
+    return int(space.start) + int(random.choice(mask.nonzero()[0]))
 
 
 def objection(space: Space[object]) -> Callable[[Action, Mask | None], str | None]:

@@ -12,10 +12,9 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
-from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.codes import draw_legal
+from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.spaces import parts_of
+from mosaic.envs.spaces import draw_action
 from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyKind, PolicyRequest, Remembers
 
 
@@ -32,22 +31,14 @@ class RandomPolicyController:
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
         masks = turn.action_masks
-        return {agent: self._draw(self._spaces[agent], masks.get(agent)) for agent in turn.observations}
+        return {agent: draw_action(self._spaces[agent], masks.get(agent), self._random) for agent in turn.observations}
 
     def _private(self, space: Space[object]) -> Space[object]:
         if isinstance(space, spaces.Discrete):
-            return space  # never sampled below, so it may be shared
+            return space  # `draw_action` does not sample it, so it may be shared
         copy = deepcopy(space)
         copy.seed(self._random.getrandbits(31))
         return copy
-
-    def _draw(self, space: Space[object], mask: Mask | None) -> Action:
-        if not isinstance(space, spaces.Discrete):
-            code = None if mask is None else parts_of(space)
-            return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)
-        if mask is None:
-            return int(space.start) + self._random.randrange(int(space.n))
-        return int(space.start) + int(self._random.choice(mask.nonzero()[0]))
 
     def close(self) -> None:
         pass

@@ -8,18 +8,16 @@ from copy import deepcopy
 from random import Random
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
-from mosaic.core.turn import Action, Mask, Turn, digest_value
-from mosaic.envs.codes import draw_legal
+from mosaic.core.turn import Action, Turn, digest_value
 from mosaic.envs.contract.report import CheckPosition, ContractError, blamed
 from mosaic.envs.contract.turn_checks import TurnChecker
 from mosaic.envs.env import Env
-from mosaic.envs.spaces import parts_of
+from mosaic.envs.spaces import draw_action
 
 _REMEMBERED = 3  # Turns: an env that reuses buffers does so soon, and images are large
 
@@ -78,19 +76,13 @@ class Sampler:
         self._spaces: Lookup[AgentID, Space[object]] = Lookup(lambda agent: self._private(action_spaces[agent]))
 
     def draw(self, turn: Turn) -> dict[AgentID, Action]:
-        return {agent: self._draw(self._spaces[agent], turn.action_masks.get(agent)) for agent in turn.observations}
+        masks = turn.action_masks
+        return {agent: draw_action(self._spaces[agent], masks.get(agent), self._random) for agent in turn.observations}
 
     def _private(self, space: Space[object]) -> Space[object]:
         copy = deepcopy(space)
         copy.seed(self._random.getrandbits(31))
         return copy
-
-    def _draw(self, space: Space[object], mask: Mask | None) -> Action:
-        if not isinstance(space, spaces.Discrete):
-            code = None if mask is None else parts_of(space)
-            return space.sample() if mask is None or code is None else draw_legal(code, mask, self._random.choice)
-        choices = range(int(space.n)) if mask is None else mask.nonzero()[0]
-        return int(space.start) + int(self._random.choice(choices))
 
 
 _NOBODY: AgentID = "nobody_of_this_name"

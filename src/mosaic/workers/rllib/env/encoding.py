@@ -28,6 +28,11 @@ OBSERVATION, STATE = "observation", "state"
 PICTURE_SIZE = 64  # pixels; RLlib has default convolutions for 42, 64, 84 and 96
 
 
+def own_part(space: Space[object]) -> Space[object]:
+    """Return an agent's own observation, without mask and state."""
+    return space[OBSERVATION] if isinstance(space, spaces.Dict) else space
+
+
 @dataclass(frozen=True, slots=True)
 class AgentCode:
     """Conversion of one agent's spaces.

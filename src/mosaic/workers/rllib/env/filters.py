@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 from ray.rllib.connectors.connector_pipeline_v2 import ConnectorPipelineV2
@@ -15,7 +14,7 @@ from ray.rllib.utils.filter import RunningStat
 from ray.rllib.utils.typing import EpisodeType
 
 from mosaic.core.ids import AgentID
-from mosaic.workers.rllib.env.encoding import OBSERVATION
+from mosaic.workers.rllib.env.encoding import OBSERVATION, own_part
 
 _SMALL = 1e-8  # added to the deviation by RLlib
 
@@ -45,7 +44,7 @@ class ObservationFilter(MeanStdFilter):
         seen = space.spaces if self._multi_agent else {None: space}
         self._filters = {
             agent: RunningFilter(  # type: ignore[no-untyped-call]
-                np.array(_own(part).shape),
+                np.array(own_part(part).shape),
                 demean=self.de_mean_to_zero,
                 destd=self.de_std_to_one,
                 clip=self.clip_by_value,
@@ -67,7 +66,3 @@ def filter_moments(
 
 def _moments(stats: RunningStat) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return np.asarray(stats.mean, np.float32), np.asarray(1 / (stats.std + _SMALL), np.float32)
-
-
-def _own(space: Space[object]) -> Space[object]:
-    return space[OBSERVATION] if isinstance(space, spaces.Dict) else space

@@ -32,7 +32,7 @@ from mosaic.envs.spaces import MASK
 from mosaic.workers.rllib.config.options import model_settings
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.config.support import no_masks
-from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE
+from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE, own_part
 
 if TYPE_CHECKING:  # bases of the classes below
     _AnyModule = TorchRLModule
@@ -62,11 +62,6 @@ def module_spec(setup: RllibSetup, policy: PolicyID) -> RLModuleSpec:
 
 def module_class(algorithm: str) -> type[Any]:
     return _CLASSES[algorithm]
-
-
-def own_part(space: Space[object]) -> Space[object]:
-    """Return an agent's own observation, without mask and state."""
-    return space[OBSERVATION] if isinstance(space, spaces.Dict) else space
 
 
 class CentralCritic(nn.Module):
