@@ -12,7 +12,6 @@ from pydantic import Field
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import Section
 from mosaic.core.ids import EnvID
-from mosaic.envs.family import split_version
 
 
 class Backing(Section):
@@ -41,6 +40,8 @@ def presets() -> tuple[Preset, ...]:
 
 
 def presets_of(env: EnvID) -> tuple[Preset, ...]:
+    from mosaic.envs.family import split_version  # imports gymnasium, which clients of a server do without
+
     name = split_version(env)[0]
     return tuple(preset for preset in presets() if split_version(preset.env)[0] == name)
 
