@@ -10,6 +10,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.workers.resolution import resolve
 
@@ -72,7 +73,9 @@ def env_of(agents):
 def test_one_table_learns_for_all_agents(storage, agents):
     env = env_of(agents)
     options = TabularOptions(table_engine="list", epsilon=0.5, epsilon_min=0.5, learning_rate=0.5)
-    training = MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), storage, "q_learning", options, 1)
+    training = MultiAgentTraining(
+        env, dict.fromkeys(env.possible_agents, "table"), TableSetup("q_learning", options, storage), 1
+    )
     training.advance(200 * agents)
     assert training.episodes == 200
     values = training.learners["table"].values[:agents]
@@ -85,7 +88,7 @@ def test_one_table_learns_for_all_agents(storage, agents):
 def test_a_table_each():
     env = env_of(3)
     options = TabularOptions(table_engine="list", epsilon=0.5, epsilon_min=0.5, learning_rate=0.5)
-    training = MultiAgentTraining(env, {agent: agent for agent in "xyz"}, "dense", "monte_carlo", options, 1)
+    training = MultiAgentTraining(env, {agent: agent for agent in "xyz"}, TableSetup("monte_carlo", options), 1)
     training.advance(600)
     for number, agent in enumerate("xyz"):
         assert training.learners[agent].values[number, 1] == pytest.approx(number + 1.0, abs=1e-3)

@@ -14,6 +14,7 @@ from mosaic.envs.env import EnvFacts
 from mosaic.envs.spaces import mask_reader, objection
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.policies.registry import load_policy
 from mosaic.policies.tabular import TabularPolicyController
@@ -151,7 +152,9 @@ def test_the_contract_knows_them():
 def test_tables_learn_and_play_legal_actions(storage, raw):
     env = own(raw()) if raw is Parts else adapt(raw(), EnvFacts(EnvironmentConfig(env_id="python:tests:env")))
     options = TabularOptions(table_engine="list", epsilon=0.3)
-    training = MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), storage, "q_learning", options, 1)
+    training = MultiAgentTraining(
+        env, dict.fromkeys(env.possible_agents, "table"), TableSetup("q_learning", options, storage), 1
+    )
     training.advance(800)
     learner = training.learners["table"]
     rows = learner.visits[:3] if storage == "dense" else learner.visits[: len(learner)]

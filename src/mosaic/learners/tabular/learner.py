@@ -203,7 +203,7 @@ class TabularLearner:
 
     def train(self, env: Environment, *, episodes: int | None = None, steps: int | None = None) -> TrainingStatistics:
         """Train for these episodes or env steps in a single-agent env: an id, a Gymnasium env, a class or an Env."""
-        from mosaic.learners.tabular.training.env import train
+        from mosaic.learners.tabular.training.rollout import train
 
         with borrowed(env) as made:
             return train(self, made, episodes=episodes, steps=steps)

@@ -14,6 +14,23 @@ from mosaic.core.errors import InputError
 CUSTOM_METRICS = "custom_metrics"  # in the info of an episode's last step
 
 
+class RunningMean:
+    """Mean of the numbers added so far."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, number: float) -> None:
+        self._sum += number
+        self._count += 1
+
+    @property
+    def mean(self) -> float | None:
+        return self._sum / self._count if self._count else None
+
+
 @dataclass(slots=True)
 class TrainingStatistics:
     """Statistics fed one episode at a time; `episode_rewards` and `episode_lengths` hold each of them, in order."""

@@ -88,6 +88,7 @@ def make_played_training(
 
     `why` is why the env itself is stepped. Both are logged.
     """
+    from mosaic.learners.tabular.training.agent_tables import TableSetup
     from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.runners.fixed_policies import ControllerOthers
 
@@ -101,15 +102,12 @@ def make_played_training(
     opponents = None
     if mapping.played:
         opponents = ControllerOthers(spec, mapping.played, child_seed(config.seed, "others", 0))
+    setup = TableSetup(algorithm, options.of_the_table(), storage, options.bins, memory_limit(options))
     return MultiAgentTraining(
         take_env(config.environment),
         mapping.tables,
-        storage,
-        algorithm,
-        options.of_the_table(),
+        setup,
         config.seed,
-        bins=options.bins,
-        memory_limit=memory_limit(options),
         trained=mapping.trained,
         opponents=opponents,
         most_env_steps=config.training.total_timesteps,
@@ -147,7 +145,7 @@ def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions
 
 
 def trained_in_env(folder: Path, policy: str) -> bool:
-    from mosaic.learners.tabular.training.multi_agent import table_file
+    from mosaic.learners.tabular.training.agent_tables import table_file
 
     return table_file(folder, policy).exists()
 
@@ -163,7 +161,7 @@ def in_env_controller(
     from mosaic.learners.tabular.hashed.keys import keys_of
     from mosaic.learners.tabular.hashed.learner import HashedLearner
     from mosaic.learners.tabular.learner import TabularLearner
-    from mosaic.learners.tabular.training.multi_agent import is_hashed, table_file
+    from mosaic.learners.tabular.training.agent_tables import is_hashed, table_file
 
     file = table_file(folder, policy)
     codes = codes_of(spec, agent, bins)

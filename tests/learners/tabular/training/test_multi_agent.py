@@ -15,6 +15,7 @@ from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.hashed.learner import HashedLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 from mosaic.learners.tabular.training.agent_codes import check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.learners.tabular.training.table_kind import choose_storage
 
@@ -92,9 +93,8 @@ def own(raw, **more):
 
 
 def train(env, storage="hashed", algorithm="q_learning", options=LIST, tables=None, seed=1, **more):
-    return MultiAgentTraining(
-        env, tables or dict.fromkeys(env.possible_agents, "table"), storage, algorithm, options, seed, **more
-    )
+    setup = TableSetup(algorithm, options, storage)
+    return MultiAgentTraining(env, tables or dict.fromkeys(env.possible_agents, "table"), setup, seed, **more)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -16,6 +16,7 @@ from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 from mosaic.learners.tabular.statistics import TrainingStatistics
+from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.learners.tabular.training.resumable import PlayedTraining
 
@@ -76,7 +77,7 @@ def played(ends=0, algorithm="q_learning", options=OPTIONS, **facts):
 
 def pair():
     env = own(Pair())
-    return MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), "dense", "q_learning", OPTIONS, 7)
+    return MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), TableSetup("q_learning", OPTIONS), 7)
 
 
 @pytest.mark.parametrize("make", [played, pair])
@@ -207,7 +208,7 @@ def test_custom_metrics_in_the_info_of_an_env_are_kept_and_reported():
     assert training.read_statistics().custom_metrics == {"coins": 6.0}
     assert training.read_statistics().custom_metrics == {}
     env = own(Coins())
-    seats = MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), "dense", "q_learning", OPTIONS, 7)
+    seats = MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), TableSetup("q_learning", OPTIONS), 7)
     seats.advance(7)
     assert seats.read_statistics().custom_metrics == {"coins": 6.0}
 

@@ -18,6 +18,35 @@ _LOOKS_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")
 _ROOM = 64  # free entries for new steps when the trail is moved or enlarged
 
 
+class CompiledTrail:
+    """Steps that wait for later rewards, in arrays that compiled code fills; `marks` say which entries are in use."""
+
+    def __init__(self, start: EngineState, marks: NDArray[np.int64]) -> None:
+        self.pairs, self.numbers = start.trail_pairs.copy(), start.trail_numbers.copy()
+        self.legal = start.trail_legal.copy()
+        self._marks = marks
+        marks[steps.TRAIL_LAST] = len(self.numbers)
+
+    @property
+    def used(self) -> slice:
+        return slice(int(self._marks[steps.TRAIL_FIRST]), int(self._marks[steps.TRAIL_LAST]))
+
+    def make_room(self) -> bool:
+        """Move a trail that fills its arrays to the front of larger ones, since compiled code cannot enlarge them.
+
+        Return whether there are new arrays.
+        """
+        if self._marks[steps.TRAIL_LAST] < len(self.numbers):
+            return False
+        used = self.used
+        length = used.stop - used.start
+        pairs, numbers = np.zeros((2 * length + _ROOM, 2), np.int64), np.zeros(2 * length + _ROOM)
+        pairs[:length], numbers[:length] = self.pairs[used], self.numbers[used]
+        self.pairs, self.numbers = pairs, numbers
+        self._marks[steps.TRAIL_FIRST], self._marks[steps.TRAIL_LAST] = 0, length
+        return True
+
+
 class NumbaEngine:
     def __init__(self, start: EngineState, algorithm: Algorithm, options: TabularOptions) -> None:
         self._values = start.values
@@ -36,14 +65,11 @@ class NumbaEngine:
         )
         self._marks = np.zeros(steps.MARKS, np.int64)
         self._marks[: TRAIL_NEXT + 1] = start.marks
-        self._marks[steps.TRAIL_LAST] = len(start.trail_numbers)
         self._marks[steps.ALGORITHM] = ALGORITHMS.index(algorithm)
         self._marks[steps.EXPLORATION] = EXPLORATIONS.index(options.exploration)
         self._marks[steps.BY_VISITS] = options.learning_rate_schedule == "visits"
         self._marks[steps.N_STEP] = options.n_step
-        self._pairs = start.trail_pairs.copy()
-        self._trail = start.trail_numbers.copy()
-        self._trail_legal = start.trail_legal.copy()
+        self._trail = CompiledTrail(start, self._marks)
         self._looks_back = algorithm in _LOOKS_BACK
         self._arrays = self._values, self._visits, self._numbers, self._marks
         # directly into compiled code: a Python frame in between costs a tenth of a step
@@ -59,7 +85,8 @@ class NumbaEngine:
         self._index_arrays()
 
     def _index_arrays(self) -> None:
-        self._directory = directory((*self._arrays, self._legal, self._pairs, self._trail, self._trail_legal))
+        trail = self._trail
+        self._directory = directory((*self._arrays, self._legal, trail.pairs, trail.numbers, trail.legal))
         self._address = int(self._directory.ctypes.data)
 
     @property
@@ -123,9 +150,9 @@ class NumbaEngine:
         return errors
 
     def snapshot(self) -> EngineState:
-        used = slice(int(self._marks[steps.TRAIL_FIRST]), int(self._marks[steps.TRAIL_LAST]))
+        trail, used = self._trail, self._trail.used
         marks = self._marks[: TRAIL_NEXT + 1].copy()
-        return EngineState(self._values, self._visits, marks, self._pairs[used], self._trail[used], self._trail_legal)
+        return EngineState(self._values, self._visits, marks, trail.pairs[used], trail.numbers[used], trail.legal)
 
     def _learn_on_trail(
         self,
@@ -138,21 +165,12 @@ class NumbaEngine:
         next_legal: Legal,
     ) -> float:
         self._make_room()
-        trail = self._pairs, self._trail, self._trail_legal
+        trail = self._trail.pairs, self._trail.numbers, self._trail.legal
         error: float = steps.learn_on_trail(
             *self._arrays, *trail, state, action, reward, next_state, terminated, truncated, next_legal
         )
         return error
 
     def _make_room(self) -> None:
-        """Move the trail to the front of larger arrays, since compiled code cannot enlarge them."""
-        last = int(self._marks[steps.TRAIL_LAST])
-        if last < len(self._trail):
-            return
-        used = slice(int(self._marks[steps.TRAIL_FIRST]), last)
-        length = used.stop - used.start
-        pairs, trail = np.zeros((2 * length + _ROOM, 2), np.int64), np.zeros(2 * length + _ROOM)
-        pairs[:length], trail[:length] = self._pairs[used], self._trail[used]
-        self._pairs, self._trail = pairs, trail
-        self._marks[steps.TRAIL_FIRST], self._marks[steps.TRAIL_LAST] = 0, length
-        self._index_arrays()
+        if self._trail.make_room():
+            self._index_arrays()

@@ -31,6 +31,42 @@ _DRAWS = 1024  # random words drawn at once: one by one they cost more than the 
 _NOTHING = NOWHERE, NOWHERE
 
 
+class RandomWords:
+    """Words of a counter-based random stream, drawn in blocks.
+
+    Hot loops read `words` at `place` themselves, after `refill` where `place` has reached `last_place`.
+    """
+
+    __slots__ = ("_first", "key", "last_place", "place", "words")
+
+    def __init__(self, key: int, counter: int) -> None:
+        self.key = key
+        self.move_to(counter)
+
+    @property
+    def counter(self) -> int:
+        """Position in the stream of the next word to be used."""
+        return self._first + self.place
+
+    def move_to(self, counter: int) -> None:
+        self.words: list[int] = []
+        self._first = counter  # position in the stream of words[0]
+        self.place = 0  # index in `words` of the next word to be used
+        self.last_place = -1  # index from which there are not two words left
+
+    def refill(self) -> int:
+        """Draw the next block of the stream; return the index of its first word."""
+        counter = self.counter
+        self.words = draw_array(self.key, np.arange(counter, counter + _DRAWS, dtype=np.uint64)).tolist()
+        self._first, self.place, self.last_place = counter, 0, _DRAWS - 1
+        return 0
+
+    def next(self) -> int:
+        place = self.place if self.place < len(self.words) else self.refill()
+        self.place = place + 1
+        return self.words[place]
+
+
 class PythonEngine:
     def __init__(self, start: EngineState, algorithm: Algorithm, options: TabularOptions) -> None:
         kind = ListTable if options.table_engine == "list" else ArrayTable
@@ -44,11 +80,7 @@ class PythonEngine:
         self._step = STEPS[algorithm]
         self._all: Legal = every_action(start.visits.shape[1])
         self.error_sum = 0.0
-        self._key = int(start.marks[KEY]) & WORD
-        self.words: list[int] = []  # of the random stream
-        self._words_from = int(start.marks[COUNTER])  # position of the first one in the stream
-        self.place = 0  # index in `words` of the next word to be used
-        self.last_place = -1  # index from which there are not two words left
+        self.random = RandomWords(int(start.marks[KEY]) & WORD, int(start.marks[COUNTER]))
         self._pending = int(start.marks[PENDING_STATE]), int(start.marks[PENDING_ACTION])
 
     @property
@@ -119,12 +151,7 @@ class PythonEngine:
         return self.select(state, self._all)
 
     def set_counter(self, counter: int) -> None:
-        self.words, self._words_from, self.place, self.last_place = [], counter, 0, -1
-
-    @property
-    def counter(self) -> int:
-        """Position in the random stream."""
-        return self._words_from + self.place
+        self.random.move_to(counter)
 
     def take_error_sum(self) -> float:
         total, self.error_sum = self.error_sum, 0.0
@@ -136,7 +163,9 @@ class PythonEngine:
         return np.array([self.learn(*step) for step in steps], np.float64)
 
     def snapshot(self) -> EngineState:
-        marks = np.array([signed(self._key), self.counter, *self._pending, self.trail.next_state], np.int64)
+        marks = np.array(
+            [signed(self.random.key), self.random.counter, *self._pending, self.trail.next_state], np.int64
+        )
         pairs = np.array(self.trail.pairs, np.int64).reshape(-1, 2)
         values, visits = self.table.arrays()
         legal = np.ones(visits.shape[1], np.bool_)
@@ -157,18 +186,10 @@ class PythonEngine:
         return self.table.expected(state, legal, self.rule)
 
     def coin(self) -> int:
-        place = self.place if self.place < len(self.words) else self.refill()
-        self.place = place + 1
-        return self.words[place] >> 63
-
-    def refill(self) -> int:
-        """Draw the next words of the stream; return the index of the first."""
-        counter = self.counter
-        self.words = draw_array(self._key, np.arange(counter, counter + _DRAWS, dtype=np.uint64)).tolist()
-        self._words_from, self.place, self.last_place = counter, 0, _DRAWS - 1
-        return 0
+        return self.random.next() >> 63
 
     def _decide(self, state: int, legal: Legal) -> int:
-        place = self.place if self.place < self.last_place else self.refill()
-        self.place = place + 2
-        return self.table.choose(state, legal, self.rule, self.words[place], self.words[place + 1])
+        random = self.random
+        place = random.place if random.place < random.last_place else random.refill()
+        random.place = place + 2
+        return self.table.choose(state, legal, self.rule, random.words[place], random.words[place + 1])

@@ -26,6 +26,7 @@ def _in_lists(engine: PythonEngine, table: ListTable) -> UnmaskedSteps:
     rate, discount = engine.options.learning_rate, engine.options.discount_factor
     lists, counts, cell, rounds = table.layer, table.counts, table.cell, table.rounds
     number: int = table.actions
+    random = engine.random
     plain = unmasked_steps(engine)
 
     def advance(s: int, a: int, reward: float, after: int) -> int:
@@ -42,9 +43,9 @@ def _in_lists(engine: PythonEngine, table: ListTable) -> UnmaskedSteps:
             value = cell[0]
         row[a] = value
         engine.error_sum += abs(error)
-        place = engine.place if engine.place < engine.last_place else engine.refill()
-        engine.place = place + 2
-        words = engine.words
+        place = random.place if random.place < random.last_place else random.refill()
+        random.place = place + 2
+        words = random.words
         if words[place] < engine.explores_below:
             return ((words[place + 1] >> 32) * number) >> 32
         if s == after:
@@ -77,9 +78,10 @@ def _in_lists(engine: PythonEngine, table: ListTable) -> UnmaskedSteps:
 
 def _decide(engine: PythonEngine, row: list[float]) -> int:
     """Choose an action like exploration.choose."""
-    place = engine.place if engine.place < engine.last_place else engine.refill()
-    engine.place = place + 2
-    words = engine.words
+    random = engine.random
+    place = random.place if random.place < random.last_place else random.refill()
+    random.place = place + 2
+    words = random.words
     if words[place] < engine.explores_below:
         return ((words[place + 1] >> 32) * len(row)) >> 32
     best = max(row)

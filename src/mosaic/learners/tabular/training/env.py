@@ -1,55 +1,102 @@
-"""Training in a Python env for a given number of episodes or steps."""
+"""Env of one agent as a table sees it: rows for observations, columns for actions."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from operator import index as as_int
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import gymnasium
+from gymnasium.spaces import Discrete
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from mosaic.core.errors import InputError
-from mosaic.core.seeding import child_seed
+from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
-from mosaic.envs.codes import space_code
+from mosaic.envs.codes import SpaceCode, flatten_mask, space_code
 from mosaic.envs.env import Env
 from mosaic.envs.objects import Environment
-from mosaic.learners.tabular.statistics import TrainingStatistics
-from mosaic.learners.tabular.training.rollout import Glance, TabularRollout
+from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
+from mosaic.envs.wrappers.transform import Named
+from mosaic.learners.tabular.options import checked_mask
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
+EnvStep: TypeAlias = tuple[Observation, Any, Any, Any, Any]  # with reward, terminated, truncated, and info or Turn
 
-def train(
-    learner: TabularLearner,
-    env: Env,
-    *,
-    episodes: int | None = None,
-    steps: int | None = None,
-    glance: Glance | None = None,
-) -> TrainingStatistics:
-    """Play and learn.
 
-    The first episode is seeded by the learner's seed and the number of its episodes so far, the others continue with
-    the env's own stream. An episode that `steps` leaves unfinished is truncated for the table and not part of any mean.
+class CodedEnv:
+    """Env of one agent with the codes of a table; raises where env and table differ in size.
+
+    A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
+    cost more than a step of learning. Then there are no masks, and `time_limit` is to be enforced by the caller (0:
+    none).
     """
-    most_episodes, most_steps = _limits(episodes, steps)
-    rollout = TabularRollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
-    statistics = TrainingStatistics()
-    began = perf_counter()
-    done = rollout.run(most_steps, most_episodes, statistics, glance, cut=True)
-    statistics.add_time(done, perf_counter() - began)
-    return statistics
+
+    def __init__(self, env: Env, learner: TabularLearner) -> None:
+        if len(env.possible_agents) != 1:
+            raise _several_agents(env, "train plays")
+        (self.agent,) = env.possible_agents
+        self.env = env
+        self.rows, self.columns = _codes(env)
+        if (self.rows.size, self.columns.size) != (learner.states, learner.actions):
+            raise InputError(
+                f"{env.spec.env_id} has {self.rows.size:,} states and {self.columns.size:,} actions, the table has "
+                f"{learner.states:,} and {learner.actions:,}. Create a matching "
+                f"one: TabularLearner({self.rows.size}, {self.columns.size})"
+            )
+        self.row: Callable[[Observation], int] = as_int if _counts_from_0(self.rows) else self.rows.encode
+        self.decode: Callable[[int], Action] | None = None if _counts_from_0(self.columns) else self.columns.decode
+        self.step: Callable[[Action], EnvStep] = self._step_turn
+        self.reset: Callable[[], Any] = env.reset
+        self.masked, self.time_limit = True, 0
+        plain, limit = _plain_gymnasium(env)
+        if plain is not None:
+            self.step, self.reset, self.masked, self.time_limit = plain.step, plain.reset, False, limit
+
+    def _step_turn(self, action: Action) -> EnvStep:
+        agent = self.agent
+        turn = self.env.step({agent: action})
+        if turn.observations:
+            return turn.observations[agent], turn.rewards[agent], False, False, turn
+        ended = turn.terminated[agent]
+        return turn.final_observations[agent], turn.rewards[agent], ended, not ended, turn
+
+    def first_row(self, turn: Turn) -> int:
+        return self.rows.encode(turn.observations[self.agent])
+
+    def mask(self, turn: Turn) -> Mask | None:
+        """Return which columns are legal; None if all are."""
+        mask = turn.action_masks.get(self.agent)
+        if mask is None:
+            return None
+        flat = mask if len(self.columns.counts) == 1 else flatten_mask(self.columns, mask)
+        return checked_mask(flat, self.columns.size)
 
 
-def _limits(episodes: int | None, steps: int | None) -> tuple[float, float]:
-    if (episodes is None) == (steps is None):
-        raise InputError("Give either episodes or steps: train(env, episodes=1000) or train(env, steps=100_000).")
-    for what, amount in (("episodes", episodes), ("steps", steps)):
-        if amount is not None and amount < 0:
-            raise InputError(f"{what} is {amount}; it should be at least 0.")
-    return math.inf if episodes is None else episodes, math.inf if steps is None else steps
+def _counts_from_0(code: SpaceCode) -> bool:
+    return isinstance(code.space, Discrete) and int(code.space.start) == 0
+
+
+def _plain_gymnasium(env: Env) -> tuple[gymnasium.Env[Any, Any] | None, int]:
+    """Return the Gymnasium env inside, if there is nothing else, and the time limit of the wrappers left out."""
+    inner: Any = env
+    limits: list[int] = []
+    while isinstance(inner, OwnTimeLimit | Named):
+        if isinstance(inner, OwnTimeLimit):
+            limits.append(inner.max_steps)
+        inner = inner.env
+    if not (isinstance(inner, GymnasiumEnv) and inner.plain):
+        return None, 0
+    raw: gymnasium.Env[Any, Any] = inner.env
+    while isinstance(raw, TimeLimit | OrderEnforcing | PassiveEnvChecker):
+        if isinstance(raw, TimeLimit):
+            limits.append(int(raw._max_episode_steps))
+        raw = raw.env
+    return raw, min(limits, default=0)
 
 
 @contextmanager
@@ -67,11 +114,18 @@ def borrowed(env: Environment) -> Iterator[Env]:
 def env_sizes(env: Env) -> tuple[int, int]:
     """Return the number of states and of actions of the one agent."""
     if len(env.possible_agents) != 1:
-        raise InputError(
-            f"{env.spec.env_id} has {len(env.possible_agents)} agents; TabularLearner.for_env is for envs of one. "
-            "Train games of several agents with: mosaic train --worker tabular"
-        )
+        raise _several_agents(env, "for_env is for")
+    rows, columns = _codes(env)
+    return rows.size, columns.size
+
+
+def _codes(env: Env) -> tuple[SpaceCode, SpaceCode]:
     (agent,) = env.possible_agents
-    spaces: tuple[Any, Any] = env.observation_spaces[agent], env.action_spaces[agent]
-    states, actions = (space_code(space).size for space in spaces)
-    return states, actions
+    return space_code(env.observation_spaces[agent]), space_code(env.action_spaces[agent])
+
+
+def _several_agents(env: Env, method: str) -> InputError:
+    return InputError(
+        f"{env.spec.env_id} has {len(env.possible_agents)} agents; TabularLearner.{method} envs of one. "
+        "Train games of several agents with: mosaic train --worker tabular"
+    )

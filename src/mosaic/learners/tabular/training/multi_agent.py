@@ -12,38 +12,19 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
-from mosaic.core.turn import Action, Mask, Turn
-from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
-from mosaic.envs.env import Env, EnvSpec
+from mosaic.core.turn import Action, Turn
+from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView, Others
-from mosaic.learners.tabular.hashed.keys import KeyOf, keys_of
-from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.options import TabularOptions, epsilon_after
-from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
-from mosaic.learners.tabular.training.agent_codes import (
-    Codes,
-    check_sharing,
-    codes_of,
-)
+from mosaic.learners.tabular.statistics import CUSTOM_METRICS, RunningMean, TrainingStatistics
+from mosaic.learners.tabular.training.agent_tables import AgentTables, TableSetup
 from mosaic.learners.tabular.training.rollout import MOST_RECORDED, Glance
-from mosaic.learners.tabular.training.table_kind import Storage
 from mosaic.learners.tabular.training.twin import Statistics
 
 COUNTS = "seats.json"
-
-
-class TabularAgent(NamedTuple):
-    """Codes and table of one agent."""
-
-    codes: Codes
-    table: str
-    key: KeyOf
 
 
 @dataclass(slots=True)
@@ -62,42 +43,36 @@ class RunningEpisode:
 class MultiAgentTraining:
     """Training of several agents with tables; each episode is seeded by its number.
 
-    `tables` names a table for each learning agent; agents with the same name share it. `trained` names the tables that
-    learn (None: all); the others act with the values they have. `opponents` plays the agents without a table.
-    `most_env_steps` also ends training in mid-episode; opponents' steps count.
+    `tables` and `trained` are as in `AgentTables`; `opponents` plays the agents without a table. `most_env_steps` also
+    ends training in mid-episode; opponents' steps count.
     """
 
     def __init__(
         self,
         env: Env,
         tables: Mapping[AgentID, str],
-        storage: Storage,
-        algorithm: str,
-        options: TabularOptions,
+        setup: TableSetup,
         seed: int,
         *,
-        bins: BinsGiven | None = None,
-        memory_limit: int | None = None,
         trained: Collection[str] | None = None,
         opponents: Others | None = None,
         most_env_steps: int | None = None,
     ) -> None:
-        self.env, self._storage, self._options, self._seed = env, storage, options, seed
-        self._memory_limit, self._view = memory_limit, LearnerView(env, tables, opponents)
+        self.env, self._seed = env, seed
+        self._view = LearnerView(env, tables, opponents)
         self._most_env_steps = math.inf if most_env_steps is None else most_env_steps
-        self._seats = {agent: _seat(env.spec, agent, table, bins) for agent, table in tables.items()}
-        self.learners: dict[str, TabularLearner] = {}
-        check_sharing(tables, {agent: seat.codes for agent, seat in self._seats.items()}, algorithm)
-        owners = {seat.table: seat.codes for seat in self._seats.values()}
-        for number, (table, codes) in enumerate(owners.items()):
-            self.learners[table] = self._new(codes, algorithm, child_seed(seed, "learner", number))
-        self._trained = frozenset(self.learners if trained is None else trained)
+        self._tables = AgentTables(env.spec, tables, setup, seed, trained)
         self.env_steps = self.agent_steps = self.episodes = 0
-        self._statistics, self._errors = TrainingStatistics(), _Mean()
-        self._returns = {table: _Mean() for table in self.learners}
+        self._statistics = TrainingStatistics()
+        self._returns = {table: RunningMean() for table in self.learners}
         self.table_returns: Mapping[str, float | None] = {}  # mean return of the agents of each table, as last read
         self._glance: Glance | None = None
         self._episode: RunningEpisode | None = None
+
+    @property
+    def learners(self) -> Mapping[str, TabularLearner]:
+        """Learner of each table."""
+        return self._tables.learners
 
     def watch(self, glance: Glance) -> None:
         self._glance = glance
@@ -108,25 +83,32 @@ class MultiAgentTraining:
         The running episode is kept, and the next call continues it.
         """
         goal = self.agent_steps + steps
-        while self._goes_on(goal) and not (episodes and self.episodes >= episodes):
+        while self._is_due(goal) and not (episodes and self.episodes >= episodes):
             if self._episode is None:
                 self._episode = self._begin()
             self._play(self._episode, goal)
             if self._episode.turn.over:
                 self._finish(self._episode)
 
-    def _goes_on(self, goal: int) -> bool:
+    def _is_due(self, goal: int) -> bool:
         return self.agent_steps < goal and self.env_steps < self._most_env_steps
 
     def _begin(self) -> RunningEpisode:
         seed = child_seed(self._seed, "tabular", "train", self.episodes)
-        epsilons = {table: learner.epsilon for table, learner in self.learners.items()}
-        return RunningEpisode(self._view.begin(seed), dict.fromkeys(self.env.possible_agents, 0.0), epsilons)
+        returns = dict.fromkeys(self.env.possible_agents, 0.0)
+        return RunningEpisode(self._view.begin(seed), returns, self._tables.epsilons())
 
     def _play(self, episode: RunningEpisode, goal: int) -> None:
-        first = next(iter(self._seats))
-        while episode.turn.observations and self._goes_on(goal):
-            columns = {a: self._decide(a, episode) for a in episode.turn.observations if a in self._seats}
+        tables, agents = self._tables, self._tables.agents
+        first = next(iter(agents))
+        while episode.turn.observations and self._is_due(goal):
+            columns: dict[AgentID, int] = {}
+            for agent in episode.turn.observations:
+                if agent in agents:
+                    earned = episode.earned.get(agent, 0.0)
+                    step = tables.decide(agent, episode.turn, episode.waiting.get(agent), earned)
+                    episode.waiting[agent], episode.earned[agent] = step, 0.0
+                    columns[agent] = step[1]
             self._step(episode, columns)
             self.env_steps += 1
             self.agent_steps += len(columns)
@@ -134,11 +116,11 @@ class MultiAgentTraining:
                 self._glance(episode.length, episode.turn.rewards.get(first, 0.0), episode.returns)
             for agent in episode.turn.final_observations:
                 if agent in episode.waiting:
-                    self._end(agent, episode.turn, episode.waiting.pop(agent), episode.earned[agent])
+                    tables.end(agent, episode.turn, episode.waiting.pop(agent), episode.earned[agent])
 
     def _step(self, episode: RunningEpisode, columns: dict[AgentID, int]) -> None:
         """Act with these columns for the agents of the tables, and let the opponents act for the others."""
-        actions: dict[AgentID, Action] = {a: self._seats[a].codes.actions.decode(c) for a, c in columns.items()}
+        actions: dict[AgentID, Action] = {a: self._tables.action(a, column) for a, column in columns.items()}
         episode.turn = self._view.step(actions)
         episode.length += 1
         if episode.length <= MOST_RECORDED:
@@ -150,40 +132,14 @@ class MultiAgentTraining:
     def _finish(self, episode: RunningEpisode) -> None:
         self._episode = None
         self.episodes += 1
-        self._statistics.add_episode(episode.returns[next(iter(self._seats))], episode.length)
+        agents = self._tables.agents
+        self._statistics.add_episode(episode.returns[next(iter(agents))], episode.length)
         for info in episode.turn.infos.values():
             if info and CUSTOM_METRICS in info:
                 self._statistics.add_metrics(info[CUSTOM_METRICS])
-        for agent, seat in self._seats.items():
-            self._returns[seat.table].add(episode.returns[agent])
-        for table in self._trained:  # once, however many agents of the table have ended
-            learner = self.learners[table]
-            learner.episodes = self.episodes
-            learner.epsilon = epsilon_after(self._options, episode.epsilons[table], self.episodes)
-
-    def _decide(self, agent: AgentID, episode: RunningEpisode) -> int:
-        seat, turn, waiting = self._seats[agent], episode.turn, episode.waiting
-        learner = self.learners[seat.table]
-        row, mask = self._row(seat, turn.observations[agent]), _flat(seat.codes.actions, turn.action_masks.get(agent))
-        if agent in waiting and seat.table in self._trained:
-            self._errors.add(abs(learner.update(*waiting[agent], episode.earned[agent], row, False, mask)))
-        column = learner.select_action(row, mask)
-        waiting[agent], episode.earned[agent] = (row, column), 0.0
-        return column
-
-    def _end(self, agent: AgentID, turn: Turn, step: tuple[int, int], earned: float) -> None:
-        """Learn the last step of an agent; a terminal state needs no row, since its value is never read."""
-        seat, terminated = self._seats[agent], turn.terminated[agent]
-        if seat.table not in self._trained:
-            return
-        last = step[0] if terminated else self._row(seat, turn.final_observations[agent])
-        learner = self.learners[seat.table]
-        self._errors.add(abs(learner.update(*step, earned, last, terminated, truncated=not terminated)))
-
-    def _row(self, seat: TabularAgent, observation: Any) -> int:
-        key = seat.key(observation)
-        learner = self.learners[seat.table]
-        return learner.row(key) if isinstance(learner, HashedLearner) else key
+        for agent, each in agents.items():
+            self._returns[each.table].add(episode.returns[agent])
+        self._tables.end_episode(self.episodes, episode.epsilons)
 
     def close(self) -> None:
         if self._view.others is not None:
@@ -191,16 +147,12 @@ class MultiAgentTraining:
         self.env.close()
 
     def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:
-        return {
-            table: tuple(agent for agent, seat in self._seats.items() if seat.table == table) for table in self.learners
-        }
+        return self._tables.by_table()
 
     @property
     def coverage(self) -> float:
         """Fraction of (state, action) pairs ever tried; in hashed tables, among the states that were met."""
-        tried = sum(int((learner.visits > 0).sum()) for learner in self.learners.values())
-        pairs = sum(_states(learner) * learner.actions for learner in self.learners.values())
-        return tried / pairs if pairs else 0.0
+        return self._tables.coverage
 
     @property
     def mean_return(self) -> float | None:
@@ -210,20 +162,9 @@ class MultiAgentTraining:
     def read_statistics(self) -> Statistics:
         """Return the statistics and reset them; the return is the first agent's."""
         seen, self._statistics = self._statistics, TrainingStatistics()
-        errors, self._errors = self._errors, _Mean()
         self.table_returns = {table: mean.mean for table, mean in self._returns.items()}
-        self._returns = {table: _Mean() for table in self.learners}
-        any_ended = seen.total_episodes > 0
-        return Statistics(
-            seen.total_episodes,
-            seen.mean_reward if any_ended else None,
-            seen.min_reward if any_ended else None,
-            seen.max_reward if any_ended else None,
-            seen.mean_episode_length if any_ended else None,
-            errors.mean,
-            next(iter(self.learners.values())).epsilon,
-            seen.metric_means(),
-        )
+        self._returns = {table: RunningMean() for table in self.learners}
+        return Statistics.of(seen, self._tables.take_error_mean(), next(iter(self.learners.values())).epsilon)
 
     @property
     def episode_began(self) -> int:
@@ -231,9 +172,8 @@ class MultiAgentTraining:
         return self.env_steps - (self._episode.length if self._episode else 0)
 
     def save(self, folder: Path) -> None:
-        for table, learner in self.learners.items():
-            learner.save(table_file(folder, table))
-        counts: dict[str, Any] = {"episodes": self.episodes, "agent_steps": self.agent_steps}
+        self._tables.save(folder)
+        counts: dict[str, object] = {"episodes": self.episodes, "agent_steps": self.agent_steps}
         if self._episode is not None:
             running = self._episode
             columns = running.columns if running.length <= MOST_RECORDED else None
@@ -241,10 +181,7 @@ class MultiAgentTraining:
         (folder / COUNTS).write_text(json.dumps(counts))
 
     def restore(self, folder: Path, env_steps: int) -> None:
-        for table in self.learners:
-            file = table_file(folder, table)
-            hashed = is_hashed(file)
-            self.learners[table] = HashedLearner.load(file, self._memory_limit) if hashed else TabularLearner.load(file)
+        self._tables.load(folder)
         counts = json.loads((folder / COUNTS).read_text())
         self.env_steps, self.episodes, self.agent_steps = env_steps, counts["episodes"], counts["agent_steps"]
         if (running := counts.get("running")) is not None:
@@ -260,58 +197,15 @@ class MultiAgentTraining:
         episode = self._begin()
         episode.epsilons = epsilons
         for acted in columns:
-            if acted.keys() != {agent for agent in episode.turn.observations if agent in self._seats}:
+            if acted.keys() != {agent for agent in episode.turn.observations if agent in self._tables.agents}:
                 print(
                     f"{self.env.spec.env_id} does not reproduce the running episode from its seed: starting a new one"
                 )
                 return None
             for agent, column in acted.items():
-                row = self._row(self._seats[agent], episode.turn.observations[agent])
+                row = self._tables.row(agent, episode.turn.observations[agent])
                 episode.waiting[agent], episode.earned[agent] = (row, column), 0.0
             self._step(episode, acted)
             for agent in episode.turn.final_observations:
                 episode.waiting.pop(agent, None)
         return episode
-
-    def _new(self, codes: Codes, algorithm: str, seed: int) -> TabularLearner:
-        if self._storage == "hashed":
-            return HashedLearner(codes.actions.size, algorithm, self._options, seed, memory_limit=self._memory_limit)
-        return TabularLearner(codes.states.size, codes.actions.size, algorithm, self._options, seed)
-
-
-class _Mean:
-    """Mean of the numbers added so far."""
-
-    __slots__ = ("_count", "_sum")
-
-    def __init__(self) -> None:
-        self._sum, self._count = 0.0, 0
-
-    def add(self, number: float) -> None:
-        self._sum += number
-        self._count += 1
-
-    @property
-    def mean(self) -> float | None:
-        return self._sum / self._count if self._count else None
-
-
-def table_file(folder: Path, table: str) -> Path:
-    return folder / f"seat-{quote(table, safe='')}.safetensors"
-
-
-def is_hashed(file: Path) -> bool:
-    return keys_file(file).exists()
-
-
-def _seat(spec: EnvSpec, agent: AgentID, table: str, bins: BinsGiven | None) -> TabularAgent:
-    codes = codes_of(spec, agent, bins)
-    return TabularAgent(codes, table, keys_of(codes.states))
-
-
-def _flat(actions: SpaceCode, mask: Any) -> Mask | None:
-    return None if mask is None else mask if len(actions.counts) == 1 else flatten_mask(actions, mask)
-
-
-def _states(learner: TabularLearner) -> int:
-    return len(learner) if isinstance(learner, HashedLearner) else learner.states

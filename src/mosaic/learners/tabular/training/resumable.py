@@ -78,17 +78,7 @@ class PlayedTraining:
         seen, self._statistics = self._statistics, TrainingStatistics()
         steps, self._read_at = self.env_steps - self._read_at, self.env_steps
         errors = self.learner._engine.take_error_sum()
-        any_ended = seen.total_episodes > 0
-        return Statistics(
-            seen.total_episodes,
-            seen.mean_reward if any_ended else None,
-            seen.min_reward if any_ended else None,
-            seen.max_reward if any_ended else None,
-            seen.mean_episode_length if any_ended else None,
-            errors / steps if steps else None,
-            self.learner.epsilon,
-            seen.metric_means(),
-        )
+        return Statistics.of(seen, errors / steps if steps else None, self.learner.epsilon)
 
     def save(self, folder: Path) -> None:
         self.learner.save(folder / FILE)

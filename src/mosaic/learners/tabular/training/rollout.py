@@ -9,24 +9,17 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Mapping
-from operator import index as as_int
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-
-import gymnasium
-from gymnasium.spaces import Discrete
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Turn
-from mosaic.envs.adapters.gymnasium import GymnasiumEnv
-from mosaic.envs.codes import SpaceCode, flatten_mask, space_code
+from mosaic.core.seeding import child_seed
 from mosaic.envs.env import Env
-from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
-from mosaic.envs.wrappers.transform import Named
 from mosaic.learners.tabular.experience import ENDED
-from mosaic.learners.tabular.options import bad_index, bad_reward, checked_mask, epsilon_after, nothing_legal, overflown
+from mosaic.learners.tabular.options import bad_index, bad_reward, epsilon_after, nothing_legal, overflown
 from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
+from mosaic.learners.tabular.training.env import CodedEnv
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
@@ -38,7 +31,6 @@ RESEED_AFTER = 1_000  # steps: seeding costs as much as several steps, recreatin
 
 # Called between two env steps: steps of the episode so far, the first agent's last reward, all agents' returns so far.
 Glance: TypeAlias = Callable[[int, float, Mapping[AgentID, float]], None]
-Answer: TypeAlias = tuple[Any, Any, Any, Any, Any]  # observation, reward, terminated, truncated, info or turn
 
 
 class RolloutPosition(NamedTuple):
@@ -51,23 +43,36 @@ class RolloutPosition(NamedTuple):
     column: int  # the next action: it was decided with the last step
 
 
+class ActionRecord:
+    """Actions since a seeded reset; with the seed they recreate the env's state."""
+
+    __slots__ = ("columns", "ended", "seed", "steps")
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.columns = seed, array("q")
+        self.steps = self.ended = 0  # steps and episodes since the reset
+
+    @property
+    def complete(self) -> bool:
+        """Whether no action was left out: a record that grows too long is not replayed."""
+        return self.steps == len(self.columns)
+
+    def writer(self) -> Callable[[int], None]:
+        return self.columns.append if len(self.columns) < MOST_RECORDED else _forget
+
+
 class TabularRollout:
     """Rollout; `next_seed()` seeds the env at the start and then after at least `reseed_after` steps (0: never)."""
 
     def __init__(
         self, learner: TabularLearner, env: Env, next_seed: Callable[[], int], *, reseed_after: int = 0
     ) -> None:
-        self.learner, self.env = learner, env
-        self.agent, self._rows, self._columns = agent_codes(learner, env)
+        self.learner, self._coded = learner, CodedEnv(env, learner)
         self._next_seed, self._reseed_after = next_seed, reseed_after
-        self._row = as_int if _counts_from_0(self._rows) else self._rows.encode
-        self._decode: Callable[[int], Any] | None = None if _counts_from_0(self._columns) else self._columns.decode
-        self._step, self._reset, self._masked, self._time_limit = _step_functions(env, self.agent)
         self.running = False  # an episode
         self.length, self.total = 0, 0.0  # of the running episode
         self._state = self._column = 0
-        self._seed, self._recorded, self._ended = 0, array("q"), 0
-        self._since_seed = -1  # steps; -1: the next episode is seeded
+        self._record: ActionRecord | None = None  # None: the next episode is seeded
         self.steps = 0  # total
 
     def run(
@@ -94,19 +99,15 @@ class TabularRollout:
         return self.steps - first
 
     def _begin(self) -> None:
-        if self._since_seed < 0 or (self._reseed_after and self._since_seed >= self._reseed_after):
-            self._seed = self._next_seed()
-            turn = self._restart(self._seed)
+        coded, record = self._coded, self._record
+        if record is None or (self._reseed_after and record.steps >= self._reseed_after):
+            self._record = ActionRecord(self._next_seed())
+            turn = coded.env.reset(self._record.seed)
         else:
-            turn = self.env.reset()
-        mask = self._mask(turn.action_masks.get(self.agent))
-        state = self._rows.encode(turn.observations[self.agent])
-        self._column = self.learner.select_action(state, mask)
-        self._state, self.length, self.total, self.running = state, 0, 0.0, True
-
-    def _restart(self, seed: int) -> Turn:
-        self._recorded, self._ended, self._since_seed = array("q"), 0, 0
-        return self.env.reset(seed)
+            turn = coded.env.reset()
+        self._state = coded.first_row(turn)
+        self._column = self.learner.select_action(self._state, coded.mask(turn))
+        self.length, self.total, self.running = 0, 0.0, True
 
     def _play(self, most: float, last: float, statistics: TrainingStatistics, glance: Glance | None, cut: bool) -> None:
         """Play the running episode and those after it, up to the next seeded reset.
@@ -114,36 +115,38 @@ class TabularRollout:
         State that changes at every step is in local variables, and the common case comes first: this loop is most of
         the cost of a small env.
         """
-        learner, engine, states = self.learner, self.learner._engine, self.learner.states
-        step, reset, row, decode, masked = self._step, self._reset, self._row, self._decode, self._masked
+        learner, engine, states, record = self.learner, self.learner._engine, self.learner.states, self._record
+        assert record is not None, "an episode has begun"
+        coded = self._coded
+        step, reset, row, decode, masked = coded.step, coded.reset, coded.row, coded.decode, coded.masked
         advance, end, restart = engine.unmasked()
         state, column, total = self._state, self._column, self.total
-        record = self._recorded.append if len(self._recorded) < MOST_RECORDED else _forget
-        reseed_at = self._reseed_after - self._since_seed if self._reseed_after else math.inf
+        write = record.writer()
+        reseed_at = self._reseed_after - record.steps if self._reseed_after else math.inf
         leave_at = 0 if masked else min(most, reseed_at)  # at the first episode that ends from here on
-        began, limit = -self.length, self._time_limit  # `began`: steps done before the running episode
+        began, limit = -self.length, coded.time_limit  # `began`: steps done before the running episode
         limit_at, cut_at = began + limit if limit else _NEVER, int(most) if cut else _NEVER
         end_at = min(limit_at, cut_at)
         done, counted, before, settled = 0, 0, learner.episodes, False
         rewards, lengths = array("d"), array("q")
         while done < most:
             observation, reward, terminated, truncated, extra = step(column if decode is None else decode(column))
-            record(column)
+            write(column)
             done += 1
             if type(reward) is not float:
                 reward = float(reward)
             total += reward
             if glance is not None:
-                glance(done - began, reward, {self.agent: total})
+                glance(done - began, reward, {coded.agent: total})
             try:
                 after = row(observation)
             except TypeError:
-                after = self._rows.encode(observation)  # raises an error that explains the problem
+                after = coded.rows.encode(observation)  # raises an error that explains the problem
             if not 0 <= after < states:
                 raise bad_index("state", after, states)
             if not (terminated or truncated or done == end_at):
                 if masked:
-                    code = engine.learn_and_select(state, column, reward, after, False, False, self._turn_mask(extra))
+                    code = engine.learn_and_select(state, column, reward, after, False, False, coded.mask(extra))
                 else:
                     code = advance(state, column, reward, after)
                 if code < 0:
@@ -153,7 +156,7 @@ class TabularRollout:
             if terminated or truncated or done == limit_at:
                 rewards.append(total)
                 lengths.append(done - began)
-                info = extra.infos.get(self.agent) if masked else extra
+                info = extra.infos.get(coded.agent) if masked else extra
                 if info and CUSTOM_METRICS in info:
                     statistics.add_metrics(info[CUSTOM_METRICS])
             learner.episodes = episodes = learner.episodes + 1
@@ -162,7 +165,7 @@ class TabularRollout:
                 try:
                     start = row(observation)
                 except TypeError:
-                    start = self._rows.encode(observation)
+                    start = coded.rows.encode(observation)
                 if not 0 <= start < states:
                     raise bad_index("state", start, states)
                 code = restart(state, column, reward, after, not terminated, start)
@@ -171,7 +174,7 @@ class TabularRollout:
                 state, column = start, code
             else:
                 if masked:
-                    mask, ends = self._turn_mask(extra), bool(terminated)
+                    mask, ends = coded.mask(extra), bool(terminated)
                     code = engine.learn_and_select(state, column, reward, after, ends, not ends, mask)
                 else:
                     code = end(state, column, reward, after, not terminated)
@@ -184,7 +187,7 @@ class TabularRollout:
                     self.running = False
                     break
                 observation, _ = reset()
-                state = self._rows.encode(observation)
+                state = coded.rows.encode(observation)
                 column = engine.select_any(state)
             began, total = done, 0.0
             if limit:
@@ -194,23 +197,14 @@ class TabularRollout:
                 self.steps, self.length, counted = self.steps + done - counted, 0, done
         self._state, self._column, self.length, self.total = state, column, done - began, total
         self.steps += done - counted
-        self._since_seed += done
-        self._ended += learner.episodes - before
+        record.steps += done
+        record.ended += learner.episodes - before
         statistics.add_episodes(rewards, lengths)
-
-    def _mask(self, mask: Any) -> Any:
-        if mask is None:
-            return None
-        flat = mask if len(self._columns.counts) == 1 else flatten_mask(self._columns, mask)
-        return checked_mask(flat, self.learner.actions)
-
-    def _turn_mask(self, turn: Turn) -> Any:
-        return self._mask(turn.action_masks.get(self.agent))
 
     def _refusal(self, state: int, column: int, reward: float, after: int, extra: Any) -> InputError:
         if not math.isfinite(reward):
             return bad_reward(reward)
-        mask = self._turn_mask(extra) if self._masked else None
+        mask = self._coded.mask(extra) if self._coded.masked else None
         return overflown(state, column) if mask is None or mask.any() else nothing_legal(after)
 
     @property
@@ -220,90 +214,72 @@ class TabularRollout:
 
     def standing(self) -> RolloutPosition | None:
         """Return the position; None before the first step."""
-        if self._since_seed < 0:
+        record = self._record
+        if record is None:
             return None
-        columns = self._recorded.tolist() if self._since_seed == len(self._recorded) else None
-        return RolloutPosition(self._seed, columns, self._ended, self._state, self._column if self.running else ENDED)
+        columns = record.columns.tolist() if record.complete else None
+        column = self._column if self.running else ENDED
+        return RolloutPosition(record.seed, columns, record.ended, self._state, column)
 
     def resume(self, standing: RolloutPosition) -> bool:
         """Recreate the env's state from the recorded actions; return whether it matches.
 
         If not, the next episode begins with a new seed.
         """
-        if standing.columns is None or not self.env.spec.facts.reproducible:
+        coded = self._coded
+        if standing.columns is None or not coded.env.spec.facts.reproducible:
             return False
-        self._seed = standing.seed
-        turn, over = self._restart(standing.seed), False
-        state, self.length, self.total = self._rows.encode(turn.observations[self.agent]), 0, 0.0
-        decode = self._decode or int
+        record, over = ActionRecord(standing.seed), False
+        state, self.length, self.total = coded.first_row(coded.env.reset(standing.seed)), 0, 0.0
+        decode = coded.decode or int
         for column in standing.columns:
             if over:
-                self.env.reset()
-                self._ended, self.length, self.total = self._ended + 1, 0, 0.0
-            observation, reward, terminated, truncated, _ = self._step(decode(column))
-            state, self.length, self.total = self._rows.encode(observation), self.length + 1, self.total + float(reward)
-            over = bool(terminated or truncated or self.length == self._time_limit)
-        self._ended += over
+                coded.env.reset()
+                record.ended, self.length, self.total = record.ended + 1, 0, 0.0
+            observation, reward, terminated, truncated, _ = coded.step(decode(column))
+            state, self.length, self.total = coded.rows.encode(observation), self.length + 1, self.total + float(reward)
+            over = bool(terminated or truncated or self.length == coded.time_limit)
+        record.ended += over
         self.running = standing.column != ENDED
-        if over == self.running or self._ended != standing.ended or (self.running and state != standing.state):
-            self.running, self._since_seed = False, -1
+        if over == self.running or record.ended != standing.ended or (self.running and state != standing.state):
+            self.running, self._record = False, None
             return False
-        self._recorded, self._since_seed = array("q", standing.columns), len(standing.columns)
-        self._state, self._column = standing.state, standing.column
+        record.columns.extend(standing.columns)
+        record.steps = len(record.columns)
+        self._record, self._state, self._column = record, standing.state, standing.column
         return True
-
-
-def agent_codes(learner: TabularLearner, env: Env) -> tuple[AgentID, SpaceCode, SpaceCode]:
-    """Return the only agent and the codes of its observations and actions; raise where they do not fit the table."""
-    if len(env.possible_agents) != 1:
-        raise InputError(
-            f"{env.spec.env_id} has {len(env.possible_agents)} agents; TabularLearner.train plays envs of one. "
-            "Train games of several agents with: mosaic train --worker tabular"
-        )
-    (agent,) = env.possible_agents
-    rows, columns = space_code(env.observation_spaces[agent]), space_code(env.action_spaces[agent])
-    if (rows.size, columns.size) != (learner.states, learner.actions):
-        raise InputError(
-            f"{env.spec.env_id} has {rows.size:,} states and {columns.size:,} actions, the table has "
-            f"{learner.states:,} and {learner.actions:,}. Create a matching "
-            f"one: TabularLearner({rows.size}, {columns.size})"
-        )
-    return agent, rows, columns
-
-
-def _counts_from_0(code: SpaceCode) -> bool:
-    return isinstance(code.space, Discrete) and int(code.space.start) == 0
 
 
 def _forget(column: int) -> None:
     """Drop the action: the record is too long to be replayed."""
 
 
-def _step_functions(env: Env, agent: AgentID) -> tuple[Callable[[Any], Answer], Callable[[], Any], bool, int]:
-    """Return functions to step and reset, whether there are masks, and a time limit to be enforced here (0: none).
+def train(
+    learner: TabularLearner,
+    env: Env,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
+    glance: Glance | None = None,
+) -> TrainingStatistics:
+    """Play and learn for this many episodes or steps.
 
-    A plain Gymnasium env is stepped without our adapter and without wrappers that only check or count: together they
-    cost more than a step of learning.
+    The first episode is seeded by the learner's seed and the number of its episodes so far, the others continue with
+    the env's own stream. An episode that `steps` leaves unfinished is truncated for the table and not part of any mean.
     """
-    inner: Any = env
-    limits: list[int] = []
-    while isinstance(inner, OwnTimeLimit | Named):
-        if isinstance(inner, OwnTimeLimit):
-            limits.append(inner.max_steps)
-        inner = inner.env
-    if isinstance(inner, GymnasiumEnv) and inner.plain:
-        raw: gymnasium.Env[Any, Any] = inner.env
-        while isinstance(raw, TimeLimit | OrderEnforcing | PassiveEnvChecker):
-            if isinstance(raw, TimeLimit):
-                limits.append(int(raw._max_episode_steps))
-            raw = raw.env
-        return raw.step, raw.reset, False, min(limits, default=0)
+    most_episodes, most_steps = _limits(episodes, steps)
+    rollout = TabularRollout(learner, env, lambda: child_seed(learner.seed, "tabular", "train", learner.episodes))
+    statistics = TrainingStatistics()
+    began = perf_counter()
+    done = rollout.run(most_steps, most_episodes, statistics, glance, cut=True)
+    statistics.add_time(done, perf_counter() - began)
+    return statistics
 
-    def step(action: Any) -> Answer:
-        turn = env.step({agent: action})
-        if turn.observations:
-            return turn.observations[agent], turn.rewards[agent], False, False, turn
-        ended = turn.terminated[agent]
-        return turn.final_observations[agent], turn.rewards[agent], ended, not ended, turn
 
-    return step, env.reset, True, 0
+def _limits(episodes: int | None, steps: int | None) -> tuple[float, float]:
+    if (episodes is None) == (steps is None):
+        raise InputError("Give either episodes or steps: train(env, episodes=1000) or train(env, steps=100_000).")
+    for what, amount in (("episodes", episodes), ("steps", steps)):
+        if amount is not None and amount < 0:
+            raise InputError(f"{what} is {amount}; it should be at least 0.")
+    return math.inf if episodes is None else episodes, math.inf if steps is None else steps

@@ -18,6 +18,7 @@ from mosaic.learners.tabular.kernels import small_games as packed_kernels
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
 from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.statistics import TrainingStatistics
 
 FILE = "table.safetensors"
 Opponent: TypeAlias = Literal["self", "random"]
@@ -48,6 +49,15 @@ class Statistics(NamedTuple):
     td_error_mean: float | None
     epsilon: float
     custom_metrics: Mapping[str, float] = MappingProxyType({})  # the env's own, mean of each
+
+    @classmethod
+    def of(cls, seen: TrainingStatistics, td_error_mean: float | None, epsilon: float) -> Statistics:
+        """Return the statistics of episodes played in Python."""
+        if not seen.total_episodes:
+            return cls(0, None, None, None, None, td_error_mean, epsilon, seen.metric_means())
+        rewards = seen.mean_reward, seen.min_reward, seen.max_reward
+        metrics = seen.metric_means()
+        return cls(seen.total_episodes, *rewards, seen.mean_episode_length, td_error_mean, epsilon, metrics)
 
 
 def knobs_of(algorithm: str, options: TabularOptions) -> kernels.Knobs:
