@@ -25,10 +25,10 @@ from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.optimal import prove
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.resumable import PlayedTraining
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.verify import prove
 from mosaic.runtimes.parallel import ParallelTraining
 
 GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))

@@ -26,8 +26,8 @@ from mosaic.learners.tabular.hashed.learner import HashedLearner
 from mosaic.learners.tabular.hashed.table import HashedTable
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
-from mosaic.learners.tabular.training import table_kind as storage
-from mosaic.learners.tabular.training.table_kind import choose_storage
+from mosaic.learners.tabular.training import agent_codes as storage
+from mosaic.learners.tabular.training.agent_codes import choose_storage
 from mosaic.workers.native.worker import NativeWorker
 
 

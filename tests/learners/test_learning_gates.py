@@ -18,7 +18,7 @@ from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.base import Assembled
 from mosaic.learners.ppo.build import assemble
 from mosaic.learners.ppo.options import PpoOptions
-from mosaic.learners.tabular.verify import prove
+from mosaic.learners.tabular.optimal import prove
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.runners.local import LocalEnvRunner

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mosaic.envs.compiled import random as chance_compiled
 from mosaic.learners.tabular import random as chance
-from mosaic.learners.tabular import random_compiled as chance_compiled
 
 words = st.integers(0, chance.WORD)
 

@@ -13,10 +13,9 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.kernels import loops as kernels
-from mosaic.learners.tabular.optimal import probabilities, value_iteration
+from mosaic.learners.tabular.optimal import probabilities, prove, value_iteration
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.mpi import launch as mpi
 from mosaic.runtimes.mpi import tabular as tabular_mpi

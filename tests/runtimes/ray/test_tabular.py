@@ -13,9 +13,9 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.registry import find_twin
+from mosaic.learners.tabular.optimal import prove
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.verify import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.ray import tabular as tabular_ray

@@ -7,7 +7,7 @@ from safetensors.numpy import load_file, save_file
 from mosaic.core.errors import FormatError, InputError
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.save_load import read_table
-from mosaic.learners.tabular.saved_values import read_values
+from mosaic.learners.tabular.training.resumable import read_values
 from mosaic.models.weights_file import NotFiniteError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoint_record import MANIFEST, file_entry, manifest_bytes

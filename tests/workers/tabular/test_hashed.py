@@ -10,7 +10,8 @@ from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
 from mosaic.learners.tabular.hashed.table import find_sorted
 from mosaic.learners.tabular.hashed.training import FILE, HashedTraining
 from mosaic.learners.tabular.options import TabularOptions
-from mosaic.workers.tabular.hashed import hashed_controller, in_hashed_table, is_hashed
+from mosaic.workers.tabular.policies import hashed_controller, in_hashed_table
+from mosaic.workers.tabular.strategy import is_hashed
 
 FOUR = "classic/connect_four_v3"
 

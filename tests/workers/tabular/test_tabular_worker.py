@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.compiled.registry import find_twin
-from mosaic.learners.tabular.verify import prove
+from mosaic.learners.tabular.optimal import prove
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.testing import check_worker

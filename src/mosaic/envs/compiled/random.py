@@ -1,4 +1,7 @@
-"""Random numbers of compiled envs: splitmix64, one stream per env, so that envs do not influence each other."""
+"""Random numbers of compiled code: splitmix64, by key and counter, or one stream per env.
+
+With a stream of its own, no env influences another.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,13 @@ def uniform(bits: np.uint64) -> float:
 def below(bits: np.uint64, n: int) -> np.int64:
     """Return a whole number in 0..n-1 from the upper 32 bits; n < 2**31."""
     return np.int64(((bits >> _S32) * np.uint64(n)) >> _S32)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def draw(key: np.uint64, counter: np.uint64) -> np.uint64:
+    """Return 64 random bits of a key and a counter, without a state."""
+    bits: np.uint64 = mix(np.uint64(key) + np.uint64(counter) * GOLDEN)
+    return bits
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -1,7 +1,12 @@
-"""Launcher for MPI ranks."""
+"""Launcher for MPI ranks, and the files in which they record their failures for it.
+
+MPI drops what a rank has just printed when that rank aborts all others; a file stays. The directory is on the machine
+of the launcher: a rank on another machine does not find it, and prints its failure instead.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,10 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from time import time_ns
+from typing import NamedTuple
 
 from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.runtimes.mpi.error_file import COUNT, PLACE, first_failure, rank_of
+
+PLACE = "MOSAIC_MPI_NOTES"  # environment variable of the ranks: the directory
+COUNT = "MOSAIC_MPI_RANKS"  # environment variable of the ranks: how many were started
 
 OnLine = Callable[[int | None, str], None]
 
@@ -118,3 +127,42 @@ def _verdict(notes: Path, ranks: int, code: int, said_by_mpi: str, on_line: OnLi
 
 def _print_line(rank: int | None, text: str) -> None:
     print(text if rank is None else f"[{rank}] {text}", flush=True)
+
+
+class RankFailure(NamedTuple):
+    """Reason why a rank aborted the others."""
+
+    at_ns: int
+    rank: int
+    reason: str  # one line
+    traceback: str  # "" if the reason is sufficient
+    bad_input: bool  # the ranks could not do what was asked; no rank is at fault
+
+
+def note_pid(rank: int) -> bool:
+    return _write(f"{rank}.pid", str(os.getpid()))
+
+
+def note_failure(rank: int, reason: str, traceback: str, bad_input: bool) -> bool:
+    """Return whether the note could be written."""
+    return _write(f"{rank}.failure", json.dumps([time_ns(), rank, reason, traceback, bad_input]))
+
+
+def first_failure(directory: Path) -> RankFailure | None:
+    """Return the earliest failure: later ones may be its consequences."""
+    return min((RankFailure(*json.loads(file.read_text())) for file in directory.glob("*.failure")), default=None)
+
+
+def rank_of(directory: Path, pid: int) -> int | None:
+    found = (int(file.stem) for file in directory.glob("*.pid") if file.read_text() == str(pid))
+    return next(found, None)
+
+
+def _write(name: str, text: str) -> bool:
+    place = os.environ.get(PLACE)
+    if place is None or not Path(place).is_dir():
+        return False
+    draft = Path(place, f"{name}.draft")
+    draft.write_text(text)
+    draft.replace(Path(place, name))  # atomic: another rank may end this one meanwhile
+    return True

@@ -12,8 +12,7 @@ import numpy as np
 
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.runtimes.merging import Delta, combine
-from mosaic.runtimes.mpi.error_file import COUNT
-from mosaic.runtimes.mpi.launch import INSTALL, check_installed
+from mosaic.runtimes.mpi.launch import COUNT, INSTALL, check_installed
 
 if TYPE_CHECKING:
     from mpi4py import MPI

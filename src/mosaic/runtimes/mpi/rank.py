@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError
-from mosaic.runtimes.mpi.error_file import note_failure, note_pid
+from mosaic.runtimes.mpi.launch import note_failure, note_pid
 from mosaic.runtimes.mpi.messaging import check_count, world
 
 if TYPE_CHECKING:

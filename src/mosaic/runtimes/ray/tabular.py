@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +50,7 @@ class TabularActor:
 
 
 class RayTraining(SpreadTraining):
-    """Training on Ray actors. `session` is entered here and left by `close`; without one, Ray must be running."""
+    """Training on the actors of a Ray that is running."""
 
     def __init__(
         self,
@@ -64,23 +63,16 @@ class RayTraining(SpreadTraining):
         actors: int,
         merge_every: int,
         cpus_per_actor: float = 1.0,
-        session: AbstractContextManager[Any] | None = None,
     ) -> None:
         if actors < 1:
             raise InputError(f"Training on Ray needs at least 1 actor, not {actors}.")
         super().__init__(twin, algorithm, options, seed, opponent, actors, merge_every)
-        self._stack = ExitStack()
-        atexit.register(self.close)
-        try:
-            self._stack.enter_context(session or nullcontext())
-            import ray
+        import ray
 
-            self._actor_class = ray.remote(num_cpus=cpus_per_actor)(TabularActor)
-            self._given = (ray.put(twin), algorithm, options)
-            self._actors = [self._start(number) for number in range(actors)]
-        except BaseException:
-            self.close()
-            raise
+        self._actor_class = ray.remote(num_cpus=cpus_per_actor)(TabularActor)
+        self._given = (ray.put(twin), algorithm, options)
+        atexit.register(self.close)
+        self._actors = [self._start(number) for number in range(actors)]
 
     def _start(self, number: int) -> Any:
         twin, algorithm, options = self._given
@@ -136,7 +128,6 @@ class RayTraining(SpreadTraining):
     def close(self) -> None:
         atexit.unregister(self.close)
         self._actors = []  # actors end with their last handle, also on an existing cluster
-        self._stack.close()
 
 
 def _writable(twin: Twin) -> Twin:

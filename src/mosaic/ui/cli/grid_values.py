@@ -65,7 +65,7 @@ def cells_of(checkpoint: Checkpoint) -> list[list[Cell]]:
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.envs.compiled.mdp.gridworld import grid_layout
     from mosaic.learners.tabular.grid_picture import read_cells
-    from mosaic.learners.tabular.saved_values import read_values
+    from mosaic.learners.tabular.training.resumable import read_values
 
     layout = grid_layout(EnvironmentConfig.model_validate(checkpoint.manifest.environment))
     return read_cells(read_values(checkpoint.path), layout)

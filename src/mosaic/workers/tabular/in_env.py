@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
-from mosaic.core.turn import Mask
-from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask
+from mosaic.envs.codes import SpaceCode
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import close_shared_envs, env_spec, take_env
-from mosaic.learners.tabular.training.agent_codes import Codes, boxes, check_sharing, codes_of, needs_bins
-from mosaic.learners.tabular.training.table_kind import Storage, choose_storage
-from mosaic.policies.controller import Sampling
-from mosaic.policies.tabular import TabularPolicyController
+from mosaic.learners.tabular.training.agent_codes import (
+    Codes,
+    Storage,
+    boxes,
+    check_sharing,
+    choose_storage,
+    codes_of,
+    needs_bins,
+)
 from mosaic.workers.tabular.mapping import TableMapping, read_table_mapping
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
@@ -144,66 +144,8 @@ def stepped_env(config: RunConfig, algorithm: str, options: TabularWorkerOptions
     return SteppedEnv(environment.model_dump_json(), np.ones((codes.states.size, codes.actions.size), np.uint8))
 
 
-def trained_in_env(folder: Path, policy: str) -> bool:
-    from mosaic.learners.tabular.training.agent_tables import table_file
-
-    return table_file(folder, policy).exists()
-
-
-def in_env_controller(
-    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
-) -> TabularPolicyController:
-    """Return a controller for an agent's table.
-
-    A state that training never met has the row of every new one: any legal action, drawn with the controller's own
-    seed.
-    """
-    from mosaic.learners.tabular.hashed.keys import keys_of
-    from mosaic.learners.tabular.hashed.learner import HashedLearner
-    from mosaic.learners.tabular.learner import TabularLearner
-    from mosaic.learners.tabular.training.agent_tables import is_hashed, table_file
-
-    file = table_file(folder, policy)
-    codes = codes_of(spec, agent, bins)
-    key, legal = keys_of(codes.states), legal_columns(codes.actions)
-    if not is_hashed(file):
-        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal, **drawn)
-    learner = HashedLearner.load(file)
-    unknown = learner.states
-
-    def row_of(observation: object) -> int:
-        row = learner.find(key(observation))
-        return unknown if row is None else row
-
-    values = np.concatenate([learner.values, learner.new_row()])
-    return TabularPolicyController(values, row_of, codes.actions.decode, legal, **drawn)
-
-
-def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
-    """Return how a table's controller samples: by the exploration of training, or by a temperature if one is given."""
-    if sampling is None:
-        return {}
-    if sampling.temperature is not None:
-        return {"temperature": sampling.temperature}
-    kind, epsilon = facts.get("exploration"), facts.get("epsilon")
-    if kind == "softmax":
-        return {"temperature": facts["temperature"]}
-    if kind == "epsilon_greedy" and epsilon is not None:
-        return {"epsilon": epsilon}
-    raise InputError(
-        "sample=true plays a table with the exploration of training, and this checkpoint "
-        + ("explored by visit counts (ucb)" if kind == "ucb" else "does not say how it explored")
-        + ". Type temperature=T instead, for example temperature=0.1: a softmax of the values."
-    )
-
-
-def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
-    """Return a function that turns flags of an action's parts into one per column; None if a mask has these already."""
-    return None if len(actions.counts) == 1 else partial(flatten_mask, actions)
-
-
 def _announce(algorithm: str, spec: EnvSpec, mapping: TableMapping, storage: str, why: str, states: SpaceCode) -> None:
-    from mosaic.learners.tabular.hashed.keys import describe_keys
+    from mosaic.learners.tabular.hashed.learner import describe_keys
 
     print(f"{algorithm} in {spec.env_id} itself, step by step: {why}")
     if len(spec.possible_agents) > 1:

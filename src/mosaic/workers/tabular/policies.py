@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
-from mosaic.envs.codes import space_code
+from mosaic.core.turn import Action, Mask, Observation
+from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask, space_code
 from mosaic.envs.compiled.registry import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.training.agent_codes import codes_of
 from mosaic.policies.controller import PolicyController, Sampling
 from mosaic.policies.tabular import TabularPolicyController
-from mosaic.workers.tabular.hashed import hashed_controller, in_hashed_table
-from mosaic.workers.tabular.in_env import drawing, in_env_controller, legal_columns, trained_in_env
 
 FACTS = "facts.json"
 
@@ -24,7 +30,7 @@ def make_controller(
 
     Rows may be states of a compiled env: `trained_in` names it, whatever env is played now.
     """
-    from mosaic.learners.tabular.saved_values import on_twin, read_values
+    from mosaic.learners.tabular.training.resumable import on_twin, read_values
 
     space = spec.observation_spaces[agent]
     facts = json.loads((folder / FACTS).read_text())
@@ -39,3 +45,90 @@ def make_controller(
     state_of = encode_observation(trained_in, space) if known else space_code(space, bins).encode
     legal = legal_columns(actions)
     return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal, **drawn)
+
+
+def trained_in_env(folder: Path, policy: str) -> bool:
+    from mosaic.learners.tabular.training.agent_tables import table_file
+
+    return table_file(folder, policy).exists()
+
+
+def in_env_controller(
+    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
+) -> TabularPolicyController:
+    """Return a controller for an agent's table.
+
+    A state that training never met has the row of every new one: any legal action, drawn with the controller's own
+    seed.
+    """
+    from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_of
+    from mosaic.learners.tabular.learner import TabularLearner
+    from mosaic.learners.tabular.training.agent_tables import is_hashed, table_file
+
+    file = table_file(folder, policy)
+    codes = codes_of(spec, agent, bins)
+    key, legal = keys_of(codes.states), legal_columns(codes.actions)
+    if not is_hashed(file):
+        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal, **drawn)
+    learner = HashedLearner.load(file)
+    unknown = learner.states
+
+    def row_of(observation: object) -> int:
+        row = learner.find(key(observation))
+        return unknown if row is None else row
+
+    values = np.concatenate([learner.values, learner.new_row()])
+    return TabularPolicyController(values, row_of, codes.actions.decode, legal, **drawn)
+
+
+def in_hashed_table(folder: Path) -> bool:
+    from mosaic.learners.tabular.hashed.training import FILE
+
+    return (folder / FILE).exists()
+
+
+def hashed_controller(
+    folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, Any]
+) -> TabularPolicyController:
+    """Return a controller that plays from the saved rows.
+
+    A position that training never met has the row of every new one: all moves have the same value, so a legal move is
+    drawn with the controller's own seed, as among equally good moves elsewhere.
+    """
+    from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
+    from mosaic.learners.tabular.hashed.table import find_sorted
+    from mosaic.learners.tabular.hashed.training import FILE
+    from mosaic.learners.tabular.save_load import read_table
+
+    tensors = read_table(folder / FILE)
+    keys = tensors["keys"]
+    values = np.concatenate([tensors["values"], tensors["new_row"]])
+
+    def row_of(observation: Observation) -> int:
+        place = find_sorted(keys, int(key_of(*read_position(observation))))
+        return len(keys) if place is None else place
+
+    return TabularPolicyController(values, row_of, action_of, **drawn)
+
+
+def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
+    """Return how a table's controller samples: by the exploration of training, or by a temperature if one is given."""
+    if sampling is None:
+        return {}
+    if sampling.temperature is not None:
+        return {"temperature": sampling.temperature}
+    kind, epsilon = facts.get("exploration"), facts.get("epsilon")
+    if kind == "softmax":
+        return {"temperature": facts["temperature"]}
+    if kind == "epsilon_greedy" and epsilon is not None:
+        return {"epsilon": epsilon}
+    raise InputError(
+        "sample=true plays a table with the exploration of training, and this checkpoint "
+        + ("explored by visit counts (ucb)" if kind == "ucb" else "does not say how it explored")
+        + ". Type temperature=T instead, for example temperature=0.1: a softmax of the values."
+    )
+
+
+def legal_columns(actions: SpaceCode) -> Callable[[Mask], Mask] | None:
+    """Return a function that turns flags of an action's parts into one per column; None if a mask has these already."""
+    return None if len(actions.counts) == 1 else partial(flatten_mask, actions)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.family import split_version
 from mosaic.learners.tabular.options import ALGORITHMS
-from mosaic.learners.tabular.training.table_kind import Storage
+from mosaic.learners.tabular.training.agent_codes import Storage
 from mosaic.workers.tabular.distributed import check_mpi_mode, check_workers
-from mosaic.workers.tabular.hashed import check_hashed, is_hashed
 from mosaic.workers.tabular.in_env import plan_tables
 from mosaic.workers.tabular.mapping import TableMapping, is_default, read_table_mapping
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 COMPILED = tuple(name for name in ALGORITHMS if name != "double_q_learning")  # on arrays; it has two tables
 COMPILED_IN_GAMES = ("q_learning",)  # with epsilon_greedy exploration
+
+
+CONNECT_FOUR = "classic/connect_four"
 
 
 class Way(NamedTuple):
@@ -143,6 +147,26 @@ def _way_of(config: RunConfig, options: TabularWorkerOptions, spec: EnvSpec) -> 
     """
     mapping = read_table_mapping(config, options, spec)
     return choose_way(config, options, None if is_default(config) else mapping, compile_own=False), mapping
+
+
+def is_hashed(config: EnvironmentConfig) -> bool:
+    """Return whether the env as configured is learned in a hashed table; a wrapper may change its rules."""
+    return split_version(config.id)[0] == CONNECT_FOUR and not config.wrappers
+
+
+def check_hashed(config: RunConfig, options: TabularWorkerOptions) -> None:
+    """Raise if the compiled hashed loop cannot do what is asked."""
+    env_id = config.environment.id
+    if options.opponent != "self":
+        raise InputError(
+            f"{env_id} is learned by self-play alone, not against opponent={options.opponent}. "
+            "Type: training.params.opponent=self"
+        )
+    if config.resources.runtime not in (None, "single"):
+        raise InputError(
+            f"{env_id} is learned in a hashed table, which grows as positions are met and cannot be shared: "
+            f"the runtime is {config.resources.runtime}, it should be single. Type: resources.runtime=single"
+        )
 
 
 def _check_two_tables(config: RunConfig, options: TabularWorkerOptions) -> None:

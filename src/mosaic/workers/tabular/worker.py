@@ -23,17 +23,14 @@ from mosaic.workers.loop import train
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.resolution import with_limit
 from mosaic.workers.tabular.distributed import describe_arrays, ended_after, make_spread_training
-from mosaic.workers.tabular.hashed import make_hashed_training
-from mosaic.workers.tabular.in_env import (
-    make_played_training,
-    stepped_env,
-)
+from mosaic.workers.tabular.in_env import make_played_training, memory_limit, stepped_env
 from mosaic.workers.tabular.mapping import mapping_of, roles_of
 from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import make_controller
-from mosaic.workers.tabular.strategy import algorithm_of, check_way, choose_way, table_kind
+from mosaic.workers.tabular.strategy import algorithm_of, check_hashed, check_way, choose_way, table_kind
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
+    from mosaic.learners.tabular.hashed.training import HashedTraining
     from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.workers.tabular.training import TableTraining
 
@@ -146,6 +143,14 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         return make_spread_training(config, twin, algorithm, table, options.opponent, every, mode, start_ray)
     print(f"{algorithm} on {describe_arrays(config.environment)}, one thread")
     return make(0)
+
+
+def make_hashed_training(config: RunConfig, algorithm: str, options: TabularWorkerOptions) -> HashedTraining:
+    from mosaic.learners.tabular.hashed.training import HashedTraining
+
+    check_hashed(config, options)
+    print(f"{algorithm} in a hashed table of {config.environment.id}, one thread")
+    return HashedTraining(algorithm, options, child_seed(config.seed, "learner", 0), memory_limit(options))
 
 
 worker = TabularWorker()

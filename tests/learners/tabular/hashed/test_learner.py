@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.codes import space_code
-from mosaic.learners.tabular.hashed.keys import collision_odds, describe_keys, is_exact, keys_of
-from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
+from mosaic.learners.tabular.hashed.learner import (
+    HashedLearner,
+    collision_odds,
+    describe_keys,
+    is_exact,
+    keys_file,
+    keys_of,
+)
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 

@@ -14,10 +14,9 @@ from mosaic.envs.codes import space_code
 from mosaic.envs.env import EnvFacts
 from mosaic.learners.tabular.hashed.learner import HashedLearner
 from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
-from mosaic.learners.tabular.training.agent_codes import check_sharing, codes_of, needs_bins
+from mosaic.learners.tabular.training.agent_codes import check_sharing, choose_storage, codes_of, needs_bins
 from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
-from mosaic.learners.tabular.training.table_kind import choose_storage
 
 BITS = 100  # 2**100 states: no table has a row for each
 LIST = TabularOptions(table_engine="list", epsilon=0.3, discount_factor=0.5)

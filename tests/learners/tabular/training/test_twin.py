@@ -8,10 +8,10 @@ from mosaic.core.errors import InputError
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.kernels.small_games import pack_game
 from mosaic.learners.tabular.learner import TabularLearner
+from mosaic.learners.tabular.optimal import prove
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import below, draw, stream, uniform
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.learners.tabular.verify import prove
 from mosaic.runtimes.parallel import ParallelTraining, shares
 
 

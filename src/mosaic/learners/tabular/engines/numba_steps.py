@@ -1,6 +1,6 @@
 """Compiled decision and update of one step, equal number for number to exploration.py and algorithms.py.
 
-All that these functions call is in this file, except random_compiled.py: numba's cache notices changes in one file
+All that these functions call is in this file, except the random numbers: numba's cache notices changes in one file
 only. `inline` is left to LLVM, except for the draws. No fastmath: it would change the last bits.
 """
 
@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from mosaic.core.numba_cache import njit
-from mosaic.learners.tabular.random_compiled import below, draw, uniform
+from mosaic.envs.compiled.random import below, draw, uniform
 
 # Indices into `numbers`
 ALPHA, ALPHA_MIN, GAMMA, EPSILON, TEMPERATURE, UCB_C, LAMBDA, ERRORS = range(8)

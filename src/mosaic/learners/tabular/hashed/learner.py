@@ -1,14 +1,15 @@
-"""Tabular learner whose rows are allocated as states are met.
+"""Tabular learner whose rows are allocated as states are met, and the keys of states.
 
 A state's row never changes, so every algorithm and every engine works on it as on a table of all states, and gives the
-same numbers: only the set of rows differs.
+same numbers: only the set of rows differs. Keys are exact where 64 bits suffice, else hashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,16 @@ from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.memory import free_memory
+from mosaic.core.turn import Observation
+from mosaic.envs.codes import SpaceCode
+from mosaic.envs.codes.space_code import count_text
 from mosaic.learners.tabular.engines.base import EngineState, first_snapshot, open_engine, table_bytes
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
 
+KEY_BITS = 64
+KeyOf: TypeAlias = Callable[[Observation], int]
 FIRST_ROWS = 1024
 BYTES_PER_KEY = 100  # of a dictionary from int to int, on average between two of its own growths
 
@@ -131,3 +137,36 @@ def keys_file(path: Path) -> Path:
 def _cut(snapshot: EngineState, rows: int) -> EngineState:
     values, visits = snapshot.values[:, :rows], snapshot.visits[:rows]
     return snapshot._replace(values=np.ascontiguousarray(values), visits=np.ascontiguousarray(visits))
+
+
+def is_exact(code: SpaceCode) -> bool:
+    """Return whether every state has its own key."""
+    return code.size <= 1 << KEY_BITS
+
+
+def keys_of(code: SpaceCode) -> KeyOf:
+    """Return the code itself where it fits; else a hash of it, the same on every machine."""
+    if is_exact(code):
+        return code.encode
+    width = ((code.size - 1).bit_length() + 7) // 8
+
+    def key(observation: Observation) -> int:
+        whole = code.encode(observation).to_bytes(width, "little")
+        return int.from_bytes(blake2b(whole, digest_size=KEY_BITS // 8).digest(), "little")
+
+    return key
+
+
+def describe_keys(code: SpaceCode) -> str:
+    """Describe the keys for readers of the log."""
+    if is_exact(code):
+        return f"{count_text(code.size)} states, each with a key of its own"
+    return (
+        f"{count_text(code.size)} states, more than {KEY_BITS} bits can number, so each is known by a hash: the "
+        f"probability that any two of a million states share one is 1 in {round(1 / collision_odds(10**6)):,}"
+    )
+
+
+def collision_odds(states: int) -> float:
+    """Return an upper bound (birthday bound) on the probability that any two of `states` states share a hash."""
+    return min(1.0, states * (states - 1) / 2 / 2.0**KEY_BITS)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
 from mosaic.core.numba_cache import njit
-from mosaic.learners.tabular.random_compiled import draw
+from mosaic.envs.compiled.random import draw
 
 EMPTY = np.uint64(0)  # the one key that no state may have
 NOWHERE = -1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.learners.tabular.random_compiled import below, draw, uniform
+from mosaic.envs.compiled.random import below, draw, uniform
 
 Q_LEARNING, SARSA, EXPECTED_SARSA = 0, 1, 2
 ALGORITHMS = {"q_learning": Q_LEARNING, "sarsa": SARSA, "expected_sarsa": EXPECTED_SARSA}

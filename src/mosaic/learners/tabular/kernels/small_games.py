@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.mdp.mdp import GameTables
+from mosaic.envs.compiled.random import below, draw, uniform
 from mosaic.learners.tabular.kernels.loops import (
     CHANCES,
     DECISIONS,
@@ -29,7 +30,6 @@ from mosaic.learners.tabular.kernels.loops import (
     end,
     store,
 )
-from mosaic.learners.tabular.random_compiled import below, draw, uniform
 
 ACTIONS = 9
 SETS = 1 << ACTIONS

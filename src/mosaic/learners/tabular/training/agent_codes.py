@@ -1,17 +1,22 @@
-"""Codes of the spaces of one agent, and the rules for agents that share a table."""
+"""Codes of the spaces of one agent, the rules for agents that share a table, and the kind of table that fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gymnasium.spaces import Box, Dict, Space, Tuple
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.envs.codes import BinsGiven, SpaceCode, space_code
+from mosaic.core.memory import free_memory
+from mosaic.envs.codes import MOST_STATES, BinsGiven, SpaceCode, space_code
+from mosaic.envs.codes.space_code import count_text
 from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.engines.base import table_bytes
+from mosaic.learners.tabular.options import TabularOptions
 
+Storage: TypeAlias = Literal["dense", "hashed"]  # a hashed table only has rows for states that were met
 LOOK_BACK = ("q_lambda", "n_step_sarsa", "monte_carlo")  # they follow one agent's steps, one after the other
 MOST_EXACT = 256  # largest number of integer values that get one bin each by default
 
@@ -66,3 +71,31 @@ def check_sharing(tables: Mapping[AgentID, str], codes: Mapping[AgentID, Codes],
                 f"'{other}' and '{agent}' have different spaces and cannot share a table. "
                 "Give each its own: --policies independent"
             )
+
+
+def choose_storage(
+    asked: Storage | None,
+    states: SpaceCode,
+    actions: SpaceCode,
+    algorithm: str,
+    options: TabularOptions,
+    *,
+    tables: int = 1,
+    memory_limit: int | None = None,
+) -> Storage:
+    """Return "dense" where all rows fit: nothing is faster; `memory_limit` in bytes (None: what is free now)."""
+    if asked == "hashed":
+        return "hashed"
+    layers = tables * (2 if algorithm == "double_q_learning" else 1)
+    needed = table_bytes(states.size, actions.size, layers, options)
+    free = free_memory() if memory_limit is None else memory_limit
+    if states.size <= MOST_STATES and needed <= free:
+        return "dense"
+    if asked is None:
+        return "hashed"
+    raise InputError(
+        f"A dense table of {count_text(states.size)} states × {actions.size:,} actions needs {count_text(needed)} "
+        f"bytes; {free:,} {'are free here' if memory_limit is None else 'are allowed'}. Keep only the visited "
+        "states: --set training.params.table=hashed. Or use fewer bins, or a worker that learns a function instead of "
+        "a table: --worker native"
+    )

@@ -13,13 +13,11 @@ from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.codes import BinsGiven, flatten_mask
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.tabular.hashed.keys import KeyOf, keys_of
-from mosaic.learners.tabular.hashed.learner import HashedLearner, keys_file
+from mosaic.learners.tabular.hashed.learner import HashedLearner, KeyOf, keys_file, keys_of
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions, epsilon_after
 from mosaic.learners.tabular.statistics import RunningMean
-from mosaic.learners.tabular.training.agent_codes import Codes, check_sharing, codes_of
-from mosaic.learners.tabular.training.table_kind import Storage
+from mosaic.learners.tabular.training.agent_codes import Codes, Storage, check_sharing, codes_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
+from mosaic.envs.compiled.random import draw, uniform
 from mosaic.learners.tabular.engines import numba_steps as fused_steps
 from mosaic.learners.tabular.engines.base import signed
 from mosaic.learners.tabular.engines.numba_steps import learn_on_trail, learn_one, select
@@ -33,7 +34,6 @@ from mosaic.learners.tabular.kernels.loops import (
 )
 from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, TabularOptions
 from mosaic.learners.tabular.random import stream
-from mosaic.learners.tabular.random_compiled import draw, uniform
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwinTraining
 

@@ -1,19 +1,27 @@
-"""Training in a single-agent env that is stepped in Python; it can be left and resumed after any step."""
+"""Training in a single-agent env that is stepped in Python, and the values of a saved table.
+
+Training can be left and resumed after any step.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.save_load import read_table
 from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.rollout import RESEED_AFTER, Glance, RolloutPosition, TabularRollout
-from mosaic.learners.tabular.training.twin import Statistics
+from mosaic.learners.tabular.training.twin import FILE as TWIN_FILE
+from mosaic.learners.tabular.training.twin import TENSORS, Statistics
 
 FILE = "learner.safetensors"
 ROLLOUT = "rollout.json"
@@ -92,3 +100,16 @@ class PlayedTraining:
         standing = json.loads(file.read_text()) if file.exists() else None
         if standing is not None and not self._rollout.resume(RolloutPosition(**standing)):
             print(f"{self.env.spec.env_id} does not reproduce the running episode from its seed: starting a new one")
+
+
+def on_twin(folder: Path) -> bool:
+    """Return whether the table's rows are the states of a compiled twin; else they are codes of the env's own space."""
+    return (folder / TWIN_FILE).exists()
+
+
+def read_values(folder: Path, policy: str = "") -> NDArray[Any]:
+    """Return values [state, action]; `policy` names a player where each has its own table."""
+    if on_twin(folder):
+        values = read_table(folder / TWIN_FILE)[TENSORS.get(policy, "values")]
+        return values
+    return TabularLearner.load(folder / FILE).values

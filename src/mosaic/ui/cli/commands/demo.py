@@ -130,8 +130,8 @@ def _prove(run: Run) -> None:
     from mosaic.core.errors import MosaicError
     from mosaic.envs.compiled.mdp.mdp import GameTables
     from mosaic.envs.compiled.registry import find_twin
+    from mosaic.learners.tabular.optimal import prove
     from mosaic.learners.tabular.training.twin import FILE
-    from mosaic.learners.tabular.verify import prove
     from mosaic.ui.cli.output import out
 
     game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))
