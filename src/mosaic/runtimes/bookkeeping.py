@@ -10,25 +10,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.options import TabularOptions
-from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.save_load import Tensors, read_table
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import (
     FILE,
     Opponent,
     Statistics,
     Twin,
+    TwinTraining,
     save_tensors,
     take_statistics,
 )
+from mosaic.runtimes.merging import Delta, apply, combine, delta
 from mosaic.runtimes.parallel import shares, together
 
 
@@ -38,6 +41,29 @@ class WorkShare(NamedTuple):
     number: int  # index of the learner
     steps: int
     episodes: int  # total number of ended episodes to stop at; 0: no limit
+
+
+class ShareReport(NamedTuple):
+    """Result of a share."""
+
+    change: Delta
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+
+
+def run_share(
+    training: TwinTraining,
+    base: tuple[Values, Visits],
+    counts: NDArray[np.int64],
+    sums: NDArray[np.float64],
+    share: WorkShare,
+) -> ShareReport:
+    """Train a share from a base and a learner's progress."""
+    values, visits = base
+    training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
+    training.advance(share.steps, share.episodes)
+    change = delta(values, visits, training.values, training.visits)
+    return ShareReport(change, training.progress.counts, training.progress.sums)
 
 
 class SpreadTraining(ABC):
@@ -86,6 +112,14 @@ class SpreadTraining(ABC):
             )
             steps -= self.agent_steps - before
 
+    def _record(self, work: Sequence[WorkShare], reports: Sequence[ShareReport]) -> None:
+        """Merge the results of all shares of a round, in the order of the work."""
+        values, visits = apply(self.values, self.visits, combine([report.change for report in reports]))
+        for share, report in zip(work, reports, strict=True):
+            progress = self._progress[share.number]
+            progress.counts[:], progress.sums[:] = report.counts, report.sums
+        self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
+
     @property
     def progress(self) -> list[kernels.LoopProgress]:
         """Progress of each learner."""
@@ -96,11 +130,11 @@ class SpreadTraining(ABC):
         return self._table.twin
 
     @property
-    def values(self) -> NDArray[Any]:
+    def values(self) -> Values:
         return self._table.values
 
     @property
-    def visits(self) -> NDArray[Any]:
+    def visits(self) -> Visits:
         return self._table.visits
 
     @property
@@ -122,7 +156,7 @@ class SpreadTraining(ABC):
     def read_statistics(self) -> Statistics:
         return together([take_statistics(progress) for progress in self._progress])
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> Tensors:
         """Return the tensors in ParallelTraining's format: each class can resume the other's checkpoints."""
         return {
             "values": self.values,

@@ -9,15 +9,15 @@ the base.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
+from mosaic.learners.tabular.experience import Values
 
-Values = NDArray[np.floating[Any]]
-Counts = NDArray[np.integer[Any]]
+Counts: TypeAlias = NDArray[np.integer]
 
 
 class Delta(NamedTuple):

@@ -11,15 +11,14 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.kernels.loops import LoopProgress
-from mosaic.learners.tabular.save_load import read_table
-from mosaic.learners.tabular.training.twin import FILE, Statistics, TwinTraining, save_tensors
+from mosaic.learners.tabular.save_load import Tensors, read_table
+from mosaic.learners.tabular.training.twin import FILE, Statistics, Twin, TwinTraining, save_tensors
 from mosaic.runtimes.merging import merge
 
 SHARED_FROM_BYTES = 64 * 2**20
@@ -81,15 +80,15 @@ class ParallelTraining:
         return self._merge_every * len(self._learners)
 
     @property
-    def twin(self) -> Any:
+    def twin(self) -> Twin:
         return self._learners[0].twin
 
     @property
-    def values(self) -> NDArray[Any]:
+    def values(self) -> Values:
         return self._learners[0].values
 
     @property
-    def visits(self) -> NDArray[Any]:
+    def visits(self) -> Visits:
         return self._learners[0].visits
 
     @property
@@ -111,7 +110,7 @@ class ParallelTraining:
     def read_statistics(self) -> Statistics:
         return together([learner.read_statistics() for learner in self._learners])
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> Tensors:
         parts = [learner.tensors() for learner in self._learners]
         return {
             "values": parts[0]["values"],

@@ -7,17 +7,29 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import SteppedEnv
-from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
-from mosaic.runtimes.merging import apply, combine, delta
+from mosaic.runtimes.bookkeeping import ShareReport, SpreadTraining, WorkShare, run_share
 
 _STOP_S = 10.0  # before a process that does not end by itself is killed
+
+
+class ShareOrder(NamedTuple):
+    """Message to a process; None ends it. The reply is a report, or the text of an InputError."""
+
+    base: tuple[Values, Visits]
+    counts: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    share: WorkShare
 
 
 class ProcessTraining(SpreadTraining):
@@ -34,7 +46,7 @@ class ProcessTraining(SpreadTraining):
         merge_every: int,
     ) -> None:
         super().__init__(env, algorithm, options, seed, "self", processes, merge_every)
-        self._connections: list[Connection[Any, Any]] = []
+        self._connections: list[Connection[ShareOrder | None, ShareReport | str]] = []
         self._processes = []
         atexit.register(self.close)
         for number in range(processes):
@@ -48,18 +60,13 @@ class ProcessTraining(SpreadTraining):
             self._processes.append(process)
 
     def _round(self, work: Sequence[WorkShare]) -> None:
-        base = (self.values, self.visits)
         for share in work:
             progress = self._progress[share.number]
-            self._connections[share.number].send((*base, progress.counts, progress.sums, share))
-        reports = [self._hear(share.number) for share in work]
-        values, visits = apply(*base, combine([change for change, _, _ in reports]))
-        for share, (_, counts, sums) in zip(work, reports, strict=True):
-            progress = self._progress[share.number]
-            progress.counts[:], progress.sums[:] = counts, sums
-        self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
+            order = ShareOrder((self.values, self.visits), progress.counts, progress.sums, share)
+            self._connections[share.number].send(order)
+        self._record(work, [self._hear(share.number) for share in work])
 
-    def _hear(self, number: int) -> Any:
+    def _hear(self, number: int) -> ShareReport:
         try:
             report = self._connections[number].recv()
         except (EOFError, OSError) as error:
@@ -83,18 +90,19 @@ class ProcessTraining(SpreadTraining):
 
 
 def _serve(
-    connection: Connection[Any, Any], env: SteppedEnv, algorithm: str, options: TabularOptions, seed: int
+    connection: Connection[ShareReport | str, ShareOrder | None],
+    env: SteppedEnv,
+    algorithm: str,
+    options: TabularOptions,
+    seed: int,
 ) -> None:
     """Run shares until told to stop, or until the parent process is gone."""
     training = SteppedTraining(env, algorithm, options, seed)
     with suppress(EOFError, KeyboardInterrupt):
-        while (message := connection.recv()) is not None:
-            values, visits, counts, sums, share = message
+        while (order := connection.recv()) is not None:
             try:
-                training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
-                training.advance(share.steps, share.episodes)
+                report = run_share(training, *order)
             except InputError as error:  # the env's own fault, to be reported by the parent
                 connection.send(str(error))
                 return
-            change = delta(values, visits, training.values, training.visits)
-            connection.send((change, training.progress.counts, training.progress.sums))
+            connection.send(report)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Legal: TypeAlias = NDArray[np.bool_] | Sequence[bool]  # one entry per action
+Values: TypeAlias = NDArray[np.floating]  # float32 or float64, as the options say
+Visits: TypeAlias = NDArray[np.int32]
 
 NOWHERE = -1
 # Codes that a step returns instead of the next action

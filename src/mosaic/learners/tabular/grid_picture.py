@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.gridworld import GridLayout
+from mosaic.learners.tabular.experience import Values
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
         return _BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else _WHITE
 
 
-def read_cells(values: NDArray[Any], layout: GridLayout) -> list[list[Cell]]:
+def read_cells(values: Values, layout: GridLayout) -> list[list[Cell]]:
     """Return the grid row by row; colours range from the lowest to the highest value of cells with actions."""
     rows, columns = len(layout.grid), len(layout.grid[0])
     if values.shape != (rows * columns, len(layout.directions)):
@@ -130,7 +130,7 @@ def _rgb(colour: Colour) -> str:
     return "rgb({},{},{})".format(*colour)
 
 
-def _arrows(row: NDArray[Any], directions: tuple[str, ...]) -> str:
+def _arrows(row: Values, directions: tuple[str, ...]) -> str:
     best = np.flatnonzero(row == row.max())
     return UNDECIDED if len(best) == len(row) else "".join(ARROWS[directions[action]] for action in best)
 

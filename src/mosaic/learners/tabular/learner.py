@@ -220,7 +220,7 @@ class TabularLearner:
 
         return load(Path(path))
 
-    def _index(self, what: str, index: Any, size: int) -> int:
+    def _index(self, what: str, index: object, size: int) -> int:
         if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < size:
             raise bad_index(what, index, size)
         return int(index)

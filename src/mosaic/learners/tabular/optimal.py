@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp, probabilities
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwoTableTraining
 
 Floats = NDArray[np.float64]
@@ -135,7 +136,7 @@ class Tabled(Protocol):
     def twin(self) -> Twin: ...
 
     @property
-    def values(self) -> NDArray[Any]: ...
+    def values(self) -> Values: ...
 
     @property
     def visits(self) -> NDArray[np.int32]: ...
@@ -183,9 +184,7 @@ def true_values(twin: Mdp | GameTables, discount_factor: float, opponent: Oppone
         return None
 
 
-def sum_errors(
-    values: NDArray[Any], visits: NDArray[np.int32], legal: NDArray[np.uint8], truth: Floats
-) -> tuple[float, int]:
+def sum_errors(values: Values, visits: NDArray[np.int32], legal: NDArray[np.uint8], truth: Floats) -> tuple[float, int]:
     """Return the sum of |best legal value − true value| over the states ever acted in, and their number."""
     total, states = _sum_errors(values, visits, legal, truth)
     return float(total), int(states)
@@ -221,7 +220,7 @@ class Verification(NamedTuple):
         return self.lost == 0
 
 
-def prove(game: GameTables, values: NDArray[Any]) -> Verification:
+def prove(game: GameTables, values: Values) -> Verification:
     """Search all lines of play: the table moves first in half of them, and the other side tries everything."""
     legal = game.legal.astype(bool)
     best = np.where(legal, values, -np.inf).max(axis=1, keepdims=True)

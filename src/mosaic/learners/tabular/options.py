@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias, assert_never, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationError
 
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
@@ -89,17 +89,17 @@ def checked_algorithm(name: str) -> Algorithm:
     raise unknown("tabular algorithm", name, ALGORITHMS)
 
 
-def bad_size(what: str, size: Any) -> InputError:
+def bad_size(what: str, size: object) -> InputError:
     return InputError(f"A table needs a whole number of {what}, at least 1, not {size!r}.")
 
 
-def bad_index(what: str, index: Any, size: int) -> InputError:
+def bad_index(what: str, index: object, size: int) -> InputError:
     if not isinstance(index, int | np.integer) or isinstance(index, bool):
         return InputError(f"The {what} is {index!r}; it should be a whole number in 0..{size - 1}.")
     return InputError(f"The {what} {index} is outside the table, which has {what}s 0..{size - 1}.")
 
 
-def bad_reward(reward: Any) -> InputError:
+def bad_reward(reward: object) -> InputError:
     return InputError(f"The reward is {reward}; it should be a finite number. The table was not changed.")
 
 
@@ -118,7 +118,7 @@ def overflown(state: int, action: int) -> InputError:
     )
 
 
-def checked_mask(mask: Any, actions: int) -> NDArray[np.bool_]:
+def checked_mask(mask: ArrayLike, actions: int) -> NDArray[np.bool_]:
     """Return the mask as booleans; any sequence with one truth value per action will do."""
     if type(mask) is np.ndarray and mask.dtype is _BOOL and mask.shape == (actions,) and mask.flags.c_contiguous:
         return mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.files import replace_file
 from mosaic.learners.tabular.engines.base import EngineState
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.options import TabularOptions
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
 FORMAT = "mosaic-tabular-1"
+Tensors: TypeAlias = dict[str, NDArray[Any]]  # by name, which determines the type of each
 VALUES = ("values", "new_row")  # prefixes of the names of tensors that hold action values
 
 
@@ -39,7 +41,7 @@ def save(learner: TabularLearner, snapshot: EngineState, path: Path) -> None:
     replace_file(path, lambda temporary: save_file(snapshot._asdict(), temporary, metadata))
 
 
-def check_table(values: NDArray[Any] | None, path: Path) -> None:
+def check_table(values: Values | None, path: Path) -> None:
     """Raise for a table that holds NaN or infinity: a policy that uses it silently plays nonsense."""
     if values is not None and not np.isfinite(values).all():
         count = int(values.size - np.isfinite(values).sum())
@@ -49,7 +51,7 @@ def check_table(values: NDArray[Any] | None, path: Path) -> None:
         )
 
 
-def read_table(path: Path) -> dict[str, NDArray[Any]]:
+def read_table(path: Path) -> Tensors:
     """Return the tensors of a saved table after checking that its values are finite; statistics may be infinite."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

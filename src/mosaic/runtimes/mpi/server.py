@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.training.twin import TwinTraining
 from mosaic.runtimes.merging import weighted_mean
 from mosaic.runtimes.mpi.messaging import Mail
@@ -28,20 +29,23 @@ class Learned(NamedTuple):
     """Update sent by a copy: the visited entries only."""
 
     indices: NDArray[np.int64]  # into the flat table, ascending, unique
-    values: NDArray[Any]
+    values: Values
     counts: NDArray[np.int64]  # visits, at least one each
     known: NDArray[np.int64]  # visits on which the values are based
+
+    def where(self, kept: NDArray[np.bool_]) -> Learned:
+        return Learned(self.indices[kept], self.values[kept], self.counts[kept], self.known[kept])
 
 
 class News(NamedTuple):
     """Changes of the original since the last update sent to the same copy."""
 
     indices: NDArray[np.int64]
-    values: NDArray[Any]
-    visits: NDArray[Any]
+    values: Values
+    visits: Visits
 
 
-def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None:
+def absorb(values: Values, visits: Visits, learned: Learned) -> None:
     """Merge an update into a flat table, in place.
 
     A value stands exactly where the original counts no visits besides those that it was built on. Elsewhere it becomes
@@ -61,7 +65,7 @@ def absorb(values: NDArray[Any], visits: NDArray[Any], learned: Learned) -> None
 class Original:
     """Table that copies follow. Its owner may learn on it directly between two calls."""
 
-    def __init__(self, values: NDArray[Any], visits: NDArray[Any], copies: int) -> None:
+    def __init__(self, values: Values, visits: Visits, copies: int) -> None:
         self._values, self._visits = values.reshape(-1), visits.reshape(-1)
         self._marked = self._visits.copy()
         self._changed_at = np.zeros(values.size, np.int64)
@@ -85,7 +89,7 @@ class Original:
 class Copy:
     """Table that starts equal to its original. Its owner learns on it between two calls."""
 
-    def __init__(self, values: NDArray[Any], visits: NDArray[Any]) -> None:
+    def __init__(self, values: Values, visits: Visits) -> None:
         self._values, self._visits = values.reshape(-1), visits.reshape(-1)
         self._known = self._visits.copy()
         self._on_the_way: deque[Learned] = deque()
@@ -110,7 +114,7 @@ class Copy:
         self._values[at], self._visits[at] = news.values, news.visits
         for learned in self._on_the_way:
             again = np.isin(learned.indices, at, assume_unique=True)
-            absorb(self._values, self._visits, Learned(*(part[again] for part in learned)))
+            absorb(self._values, self._visits, learned.where(again))
         self._known[at] = self._visits[at]
 
 

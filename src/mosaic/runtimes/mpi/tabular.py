@@ -17,16 +17,18 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import Opponent, Twin
 from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
 from mosaic.runtimes.mpi.launch import check_installed, mpiexec_path, run_ranks
 
 MpiMode: TypeAlias = Literal["allreduce", "server"]
-Table: TypeAlias = tuple[NDArray[Any], NDArray[Any]]  # values and visits
+Table: TypeAlias = tuple[Values, Visits]
 
 
 class MpiSetup(NamedTuple):
@@ -43,8 +45,8 @@ class Round(NamedTuple):
     """Round of mode allreduce. The reply is every rank's counts and sums."""
 
     shares: dict[int, WorkShare]  # of the ranks that have one
-    counts: Sequence[NDArray[Any]]  # of each rank
-    sums: Sequence[NDArray[Any]]
+    counts: Sequence[NDArray[np.int64]]  # of each rank
+    sums: Sequence[NDArray[np.float64]]
     table: Table | None  # to start from; None: continue with the last round's
 
 
@@ -54,8 +56,8 @@ class Order(NamedTuple):
     steps: int
     episodes: int  # additional ones; 0: no limit
     tell_every: int  # steps, at most
-    counts: Sequence[NDArray[Any]]  # of each rank
-    sums: Sequence[NDArray[Any]]
+    counts: Sequence[NDArray[np.int64]]  # of each rank
+    sums: Sequence[NDArray[np.float64]]
     table: Table | None  # to start from; None: continue with the last order's
 
 
@@ -124,7 +126,7 @@ class MpiTraining(SpreadTraining):
     def _round(self, work: Sequence[WorkShare]) -> None:
         self._do(Round({share.number: share for share in work}, *self._start()))
 
-    def _start(self) -> tuple[Sequence[NDArray[Any]], Sequence[NDArray[Any]], Table | None]:
+    def _start(self) -> tuple[Sequence[NDArray[np.int64]], Sequence[NDArray[np.float64]], Table | None]:
         counts = [progress.counts for progress in self._progress]
         sums = [progress.sums for progress in self._progress]
         return counts, sums, (self._table.values, self._table.visits) if self._newer == "here" else None
@@ -142,12 +144,12 @@ class MpiTraining(SpreadTraining):
             self._newer = "nowhere"
 
     @property
-    def values(self) -> NDArray[Any]:
+    def values(self) -> Values:
         self._look()
         return super().values
 
     @property
-    def visits(self) -> NDArray[Any]:
+    def visits(self) -> Visits:
         self._look()
         return super().visits
 

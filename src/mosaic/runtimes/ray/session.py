@@ -286,7 +286,7 @@ def _init(**options: Any) -> Any:
             signal.signal(signal.SIGTERM, ours)
 
 
-def _store(temp_dir: Path) -> dict[str, Any]:
+def _store(temp_dir: Path) -> dict[str, int | str]:
     """Return the options of the object store.
 
     It lives in shared memory, or in a file if that is too small (containers often give 64 MB).

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.mdp import open_training
 from mosaic.learners.tabular.training.twin import Opponent, Twin
-from mosaic.runtimes.bookkeeping import SpreadTraining, WorkShare
-from mosaic.runtimes.merging import Delta, apply, combine, delta
+from mosaic.runtimes.bookkeeping import ShareReport, SpreadTraining, WorkShare, run_share
 
+if TYPE_CHECKING:
+    from ray import ObjectRef
+
+Base: TypeAlias = "ObjectRef[tuple[Values, Visits]]"
 _MOST_DEATHS = 3  # per share: if every actor that takes it dies, it is not an accident
-
-
-class ShareReport(NamedTuple):
-    """Result of a share."""
-
-    change: Delta
-    counts: NDArray[np.int64]
-    sums: NDArray[np.float64]
 
 
 class TabularActor:
@@ -39,14 +35,9 @@ class TabularActor:
         self._training = open_training(_writable(twin), algorithm, options, seed, opponent)
 
     def train(
-        self, base: tuple[NDArray[Any], NDArray[Any]], counts: NDArray[Any], sums: NDArray[Any], share: WorkShare
+        self, base: tuple[Values, Visits], counts: NDArray[np.int64], sums: NDArray[np.float64], share: WorkShare
     ) -> ShareReport:
-        training = self._training
-        values, visits = base
-        training.load({"values": values, "visits": visits, "counts": counts, "sums": sums})
-        training.advance(share.steps, share.episodes)
-        change = delta(values, visits, training.values, training.visits)
-        return ShareReport(change, training.progress.counts, training.progress.sums)
+        return run_share(self._training, base, counts, sums, share)
 
 
 class RayTraining(SpreadTraining):
@@ -83,15 +74,9 @@ class RayTraining(SpreadTraining):
         import ray
 
         base = ray.put((self.values, self.visits))
-        reports = self._gather(base, work)
-        change = combine([report.change for report in reports])
-        values, visits = apply(self.values, self.visits, change)
-        for share, report in zip(work, reports, strict=True):
-            progress = self._progress[share.number]
-            progress.counts[:], progress.sums[:] = report.counts, report.sums
-        self._table.values, self._table.visits = values, visits.astype(self.visits.dtype, copy=False)
+        self._record(work, self._gather(base, work))
 
-    def _gather(self, base: Any, work: Sequence[WorkShare]) -> list[ShareReport]:
+    def _gather(self, base: Base, work: Sequence[WorkShare]) -> list[ShareReport]:
         """Return reports in the order of the work: merging rounds, and the same run must always round the same way."""
         import ray
         from ray.exceptions import ObjectLostError, RayActorError
@@ -115,7 +100,7 @@ class RayTraining(SpreadTraining):
                 waiting[self._ask(base, share)] = share
         return [reports[share.number] for share in work]
 
-    def _ask(self, base: Any, share: WorkShare) -> Any:
+    def _ask(self, base: Base, share: WorkShare) -> ObjectRef[ShareReport]:
         progress = self._progress[share.number]
         return self._actors[share.number].train.remote(base, progress.counts, progress.sums, share)
 

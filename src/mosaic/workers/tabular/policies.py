@@ -54,7 +54,7 @@ def trained_in_env(folder: Path, policy: str) -> bool:
 
 
 def in_env_controller(
-    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, Any]
+    folder: Path, policy: str, spec: EnvSpec, agent: AgentID, bins: BinsGiven | None, drawn: Mapping[str, float]
 ) -> TabularPolicyController:
     """Return a controller for an agent's table.
 
@@ -88,7 +88,7 @@ def in_hashed_table(folder: Path) -> bool:
 
 
 def hashed_controller(
-    folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, Any]
+    folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, float]
 ) -> TabularPolicyController:
     """Return a controller that plays from the saved rows.
 
@@ -108,10 +108,10 @@ def hashed_controller(
         place = find_sorted(keys, int(key_of(*read_position(observation))))
         return len(keys) if place is None else place
 
-    return TabularPolicyController(values, row_of, action_of, **drawn)
+    return TabularPolicyController(values, row_of, action_of, None, **drawn)
 
 
-def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, Any]:
+def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, float]:
     """Return how a table's controller samples: by the exploration of training, or by a temperature if one is given."""
     if sampling is None:
         return {}

@@ -8,7 +8,7 @@ follow the clock; every training can be interrupted after a multiple of its grai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -75,7 +75,7 @@ class Chunks:
         self._chunk = min(chunk, settings.evaluation.every_steps or chunk)
         self._grain = grain_of(training)
         self._piece = _FIRST_STEPS
-        self.live: dict[str, Any] = self._counters()
+        self.live: dict[str, float] = self._counters()
 
     def advance(self) -> None:
         """Train until the next report: a chunk of agent steps, or the remainder if that is less than two chunks.
@@ -109,11 +109,11 @@ class Chunks:
         self._piece = max(1, int(steps * min(factor, _FASTEST_GROWTH)))
         self.live = self._counters()
 
-    def _counters(self) -> dict[str, Any]:
+    def _counters(self) -> dict[str, float]:
         from mosaic.workers.tabular.frames import mean_return
 
         training = self._training
-        counted = {
+        counted: dict[str, float] = {
             "env_steps": training.env_steps,
             "agent_steps": training.agent_steps,
             "episodes_total": training.episodes,
@@ -168,7 +168,7 @@ class TabularTraining:
     def progress(self) -> Progress:
         return Progress(self._training.env_steps, self._training.episodes, self._reward)
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> Mapping[str, float]:
         """Return the counters after the last piece of an iteration."""
         return self._chunks.live
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from mosaic.core.turn import Observation
 from mosaic.envs.codes import SpaceCode
 from mosaic.envs.codes.space_code import count_text
 from mosaic.learners.tabular.engines.base import EngineState, first_snapshot, open_engine, table_bytes
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
@@ -66,7 +67,7 @@ class HashedLearner(TabularLearner):
     def find(self, key: int) -> int | None:
         return self._rows.get(key)
 
-    def new_row(self) -> NDArray[Any]:
+    def new_row(self) -> Values:
         """Return the values [1, actions] of a state that was never met."""
         return np.full((1, self.actions), self.options.initial_value, self.options.dtype)
 

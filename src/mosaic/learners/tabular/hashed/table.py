@@ -6,7 +6,7 @@ by index; a compiled loop may add rows while there is room (`Rows.filled` agains
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.memory import free_memory
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.random import draw
+from mosaic.learners.tabular.experience import Values
 
 EMPTY = np.uint64(0)  # the one key that no state may have
 NOWHERE = -1
@@ -27,7 +28,7 @@ class Rows(NamedTuple):
     """Arrays as compiled loops take them; an entry whose key is EMPTY is free."""
 
     keys: NDArray[np.uint64]  # [places]
-    values: NDArray[Any]  # [places, actions]
+    values: Values  # [places, actions]
     visits: NDArray[np.int32]  # [places, actions]
     filled: NDArray[np.int64]  # [1]: number of entries in use
 
@@ -87,7 +88,7 @@ class HashedTable:
         _copy(self.rows, larger)
         self.rows = larger
 
-    def new_row(self) -> NDArray[Any]:
+    def new_row(self) -> Values:
         """Return the values [1, actions] of a state that was never met."""
         return np.full((1, self.actions), self.initial_value, self.dtype)
 
@@ -98,7 +99,7 @@ class HashedTable:
         places = places[np.argsort(keys[places])]
         return Rows(keys[places], values[places], visits[places], filled.copy())
 
-    def fill(self, keys: NDArray[np.uint64], values: NDArray[Any], visits: NDArray[np.int32]) -> None:
+    def fill(self, keys: NDArray[np.uint64], values: Values, visits: NDArray[np.int32]) -> None:
         """Replace the contents with these rows, as `sorted_rows` returned them."""
         shape = (len(keys), self.actions)
         for name, array, dtype, wanted in (

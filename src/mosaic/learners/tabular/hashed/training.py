@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
@@ -16,7 +14,7 @@ from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels.hashed import connect_four_moves, train_connect_four
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
-from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.save_load import Tensors, read_table
 from mosaic.learners.tabular.training.twin import Statistics, knobs_of, take_statistics
 
 FILE = "hashed.safetensors"
@@ -74,7 +72,7 @@ class HashedTraining:
         """Return the statistics and reset them."""
         return take_statistics(self.progress)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> Tensors:
         """Return all that training needs to resume bit for bit; rows by ascending key, whatever their index was."""
         rows = self.table.sorted_rows()
         return {

@@ -8,7 +8,7 @@ one table lookup. Nothing else may write the values meanwhile.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.envs.compiled.random import below, draw, uniform
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.kernels.loops import (
     CHANCES,
     DECISIONS,
@@ -50,17 +51,17 @@ class PackedGame(NamedTuple):
     start: int
     member: NDArray[np.uint8]  # [set, index] actions in ascending order
     size: NDArray[np.uint8]  # [set]
-    bar: NDArray[Any]  # [set, action] 0 for members, -inf for the others, in the type of the values
+    bar: Values  # [set, action] 0 for members, -inf for the others, in the type of the values
 
 
 class Leaders(NamedTuple):
     """Best legal actions of every position and their value, as far as known."""
 
     actions: NDArray[np.int16]  # [S] sets
-    value: NDArray[Any]  # [S]
+    value: Values  # [S]
 
 
-def pack_game(game: GameTables, dtype: np.dtype[Any]) -> PackedGame | None:
+def pack_game(game: GameTables, dtype: np.dtype[np.floating]) -> PackedGame | None:
     """Pack the game; return None where it does not fit the words."""
     states, actions = game.legal.shape
     rewards = game.reward[game.legal != 0]
@@ -86,7 +87,7 @@ def pack_game(game: GameTables, dtype: np.dtype[Any]) -> PackedGame | None:
     )
 
 
-def new_leaders(states: int, dtype: np.dtype[Any]) -> Leaders:
+def new_leaders(states: int, dtype: np.dtype[np.floating]) -> Leaders:
     return Leaders(np.full(states, UNKNOWN, np.int16), np.zeros(states, dtype))
 
 

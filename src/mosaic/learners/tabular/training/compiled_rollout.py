@@ -6,7 +6,7 @@ Arrays are passed by address. Unpacking six of them at every step costs more tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from mosaic.learners.tabular.experience import ENDED, NO_ROOM, NOT_FINITE
 VALUES, VISITS, NUMBERS_AT, MARKS_AT, LEGAL, PAIRS, TRAIL, TRAIL_LEGAL, LAYERS, STATES, ACTIONS, ROOM = range(12)
 
 
-def directory(arrays: tuple[NDArray[Any], ...]) -> NDArray[np.int64]:
+def directory(arrays: tuple[NDArray[np.generic], ...]) -> NDArray[np.int64]:
     """Return addresses and sizes of an engine's arrays, in the order of the indices above.
 
     The caller keeps the arrays alive.

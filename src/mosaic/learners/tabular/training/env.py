@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import index as as_int
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeAlias
 
 import gymnasium
 from gymnasium.spaces import Discrete
@@ -25,7 +25,8 @@ from mosaic.learners.tabular.options import checked_mask
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
 
-EnvStep: TypeAlias = tuple[Observation, Any, Any, Any, Any]  # with reward, terminated, truncated, and info or Turn
+Extra: TypeAlias = Any  # info of a plain Gymnasium env, else the Turn
+EnvStep: TypeAlias = tuple[Observation, SupportsFloat, bool, bool, Extra]  # reward, terminated and truncated
 
 
 class CodedEnv:
@@ -83,7 +84,7 @@ def _counts_from_0(code: SpaceCode) -> bool:
 
 def _plain_gymnasium(env: Env) -> tuple[gymnasium.Env[Any, Any] | None, int]:
     """Return the Gymnasium env inside, if there is nothing else, and the time limit of the wrappers left out."""
-    inner: Any = env
+    inner: Env = env
     limits: list[int] = []
     while isinstance(inner, OwnTimeLimit | Named):
         if isinstance(inner, OwnTimeLimit):

@@ -7,11 +7,8 @@ steps, so that a loop can be left and resumed after any step, and sent to other 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
@@ -34,6 +31,7 @@ from mosaic.learners.tabular.kernels.loops import (
 )
 from mosaic.learners.tabular.options import ALGORITHMS, EXPLORATIONS, TabularOptions
 from mosaic.learners.tabular.random import stream
+from mosaic.learners.tabular.save_load import Tensors
 from mosaic.learners.tabular.training.stepped import SteppedTraining
 from mosaic.learners.tabular.training.twin import Opponent, SteppedEnv, Twin, TwinTraining
 
@@ -97,7 +95,7 @@ class MdpTraining(TwinTraining):
                 "--set 'environment.wrappers=[\"time_limit:max_steps=1000\"]', or use another algorithm."
             )
 
-    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+    def load(self, tensors: Tensors) -> None:
         super().load(tensors)
         self.progress.counts[_COUNTS : _COUNTS + _MARKS][_RULES] = self._rules  # options may change when a run resumes
         self.progress.sums[_SUMS : _SUMS + _NUMBERS] = self._settings

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.codes import space_code
 from mosaic.envs.env import Env
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.save_load import read_table
@@ -107,7 +105,7 @@ def on_twin(folder: Path) -> bool:
     return (folder / TWIN_FILE).exists()
 
 
-def read_values(folder: Path, policy: str = "") -> NDArray[Any]:
+def read_values(folder: Path, policy: str = "") -> Values:
     """Return values [state, action]; `policy` names a player where each has its own table."""
     if on_twin(folder):
         values = read_table(folder / TWIN_FILE)[TENSORS.get(policy, "values")]

@@ -10,7 +10,7 @@ import math
 from array import array
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
@@ -19,7 +19,7 @@ from mosaic.envs.env import Env
 from mosaic.learners.tabular.experience import ENDED
 from mosaic.learners.tabular.options import bad_index, bad_reward, epsilon_after, nothing_legal, overflown
 from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
-from mosaic.learners.tabular.training.env import CodedEnv
+from mosaic.learners.tabular.training.env import CodedEnv, Extra
 
 if TYPE_CHECKING:
     from mosaic.learners.tabular.learner import TabularLearner
@@ -201,7 +201,7 @@ class TabularRollout:
         record.ended += learner.episodes - before
         statistics.add_episodes(rewards, lengths)
 
-    def _refusal(self, state: int, column: int, reward: float, after: int, extra: Any) -> InputError:
+    def _refusal(self, state: int, column: int, reward: float, after: int, extra: Extra) -> InputError:
         if not math.isfinite(reward):
             return bad_reward(reward)
         mask = self._coded.mask(extra) if self._coded.masked else None

@@ -6,10 +6,6 @@ The env is in the learner's process. A learner that is replaced, or resumed, beg
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
-
-from numpy.typing import NDArray
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
@@ -17,6 +13,7 @@ from mosaic.learners.tabular.engines.base import COUNTER
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.options import TabularOptions
+from mosaic.learners.tabular.save_load import Tensors
 from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.rollout import RESEED_AFTER, TabularRollout
 from mosaic.learners.tabular.training.twin import SteppedEnv, TwinTraining
@@ -71,7 +68,7 @@ class SteppedTraining(TwinTraining):
             sums[kernels.MOST] = max(sums[kernels.MOST], seen.max_reward)
         self._left_at = self.env_steps
 
-    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+    def load(self, tensors: Tensors) -> None:
         super().load(tensors)
         if self.env_steps != self._left_at:  # progress of another process was loaded
             engine, counts = self._learner._engine, self.progress.counts

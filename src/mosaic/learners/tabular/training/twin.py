@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
 from mosaic.envs.compiled.mdp.mdp import GameTables, Mdp
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.kernels import loops as kernels
 from mosaic.learners.tabular.kernels import small_games as packed_kernels
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.random import stream
-from mosaic.learners.tabular.save_load import read_table
+from mosaic.learners.tabular.save_load import Tensors, read_table
 from mosaic.learners.tabular.statistics import TrainingStatistics
 
 FILE = "table.safetensors"
@@ -34,7 +35,7 @@ class SteppedEnv(NamedTuple):
 Twin: TypeAlias = Mdp | GameTables | SteppedEnv
 
 
-def save_tensors(folder: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
+def save_tensors(folder: Path, tensors: Tensors) -> None:
     save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, folder / FILE)
 
 
@@ -109,7 +110,7 @@ class TwinTraining:
         self.twin, self.opponent = twin, opponent
         self._moves = kernels.list_moves(twin.legal)
         states, actions = twin.legal.shape
-        self.values: NDArray[Any] = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
+        self.values: Values = np.full((states, actions), options.initial_value, np.dtype(options.dtype))
         self.visits = kernels.new_visits(states, actions)
         self.sole_writer = True  # of the values; false where several learners share one table
         self._packed: packed_kernels.PackedGame | None = None
@@ -154,7 +155,7 @@ class TwinTraining:
         """Return the statistics and reset them."""
         return take_statistics(self.progress)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> Tensors:
         """Return all that training needs to resume bit for bit."""
         return {
             "values": self.values,
@@ -169,7 +170,7 @@ class TwinTraining:
     def restore(self, folder: Path, env_steps: int) -> None:
         self.load(read_table(folder / FILE))
 
-    def load(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+    def load(self, tensors: Tensors) -> None:
         for name, array in self.tensors().items():
             saved = tensors[name]
             if saved.shape != array.shape or saved.dtype != array.dtype:
@@ -201,6 +202,6 @@ class TwoTableTraining(TwinTraining):
         tried = np.count_nonzero((self.visits > 0) | (self.visits_second > 0))
         return float(tried / np.count_nonzero(self.twin.legal))
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> Tensors:
         second = {TENSORS[SECOND]: self.values_second, "visits_second": self.visits_second}
         return {**super().tensors(), **second}
