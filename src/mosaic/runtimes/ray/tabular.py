@@ -102,7 +102,10 @@ class RayTraining(SpreadTraining):
 
     def _ask(self, base: Base, share: WorkShare) -> ObjectRef[ShareReport]:
         progress = self._progress[share.number]
-        return self._actors[share.number].train.remote(base, progress.counts, progress.sums, share)
+        report: ObjectRef[ShareReport] = self._actors[share.number].train.remote(
+            base, progress.counts, progress.sums, share
+        )
+        return report
 
     def _replace(self, number: int) -> None:
         import ray
@@ -120,4 +123,4 @@ def _writable(twin: Twin) -> Twin:
     own: dict[str, Any] = {
         name: np.array(part) for name, part in twin._asdict().items() if isinstance(part, np.ndarray)
     }
-    return twin._replace(**own)
+    return twin._replace(**cast(dict[str, Any], own))
