@@ -123,4 +123,4 @@ def _writable(twin: Twin) -> Twin:
     own: dict[str, Any] = {
         name: np.array(part) for name, part in twin._asdict().items() if isinstance(part, np.ndarray)
     }
-    return twin._replace(**cast(dict[str, Any], own))
+    return twin._replace(**own)
