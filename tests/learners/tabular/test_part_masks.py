@@ -19,7 +19,7 @@ from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.policies.registry import load_policy
 from mosaic.policies.tabular import TabularPolicyController
 from mosaic.testing import ContractError, check_env
-from mosaic.workers.tabular.in_env import legal_columns
+from mosaic.workers.tabular.policies import legal_columns
 from tests.learners.small_runs import assembled
 
 FLAT = [1, 0, 0, 1, 1]  # of MultiDiscrete([2, 3]): the first part must be 0, the second 1 or 2
