@@ -12,7 +12,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.controller import Sampling
 from mosaic.policies.random import EpsilonGreedyController
 from mosaic.policies.tabular import TabularPolicyController
-from mosaic.workers.tabular.in_env import drawing
+from mosaic.workers.tabular.policies import drawing
 from tests.policies.hosting_runs import finished_run
 
 VALUES = np.array([[1.0, 3.0, 2.0, 3.0], [0.0, 0.0, 9.0, 0.0]], np.float32)
