@@ -71,8 +71,9 @@ class TurnSlot:
         actions = {agent: action(act[slot]) for agent, slot, action in self._movers if agent in observations}
         paid = self._nothing.copy()
         self._book(view.step(actions), paid)
-        for turn in view.others_steps():
-            self._book(turn, paid)
+        if view.others is not None:
+            for turn in view.others_steps():
+                self._book(turn, paid)
         self._show(view.turn if view.turn.observations else self._first())
         self._arrays.rew[:] = paid
 
