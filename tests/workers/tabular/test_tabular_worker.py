@@ -524,7 +524,7 @@ def test_an_own_env_with_custom_metrics_is_stepped_and_they_are_reported(tmp_pat
 
 
 def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):
-    from mosaic.envs import catalog
+    from mosaic.envs import catalog, shared_env
 
     config = run_config("tabular", environment=GAME, policy_configuration="self_play",
                         training={"total_timesteps": 20_000})  # fmt: skip
@@ -538,7 +538,8 @@ def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):
             made.append((context.training_began_at, context.training_ended_at))
             return make_env(*arguments, **settings)
 
-        monkeypatch.setattr(catalog, "make_env", watched)
+        for module in (catalog, shared_env):
+            monkeypatch.setattr(module, "make_env", watched)
         worker.run(context)
     assert made  # for the spaces in the checkpoint
     assert all(began is None or ended is not None for began, ended in made)
