@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.summary import RunSummary, last_metrics
-from mosaic.store.live_sessions import list_sessions
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_state
@@ -173,6 +172,8 @@ def last_seq(folder: RunFolder) -> int:
 
 def live_rows(home: Path) -> list[LiveRow]:
     """Return the live activities, newest first."""
+    from mosaic.store.live_sessions import list_sessions  # imports numba
+
     rows = []
     for session in list_sessions(home):
         about = session.about()

@@ -30,7 +30,9 @@ def test_a_local_run_is_shown_without_the_server_package(tmp_path, monkeypatch):
     code = (
         "import sys; from mosaic.ui.cli.backend import open_backend\n"
         "with open_backend(None) as backend:\n"
-        "    run = backend.run(backend.runs()[0].run_id)\n"
+        "    rows = backend.runs()\n"
+        "    assert 'numba' not in sys.modules\n"
+        "    run = backend.run(rows[0].run_id)\n"
         "    shown, log, curve = run.show(), run.log(), run.curve('episode_reward_mean', buckets=10)\n"
         "    assert backend.sessions() == []\n"
         "print(run.id, shown.env_steps, log.text.strip(), *curve.mean)\n"
