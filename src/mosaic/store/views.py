@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.store.checkpoints import best_first, list_checkpoints
@@ -23,6 +22,9 @@ from mosaic.store.state import State, read_state
 from mosaic.telemetry.events.journal import last_whole
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mosaic.telemetry.curves.curves import Axis
 
 
@@ -203,4 +205,4 @@ def curve_of(
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:
     """Replace NaN, which JSON does not have, by None."""
-    return [value if np.isfinite(value) else None for value in values.tolist()]
+    return [value if isfinite(value) else None for value in values.tolist()]
