@@ -174,3 +174,10 @@ def test_learners_without_a_turn_in_an_endless_episode_are_an_error(monkeypatch)
     with pytest.raises(MosaicError, match=r"^50 steps of one episode of .*Alternating passed without a turn of o: "):
         list(view.others_steps())
     assert view.env.t == 50
+
+
+def test_steps_without_the_learner_count_only_in_a_row(monkeypatch):
+    monkeypatch.setattr(learner_view, "MOST_IDLE_STEPS", 1)
+    view = LearnerView(Alternating(), ("o",), Zeros("x"))
+    view.begin(0)
+    assert len(learner_steps(view, {"o"})) > 1

@@ -87,8 +87,8 @@ class CompletesRuns(Protocol):
     """Worker that fills in what a configuration leaves open, before the run is created.
 
     The values are stored with the run and used by every attempt, wherever it is executed: base them on the
-    configuration and the env, not on the machine. `check` was called before. A value of None must mean "none", not "to
-    be decided".
+    configuration and the env, not on the machine, and not on its seed, run id and name: a group of seeds is completed
+    once. `check` was called before. A value of None must mean "none", not "to be decided".
     """
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]: ...

@@ -156,6 +156,22 @@ def test_a_single_step_pauses_and_is_taken_once() -> None:
     assert pace.wait_s(**free) == 0.0
     pace.take_step()
     assert pace.wait_s(**free) == math.inf
+    pace.step_once()
+    pace.pause(True)  # takes back steps that were asked for
+    assert pace.wait_s(**free) == math.inf
+
+
+def test_after_a_delay_at_most_one_step_is_made_up_for() -> None:
+    now_s = 0.0
+    pace = Pace("real_time", 2.0, lambda: now_s)
+    pace.real_time = True
+    pace.start()
+    now_s = 60.0
+    waits = []
+    for _ in range(3):
+        pace.advance()
+        waits.append(pace.wait_s(over=False, watched=True, people_play=True, people_wait=False))
+    assert waits == [0.0, 0.0, 0.5]
 
 
 def test_seats_go_back_to_who_had_them() -> None:

@@ -39,7 +39,7 @@ def test_a_message_is_its_frame_again(frame: Frame, state: str) -> None:
     assert np.array_equal(again.pixels, frame.pixels)
     assert (again.number, *again[2:7]) == (frame.number, *frame[2:7])
     for value, was in zip(again[7:], frame[7:], strict=True):
-        assert value == was or (np.isnan(value) and not np.isfinite(was))
+        assert value == was if np.isfinite(was) else np.isnan(value)  # JavaScript reads neither NaN nor infinity
 
 
 def test_a_photograph_comes_back_nearly_the_same() -> None:
@@ -50,6 +50,11 @@ def test_a_photograph_comes_back_nearly_the_same() -> None:
     assert again is not None
     assert message.facts.format == "jpeg"
     assert np.abs(again.pixels.astype(int) - photograph).mean() < 4
+
+
+def test_a_drawing_that_is_too_wide_for_webp_is_sent_as_jpeg() -> None:
+    message = unpack(pack("live", Frame(1, np.zeros((1, 16_384, 3), np.uint8), 0, 0, 0, "", 0.0, 0.0, 0.0)))
+    assert (message.facts.format, message.facts.width) == ("jpeg", 16_384)
 
 
 def test_a_state_has_no_picture() -> None:

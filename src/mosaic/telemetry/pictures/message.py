@@ -30,7 +30,7 @@ _WEBP_LARGEST = 16_383  # pixels along a side, a limit of the format
 
 
 class FrameHeader(BaseModel):
-    """Metadata of the picture. JSON has no NaN, so such numbers are left out."""
+    """Metadata of the picture. JSON has no NaN and no infinity; pydantic writes them as null."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
 
@@ -76,8 +76,8 @@ def pack(state: StreamState, frame: Frame | None = None) -> bytes:
         env=frame.env,
         agent=frame.agent,
         wall_time=frame.wall_time,
-        reward=_number(frame.reward),
-        ret=_number(frame.ret),
+        reward=frame.reward,
+        ret=frame.ret,
         width=width,
         height=height,
     )
@@ -105,10 +105,6 @@ def unpack(message: bytes) -> FrameMessage:
 
 def _joined(facts: bytes, picture: bytes) -> bytes:
     return _HEAD.pack(VERSION, len(facts)) + facts + picture
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 class Encoded(NamedTuple):

@@ -35,7 +35,7 @@ export default {
         <template v-if="editing" v-for="(b, i) in s.keys"><div><button type="button" class="m-btn small" :class="{on: asked === i}" @click="asked = i" :aria-label="'Another key for ' + b.label">{{ asked === i ? "press a key" : keyName(b) }}</button></div>
           <div>{{ b.label }}<span v-if="b.agent" class="faint"> · {{ b.agent }}</span></div></template>
         <template v-else v-for="g in grouped"><div><kbd v-for="k in g.names">{{ k }}</kbd></div><div>{{ g.label }}<span v-if="g.agent" class="faint"> · {{ g.agent }}</span></div></template>
-        <template v-if="!editing"><div><kbd>P</kbd></div><div>pause or go on</div><div><kbd>.</kbd></div><div>one step</div></template>
+        <template v-if="!editing"><div><kbd>P</kbd></div><div>pause or resume</div><div><kbd>.</kbd></div><div>one step</div></template>
       </div></div></section>
   </div>
   <div class="stack p-middle">
@@ -64,7 +64,7 @@ export default {
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
         <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
         <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
-    <div class="p-ctl"><button type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Go on" : "Pause" }}</button>
+    <div class="p-ctl"><button type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Resume" : "Pause" }}</button>
       <button type="button" class="m-btn" @click="send('step')"><i v-html="icons.step"></i>Step</button>
       <button type="button" class="m-btn" @click="send('restart')"><i v-html="icons.restart"></i>Restart</button>
       <button v-if="s.agents.length > 1" type="button" class="m-btn" @click="send('swap')"><i v-html="icons.swap"></i>Swap sides</button></div>
