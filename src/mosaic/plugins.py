@@ -53,6 +53,7 @@ __all__ = [
     "child_seed",
     "evaluate_learners",
     "from_pettingzoo",
+    "options_schema",
     "read_mapping",
     "require_trust_to_resume",
     "resolve_name",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.evaluation import evaluate_learners
+    from mosaic.workers.registry import options_schema
 else:
     from mosaic.core.lazy import lazy_names
 
@@ -139,5 +141,6 @@ else:
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),
             "mosaic.workers.evaluation": ("evaluate_learners",),
+            "mosaic.workers.registry": ("options_schema",),
         },
     )

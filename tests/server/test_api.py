@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.runs.trainer import Trainer
+from mosaic.workers.registry import load_worker, options_schema
 from tests.server.server_kit import app_client, eventually, toy
 
 
@@ -249,7 +250,7 @@ def test_the_catalog(home: Path) -> None:
         assert "random" in [row["id"] for row in api.get("/policies").json()]
         assert "gym/CartPole-v1" in [row["id"] for row in api.get("/envs", params={"family": "gym"}).json()]
         assert api.get("/schemas/run").json()["title"] == "Mosaic run"
-        assert "iteration_s" in api.get("/schemas/workers/toy/walk").json()["properties"]
+        assert api.get("/schemas/workers/toy/walk").json() == options_schema(load_worker("toy"), "walk")
         assert api.get("/doctor").json() == []
 
 

@@ -23,8 +23,8 @@ class Honest:
 
     def __init__(self, name, **promises):
         stepless = {"environment": "it counts, and steps no env"}
-        told = {"algorithms": ("count",), "paradigms": ("parameter_sharing",), "not_applicable": stepless, **promises}
-        self.info = WorkerCapabilities(name=name, version="1", **told)
+        told = {"algorithms": ("count",), "paradigms": ("parameter_sharing",), "not_applicable": stepless}
+        self.info = WorkerCapabilities(**{"name": name, "version": "1", **told, **promises})
 
     def options(self, algorithm):
         return Options
@@ -148,6 +148,14 @@ class Mute(Honest):
         return Undescribed
 
 
+class OldDialect(Honest):
+    def options(self, algorithm):
+        class Dated(Options):
+            model_config = ConfigDict(json_schema_extra={"$schema": "http://json-schema.org/draft-07/schema#"})
+
+        return Dated
+
+
 class Eager(Honest):
     """Saves at the end whatever it is told."""
 
@@ -177,6 +185,8 @@ WORKERS = {
         Shy("shy", max_agents=3),
         Unplayable("unplayable", checkpoints=True),
         Mute("mute"),
+        OldDialect("old_dialect"),
+        Honest("undated", version=""),
         Backwards("backwards"),
         Honest("saveless", resume=True),
         Honest("blind", agent_mapping=True),

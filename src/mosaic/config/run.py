@@ -23,6 +23,7 @@ from mosaic.config.sections import (
 from mosaic.core.seeding import SEED_LIMIT
 
 CURRENT_VERSION: Final = 2
+SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"  # the one that pydantic writes
 LATEST = "latest"  # on the command line this word means the newest run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -95,7 +96,7 @@ class RunConfig(Section):
 def run_schema() -> dict[str, object]:
     """Return the JSON schema of a run's settings, for forms, editors and docs."""
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": SCHEMA_DIALECT,
         "$id": f"urn:mosaic-rl:run-config:{CURRENT_VERSION}",
         **RunConfig.model_json_schema(),
         "title": "Mosaic run",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from pydantic import BaseModel, ValidationError
 
+from mosaic.config.run import SCHEMA_DIALECT
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
@@ -27,6 +29,18 @@ def options_model(worker: Worker, algorithm: str) -> type[BaseModel]:
             _algorithm_advice(worker.info.name, algorithm),
         )
     return worker.options(algorithm)
+
+
+def options_schema(worker: Worker, algorithm: str) -> dict[str, object]:
+    """Return the JSON schema of `training.params`, with an `$id` that changes with the worker's version."""
+    schema = options_model(worker, algorithm).model_json_schema()
+    names = [quote(name, safe="") for name in (worker.info.name, algorithm, worker.info.version)]
+    return {
+        **schema,
+        "$schema": SCHEMA_DIALECT,
+        "$id": f"urn:mosaic-rl:worker:{':'.join(names)}",
+        "version": worker.info.version,
+    }
 
 
 # Algorithms with a name of their own elsewhere that are an option here.

@@ -13,7 +13,7 @@ from mosaic.policies.controller import PolicyKind
 from mosaic.server.context import ServerContext
 from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.store.state import LIVE, State
-from mosaic.workers.registry import load_worker, options_model
+from mosaic.workers.registry import load_worker, options_schema
 
 
 def routes(context: ServerContext) -> APIRouter:
@@ -56,8 +56,8 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/schemas/workers/{worker}/{algorithm}")
     def schema_of_worker(worker: str, algorithm: str) -> dict[str, object]:
-        """Return the schema of `training.params`."""
-        return options_model(load_worker(worker), algorithm).model_json_schema()
+        """Return the schema of `training.params`; its `$id` names the worker, the algorithm and the version."""
+        return options_schema(load_worker(worker), algorithm)
 
     @router.get("/doctor")
     def doctor() -> list[FindingRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 from pydantic import BaseModel
 
-from mosaic.config.run import RunConfig
+from mosaic.config.run import SCHEMA_DIALECT, RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.testing.toys import crowd as toy_crowd
@@ -29,7 +30,7 @@ from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.rehearsal import ContractProof, WorkerContractError
 from mosaic.testing.worker.settings import check_settings
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
-from mosaic.workers.registry import load_worker
+from mosaic.workers.registry import load_worker, options_schema
 
 NOWHERE = "127.0.0.1:1"  # no cluster listens here
 _TOO_MANY_GPUS = 1024
@@ -90,14 +91,14 @@ def _check(worker: Worker, algorithm: str) -> ContractProof:
             "a misspelt option is refused, not ignored",
             'say model_config = ConfigDict(extra="forbid")',
         )
-    return ContractProof(capability, f"{len(fields)} fields, each described")
+    return ContractProof(capability, f"{len(fields)} fields, each described, in {schema['$id']}")
 
 
 def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, Any]]:
     try:
         model = worker.options(algorithm)
-        schema = model.model_json_schema()
-        json.dumps(schema)
+        declared = model.model_json_schema()
+        json.dumps(declared)
     except Exception as error:
         raise WorkerContractError(
             worker.info.name,
@@ -106,7 +107,26 @@ def _schema(worker: Worker, algorithm: str) -> tuple[type[BaseModel], dict[str, 
             _PROMISE_FORMS,
             "return a subclass of pydantic.BaseModel whose fields JSON can hold",
         ) from error
-    return model, schema
+    _check_identity(worker, algorithm, declared)
+    return model, options_schema(worker, algorithm)
+
+
+def _check_identity(worker: Worker, algorithm: str, declared: Mapping[str, object]) -> None:
+    """Check that the schema is of the one dialect, and that its `$id` can name the worker's version."""
+    dialect = declared.get("$schema", SCHEMA_DIALECT)
+    wrong = None
+    if dialect != SCHEMA_DIALECT:
+        wrong = f"its schema says $schema={dialect!r}", "leave $schema out: Mosaic adds it"
+    elif not re.fullmatch(r"\S+", worker.info.version):
+        wrong = f"its version is {worker.info.version!r}", 'say version="1.0", or the version of its package'
+    if wrong:
+        raise WorkerContractError(
+            worker.info.name,
+            f"options of {algorithm}",
+            wrong[0],
+            "a schema has an $id with the version of its worker, and is of draft 2020-12",
+            wrong[1],
+        )
 
 
 @dataclass(frozen=True, slots=True)

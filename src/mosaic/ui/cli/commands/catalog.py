@@ -122,7 +122,7 @@ def schema(
     from mosaic.core.errors import unknown
     from mosaic.core.plugins import plugins
     from mosaic.ui.cli.output import print_json
-    from mosaic.workers.registry import load_worker, options_model
+    from mosaic.workers.registry import load_worker, options_schema
 
     if what == "run":
         print_json(run_schema())
@@ -130,7 +130,7 @@ def schema(
     if what not in plugins("mosaic.workers"):
         raise unknown("schema", what, ["run", *plugins("mosaic.workers")])
     worker = load_worker(what)
-    print_json(options_model(worker, algorithm or worker.info.algorithms[0]).model_json_schema())
+    print_json(options_schema(worker, algorithm or worker.info.algorithms[0]))
 
 
 def check(
