@@ -41,7 +41,11 @@ def test_the_command_prints_it():
 
 def test_a_plugins_schema(installed_liars):
     schema = options_schema(load_worker("honest"), "count")
-    assert (schema["$schema"], schema["$id"], schema["version"]) == (DIALECT, "urn:mosaic-rl:worker:honest:count:1", "1")
+    assert (schema["$schema"], schema["$id"], schema["version"]) == (
+        DIALECT,
+        "urn:mosaic-rl:worker:honest:count:1",
+        "1",
+    )
     with pytest.raises(InputError, match="There is no algorithm of the worker honest named 'cuont'"):
         options_schema(load_worker("honest"), "cuont")
 
@@ -54,7 +58,10 @@ def test_a_name_or_version_with_a_colon_does_not_break_the_id():
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("undated", "worker undated, options of count: its version is ''. Promise: a schema has an $id with the version"),
+        (
+            "undated",
+            "worker undated, options of count: its version is ''. Promise: a schema has an $id with the version",
+        ),
         ("old_dialect", "its schema says $schema='http://json-schema.org/draft-07/schema#'"),
     ],
 )
