@@ -257,7 +257,7 @@ def long_run(home: Path, seed: int, points: int) -> Run:
     config = {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"worker": "toy", "total_timesteps": 10**9},
-        "resources": {"num_workers": 10_000},  # more than this machine has, so that the server does not start them
+        "resources": {"num_env_runners": 10_000},  # more than this machine has, so that the server does not start them
         "seed": seed,
         "name": f"long-{seed}",
     }

@@ -328,8 +328,8 @@ def test_a_run_config_does_not_share_its_options_with_the_caller() -> None:
 def test_defaults() -> None:
     config = parse_run_config(ENV)
     assert (config.version, config.run_id, config.seed) == (2, None, 0)
-    assert (config.resources.num_workers, config.resources.num_gpus, config.resources.num_cpus) == (None, 0.0, 1)
-    assert config.resources.workers == 2
+    assert (config.resources.num_env_runners, config.resources.num_gpus, config.resources.num_cpus) == (None, 0.0, 1)
+    assert config.resources.env_runners == 2
     assert config.environment.id == "gym/CartPole-v1"
     assert config.policy_configuration is None
     assert config == RunConfig(environment=EnvironmentConfig(family="gym", env_id="CartPole-v1"))

@@ -93,7 +93,7 @@ def documents(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
                 params=tables(leaves),
             ),
             "resources": section(
-                num_workers=st.integers(1, 64) | st.sampled_from(["auto", None]),
+                num_env_runners=st.integers(1, 64) | st.sampled_from(["auto", None]),
                 num_gpus=st.floats(0, 8),
                 num_cpus=st.integers(1, 8),
                 ray_address=texts,

@@ -90,7 +90,7 @@ def config(kind: str, folder: Path) -> dict[str, Any]:
                 checkpoint=checkpoint,
             )
         case "mpi" | "tabular-ray":
-            resources = {"runtime": kind.removeprefix("tabular-"), "num_workers": 2}
+            resources = {"runtime": kind.removeprefix("tabular-"), "num_env_runners": 2}
             params = {"report_every_steps": 10_000, "merge_every_steps": 5_000}
             return _asked("tabular", _GAME, 1_500_000, params, resources=resources)
         case "rllib":

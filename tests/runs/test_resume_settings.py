@@ -19,7 +19,7 @@ from tests.runs.run_cases import assert_no_gap, first_event, toy
 
 def used(run: Run) -> list[tuple[int, int | None]]:
     """What each attempt said it works with."""
-    return [(event["attempt"], event["num_workers"]) for event in run.events() if event["kind"] == "started"]
+    return [(event["attempt"], event["num_env_runners"]) for event in run.events() if event["kind"] == "started"]
 
 
 def stopped(trainer: Trainer, **sections: Any) -> Run:
@@ -33,10 +33,10 @@ def stopped(trainer: Trainer, **sections: Any) -> Run:
 def test_a_stopped_run_goes_on_with_another_number_of_workers(trainer: Trainer) -> None:
     run = stopped(trainer, resources={"num_cpus": 3})
     before = run.config
-    run.resume(resources={"num_workers": 5})
+    run.resume(resources={"num_env_runners": 5})
     next(event for event in run.events(follow=True) if event["attempt"] == 2 and event["kind"] == "iteration")
     run.stop()
-    changed = before.resources.model_copy(update={"num_workers": 5})
+    changed = before.resources.model_copy(update={"num_env_runners": 5})
     assert run.config == before.model_copy(update={"resources": changed})
     assert used(run) == [(1, None), (2, 5)]
     assert_no_gap(run)
@@ -59,10 +59,10 @@ def test_a_run_that_is_alive_keeps_its_resources(trainer: Trainer) -> None:
     with pytest.raises(
         InputError, match=rf"is (starting|running), and keeps its .* with others: mosaic runs stop {run.id}"
     ):
-        run.resume(resources={"num_workers": 5})
+        run.resume(resources={"num_env_runners": 5})
     run.pause()
     with pytest.raises(InputError, match=r"is paused, and keeps its resources for as long as it lives. Stop it"):
-        run.resume(resources={"num_workers": 5})
+        run.resume(resources={"num_env_runners": 5})
     assert run.config == before
     run.resume(resources={})
     assert run.state is State.RUNNING
@@ -73,8 +73,8 @@ def test_what_is_no_resource_is_refused_and_changes_nothing(trainer: Trainer) ->
     run = stopped(trainer)
     before = run.config
     for wrong, text in (
-        ({"num_worker": 3}, r"Did you mean 'resources\.num_workers'\?"),
-        ({"num_workers": 0}, r"resources\.num_workers"),
+        ({"num_worker": 3}, r"Did you mean 'resources\.num_env_runners'\?"),
+        ({"num_env_runners": 0}, r"resources\.num_env_runners"),
         ({"ray_address": "a:1", "runtime": "mpi"}, r"needs the runtime ray"),
     ):
         with pytest.raises(InputError, match=text):
@@ -103,17 +103,17 @@ def test_nobody_changes_what_somebody_else_has(trainer: Trainer) -> None:
     with RunLock(run.folder) as lock:
         assert lock.try_acquire()
         with pytest.raises(RunAliveError, match="another process holds its lock"):
-            change_settings(run.folder, record, {"num_workers": 3})
+            change_settings(run.folder, record, {"num_env_runners": 3})
     run.start()
     run.wait(60)
     with pytest.raises(RunAliveError, match="was started by another process in the meantime"):
-        change_settings(run.folder, record, {"num_workers": 3})
-    assert run.config.resources.num_workers is None
+        change_settings(run.folder, record, {"num_env_runners": 3})
+    assert run.config.resources.num_env_runners is None
 
 
 def test_only_resources_are_changed(trainer: Trainer) -> None:
     config = trainer.submit(toy(500, tags=["a"]), start=False).config
-    changed = with_changes(config, {"num_workers": "auto", "max_wall_s": 7})
+    changed = with_changes(config, {"num_env_runners": "auto", "max_wall_s": 7})
     assert changed.resources.max_wall_s == 7
     assert changed.model_copy(update={"resources": config.resources}) == config
 

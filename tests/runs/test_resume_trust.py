@@ -39,9 +39,9 @@ def test_without_trust_nothing_is_started_and_the_run_stays_as_it_was(gift: Run)
     with pytest.raises(TrustError, match=text):
         gift.resume()
     with pytest.raises(TrustError, match=text):
-        gift.resume(resources={"num_workers": 2})
+        gift.resume(resources={"num_env_runners": 2})
     assert (gift.record(), gift.log()) == (before, log)
-    assert gift.config.resources.num_workers is None
+    assert gift.config.resources.num_env_runners is None
 
 
 def test_with_trust_it_goes_on(gift: Run, monkeypatch: pytest.MonkeyPatch) -> None:

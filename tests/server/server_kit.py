@@ -59,7 +59,7 @@ def toy(iterations: int = 20, iteration_s: float = 0.0, **parts: Any) -> dict[st
     return {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {**training, "params": params},
-        "resources": {"num_workers": 1},
+        "resources": {"num_env_runners": 1},
         **parts,
     }
 

@@ -165,7 +165,7 @@ def test_verbs_that_do_not_fit_the_state_conflict(api: TestClient) -> None:
         answer = api.post(f"/runs/{run_id}/{verb}")
         assert answer.status_code == 409
         assert "queued" in answer.json()["error"]
-    assert api.post(f"/runs/{run_id}/resume", json={"resources": {"num_workers": 2}}).status_code == 409
+    assert api.post(f"/runs/{run_id}/resume", json={"resources": {"num_env_runners": 2}}).status_code == 409
     assert api.post(f"/runs/{run_id}/stop").json()["state"] == "stopped"
     assert api.delete(f"/runs/{run_id}").status_code == 204
     assert api.get(f"/runs/{run_id}").status_code == 404
@@ -174,8 +174,8 @@ def test_verbs_that_do_not_fit_the_state_conflict(api: TestClient) -> None:
 @pytest.mark.parametrize(
     ("resources", "status", "text"),
     [
-        ({"num_worker": 2}, 400, "Did you mean 'resources.num_workers'?"),
-        ({"num_workers": 0}, 400, "resources.num_workers"),
+        ({"num_worker": 2}, 400, "Did you mean 'resources.num_env_runners'?"),
+        ({"num_env_runners": 0}, 400, "resources.num_env_runners"),
         ({"num_gpus": 99}, 400, "This run could never start: it asks for 99 GPUs"),
         ({"ray_address": "elsewhere:6379"}, 403, "resources.ray_address: elsewhere:6379"),
         ([], 422, "resources"),
@@ -211,8 +211,8 @@ def test_the_life_of_a_run(working: TestClient) -> None:
     shown = working.get(f"/runs/{run_id}").json()
     assert shown["reason"] == "asked to stop"
     assert shown["checkpoints"][-1]["env_steps"] == shown["env_steps"]
-    resumed = working.post(f"/runs/{run_id}/resume", json={"resources": {"num_workers": 2}}).json()
-    assert (len(resumed["attempts"]), resumed["config"]["resources"]["num_workers"]) == (2, 2)
+    resumed = working.post(f"/runs/{run_id}/resume", json={"resources": {"num_env_runners": 2}}).json()
+    assert (len(resumed["attempts"]), resumed["config"]["resources"]["num_env_runners"]) == (2, 2)
     working.post(f"/runs/{run_id}/stop", params={"patience_s": 5})
     eventually(lambda: state() == "stopped", "the second stop")
 

@@ -110,7 +110,7 @@ class World:
         config = parse_run_config({
             "run_id": run_id, "environment": {"env_id": "gym/CartPole-v1"},
             "training": {"worker": "toy", "algorithm": "walk", "total_timesteps": STEPS * plan.iterations},
-            "resources": {"num_workers": plan.cores, "num_cpus": 1},
+            "resources": {"num_env_runners": plan.cores, "num_cpus": 1},
         })  # fmt: skip
         store.create(config, group=rng.choice(["", "a", "b"]))
         self.ledgers[run_id].confirmed = self.ledgers[run_id].state

@@ -63,7 +63,7 @@ CASES: dict[str, dict[str, Any]] = {
     "many tables on threads": {
         "environment": {"env_id": "gym/FrozenLake-v1"},
         "training": {"worker": "tabular", "params": {"merge_every_steps": 1000}},
-        "resources": {"runtime": "parallel", "num_workers": 5},
+        "resources": {"runtime": "parallel", "num_env_runners": 5},
     },
 }
 

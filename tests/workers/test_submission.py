@@ -63,7 +63,7 @@ def test_without_a_worker_one_is_picked_that_meets_what_is_asked():
 
 def test_what_one_process_has_anyway_is_met():
     for worker, params in (("toy", None), ("script", COMMAND), ("native", None)):
-        assert resolve(run_config(worker, params, environment=CARTPOLE, resources={"num_workers": 1}))
+        assert resolve(run_config(worker, params, environment=CARTPOLE, resources={"num_env_runners": 1}))
         assert resolve(run_config(worker, params, environment=CARTPOLE, resources={"runtime": "single"}))
 
 
@@ -71,19 +71,19 @@ def test_resources_of_the_native_worker():
     assert "the runtime is single or parallel, not mpi" in resources("native", runtime="mpi")
     assert "one GPU or none, and resources.num_gpus is 4" in resources("native", num_gpus=4.0)
     assert "one GPU or none, and resources.num_gpus is 0.5" in resources("native", num_gpus=0.5)
-    assert "Type: --runtime parallel" in resources("native", runtime="single", num_workers=2)
-    assert "resources ask for 2 workers, and training.params.threads is 3" in resources(
-        "native", {"threads": 3}, num_workers=2
+    assert "Type: --runtime parallel" in resources("native", runtime="single", num_env_runners=2)
+    assert "resources ask for 2 env runners, and training.params.threads is 3" in resources(
+        "native", {"threads": 3}, num_env_runners=2
     )
-    said = refusal("native", environment=CARTPOLE, training={"algorithm": "dqn"}, resources={"num_workers": 2})
+    said = refusal("native", environment=CARTPOLE, training={"algorithm": "dqn"}, resources={"num_env_runners": 2})
     assert "DQN steps a compiled env in one thread" in said
     assert "99 threads cannot share" in refusal(
-        "native", environment={**CARTPOLE, "num_envs": 4}, resources={"num_workers": 99}
+        "native", environment={**CARTPOLE, "num_envs": 4}, resources={"num_env_runners": 99}
     )
 
 
 def test_workers_of_the_native_worker_are_threads_or_processes():
-    ppo, four = PpoOptions(), ResourcesConfig(num_workers=4)
+    ppo, four = PpoOptions(), ResourcesConfig(num_env_runners=4)
     assert with_resources(ppo, four, compiled=True).threads == 4
     assert with_resources(ppo, four, compiled=False).env_processes == 4
     assert with_resources(DqnOptions(), four, compiled=False).env_processes == 4
@@ -98,11 +98,11 @@ def test_workers_of_the_native_worker_are_threads_or_processes():
 
 
 def test_what_resources_decide_is_stored_with_the_run():
-    stored = resolve(run_config("native", environment=CARTPOLE, resources={"num_workers": 2})).config
+    stored = resolve(run_config("native", environment=CARTPOLE, resources={"num_env_runners": 2})).config
     assert stored.training.params["threads"] == 2
     assert resolve(stored).config.training.params == stored.training.params
     lander = {"env_id": "gym/LunarLander-v3"}
-    stored = resolve(run_config("native", environment=lander, resources={"num_workers": 2})).config
+    stored = resolve(run_config("native", environment=lander, resources={"num_env_runners": 2})).config
     assert stored.training.params["env_processes"] == 2
 
 
@@ -110,11 +110,11 @@ def test_a_run_keeps_the_number_of_learners_that_its_checkpoints_have(tmp_path):
     run = Trainer(tmp_path).submit(run_config("native", environment=CARTPOLE, training={"preset": False}), start=False)
     run.stop()
     with pytest.raises(InputError, match=r"training\.params\.threads would be 2, .* were made with 1"):
-        run.resume(resources={"num_workers": 2})
+        run.resume(resources={"num_env_runners": 2})
 
 
 def test_workers_of_a_table_need_a_runtime():
-    assert "Type --runtime parallel (threads), ray or mpi." in resources("tabular", environment=GAME, num_workers=4)
+    assert "Type --runtime parallel (threads), ray or mpi." in resources("tabular", environment=GAME, num_env_runners=4)
     assert "Type: --runtime ray" in resources("tabular", environment=GAME, ray_address="127.0.0.1:1")
 
 

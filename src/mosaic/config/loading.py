@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from mosaic.config.file_formats import read_document, read_json
 from mosaic.config.run import CURRENT_VERSION, RunConfig
-from mosaic.config.validation import explain_settings, no_such_setting, section_of
+from mosaic.config.sections import Section
+from mosaic.config.validation import earlier_names, explain_settings, no_such_setting, section_of
 from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
 
@@ -21,13 +22,19 @@ from mosaic.core.errors import FormatError, InputError, UnknownNameError, shown
 def apply_overrides(data: Mapping[str, object], overrides: Iterable[str]) -> dict[str, object]:
     """Return a copy of the document with every SECTION.KEY=VALUE written into it."""
     document = dict(data)
+    written: dict[tuple[str, ...], tuple[str, object]] = {}
     for override in overrides:
         dotted, equals, text = override.partition("=")
         path = dotted.strip().split(".")
         if not equals or not all(path):
             raise InputError(f"'{override}' is not KEY=VALUE, for example training.params.gamma=0.98 or seed=7.")
         place = _find_place(RunConfig, path)
-        document = _edited(document, place.keys, _read_value(override, text.strip(), place))
+        value = _read_value(override, text.strip(), place)
+        name, other = written.get(place.keys, (dotted, value))
+        if name != dotted and other != value:
+            raise InputError(f"'{name}' and '{dotted}' are one setting, and they differ. Leave one of them out.")
+        written[place.keys] = (dotted, value)
+        document = _edited(document, place.keys, value)
     return document
 
 
@@ -41,8 +48,9 @@ class _Place(NamedTuple):
 
 def _find_place(model: type[BaseModel], path: list[str]) -> _Place:
     """Check settings against the model; below the env's and the worker's own options any key is allowed."""
-    section = model
+    section, path = model, list(path)
     for depth, name in enumerate(path):
+        path[depth] = name = earlier_names(section).get(name, name)
         field = section.model_fields.get(name)
         if field is None:
             raise UnknownNameError(no_such_setting(model, path[: depth + 1]))
@@ -166,7 +174,19 @@ def upgrade(data: Mapping[str, object]) -> dict[str, object]:
         )
     for older in range(version, CURRENT_VERSION):
         document = {**_STEPS[older](document), "version": older + 1}
-    return document
+    return {name: with_current_names(name, value) for name, value in document.items()}
+
+
+def with_current_names(section: str, data: object) -> Any:
+    """Return what a document has under this heading, with the current names of renamed settings."""
+    field = RunConfig.model_fields.get(section)
+    kind = section_of(field) if field else None
+    if kind is None or not issubclass(kind, Section):
+        return data
+    try:
+        return kind.with_current_names(data)
+    except ValueError as error:
+        raise InputError(f"{section}: {error}.") from error
 
 
 def _from_1(data: dict[str, object]) -> dict[str, object]:

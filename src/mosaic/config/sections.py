@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -66,11 +66,26 @@ TrainedPolicies: TypeAlias = Annotated[tuple[str, ...] | str | None, BeforeValid
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
+    earlier_names: ClassVar[Mapping[str, str]] = {}  # of renamed settings, which are still read: {earlier: current}
+
     @model_validator(mode="before")
     @classmethod
     def _empty_heading(cls, data: object) -> object:
         """Treat null, which is a YAML heading with nothing below it, as a request for the defaults."""
-        return {} if data is None else data
+        return {} if data is None else cls.with_current_names(data)
+
+    @classmethod
+    def with_current_names(cls, data: object) -> object:
+        """Return the section's settings under their current names; raise ValueError where two names contradict."""
+        if not isinstance(data, Mapping) or not cls.earlier_names.keys() & data.keys():
+            return data
+        for earlier, current in cls.earlier_names.items():
+            if earlier in data and current in data and data[earlier] != data[current]:
+                raise ValueError(
+                    f"'{earlier}' is the earlier name of '{current}', and they differ: {shown(data[earlier])} and "
+                    f"{shown(data[current])}. Leave '{earlier}' out"
+                )
+        return {cls.earlier_names.get(name, name): value for name, value in data.items()}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -151,13 +166,15 @@ class EvaluationConfig(Section):
 
 
 Runtime = Literal["single", "parallel", "ray", "mpi"]
-WorkerCount: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
+EnvRunnerCount: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
 
-USUAL_WORKERS = 2
+USUAL_ENV_RUNNERS = 2
 
 
 class ResourcesConfig(Section):
-    num_workers: Annotated[WorkerCount | None, MosaicPicks] = Field(
+    earlier_names: ClassVar[Mapping[str, str]] = {"num_workers": "num_env_runners"}
+
+    num_env_runners: Annotated[EnvRunnerCount | None, MosaicPicks] = Field(
         None,
         description="Env runners that collect experience in parallel; None lets Mosaic choose: 2, or as many as fit.",
     )
@@ -180,9 +197,14 @@ class ResourcesConfig(Section):
     )
 
     @property
-    def workers(self) -> int:
-        """Return the requested number of workers, or a default that fits most machines."""
-        return USUAL_WORKERS if self.num_workers is None else self.num_workers
+    def num_workers(self) -> int | None:
+        """Earlier name of `num_env_runners`, for plug-ins that read it."""
+        return self.num_env_runners
+
+    @property
+    def env_runners(self) -> int:
+        """Return the requested number of env runners, or a default that fits most machines."""
+        return USUAL_ENV_RUNNERS if self.num_env_runners is None else self.num_env_runners
 
     @model_validator(mode="after")
     def _address_needs_ray(self) -> Self:

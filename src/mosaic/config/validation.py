@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -36,11 +36,18 @@ def find_section(model: type[BaseModel], path: Sequence[object]) -> type[BaseMod
     return section
 
 
+def earlier_names(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return the earlier names of a section's settings, with their current ones."""
+    names: Mapping[str, str] = getattr(model, "earlier_names", {})
+    return names
+
+
 def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
     """Return «There is no setting 'training.algorithim'. Did you mean 'training.algorithm'? Known: …»."""
     *above, asked = path
     section = find_section(model, above) or model
-    near = nearest(asked, section.model_fields)
+    near = nearest(asked, [*section.model_fields, *earlier_names(section)])
+    near = earlier_names(section).get(near, near) if near else None
     meant = ".".join((*above, near)) if near else _elsewhere(model, asked)
     hint = f"Did you mean '{meant}'?" if meant else (
         "Options of the worker belong under 'training.params', those of the env under 'environment.options'."
@@ -51,6 +58,9 @@ def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:
 def _elsewhere(model: type[BaseModel], asked: str) -> str | None:
     """Find a setting of another section with that name: `total_timesteps` is `training.total_timesteps`."""
     by_name = {path.rpartition(".")[2]: path for path, _ in list_settings(model)}
+    for heading, field in model.model_fields.items():
+        if section := section_of(field):
+            by_name |= {earlier: f"{heading}.{now}" for earlier, now in earlier_names(section).items()}
     near = nearest(asked, by_name)
     return by_name[near] if near else None
 

@@ -20,7 +20,7 @@ Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
 def meet_resources(options: Given, config: RunConfig, roles: AgentRoles, spec: EnvSpec) -> Given:
     """Return options that meet the resources of the run, or raise InputError; idempotent."""
     resources = config.resources
-    if not (resources.num_workers or resources.runtime or resources.num_gpus):
+    if not (resources.num_env_runners or resources.runtime or resources.num_gpus):
         return options
     foreign = opponents_of(options, roles, spec).foreign if isinstance(options, PpoOptions) else ()
     compiled = not roles.played and not foreign and is_compiled(config.environment)
@@ -30,7 +30,7 @@ def meet_resources(options: Given, config: RunConfig, roles: AgentRoles, spec: E
 def with_resources(options: Given, resources: ResourcesConfig, *, compiled: bool) -> Given:
     """Return options that meet the resources, or raise InputError.
 
-    `num_workers` counts what steps envs in parallel: threads with a learner each where the env has a compiled twin,
+    `num_env_runners` counts what steps envs in parallel: threads with a learner each where the env has a compiled twin,
     else processes; one of them is this process itself. `num_gpus` is 0 or 1.
     """
     chosen: dict[str, Any] = {}
@@ -46,28 +46,32 @@ def with_resources(options: Given, resources: ResourcesConfig, *, compiled: bool
 
 
 def _number(resources: ResourcesConfig) -> int | None:
-    """Return the requested number of workers; None: as in the options."""
-    runtime, number = resources.runtime, resources.num_workers
+    """Return the requested number of env runners; None: as in the options."""
+    runtime, number = resources.runtime, resources.num_env_runners
     if runtime in ("ray", "mpi"):
         raise InputError(
             f"The worker native trains on one machine: the runtime is single or parallel, not {runtime}. "
             "Leave --runtime out, or train on Ray: --worker rllib"
         )
     if runtime == "single" and number not in (None, 1):
-        raise InputError(f"The runtime single has one worker, and --num-workers is {number}. Type: --runtime parallel")
+        raise InputError(
+            f"The runtime single has one env runner, and --num-env-runners is {number}. Type: --runtime parallel"
+        )
     if runtime == "parallel" and number == 1:
-        raise InputError("The runtime parallel has several workers, and --num-workers is 1. Type: --runtime single")
+        raise InputError(
+            "The runtime parallel has several env runners, and --num-env-runners is 1. Type: --runtime single"
+        )
     if runtime == "single":
         return 1
-    return resources.workers if runtime == "parallel" else number
+    return resources.env_runners if runtime == "parallel" else number
 
 
 def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None:
-    """Return the option's value for this many workers; None where it already has it."""
+    """Return the option's value for this many env runners; None where it already has it."""
     if name == "threads" and isinstance(options, DqnOptions):
         if number > 1:
             raise InputError(
-                f"DQN steps a compiled env in one thread, but --num-workers is {number}. Leave it out, or use PPO: "
+                f"DQN steps a compiled env in one thread, but --num-env-runners is {number}. Leave it out, or use PPO: "
                 "--algo ppo"
             )
         return None
@@ -76,7 +80,7 @@ def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None
     wanted = 0 if name == "env_processes" and number == 1 else number
     if said not in (default, wanted):
         raise InputError(
-            f"resources ask for {number} workers, and training.params.{name} is {said}. Leave one of them out."
+            f"resources ask for {number} env runners, and training.params.{name} is {said}. Leave one of them out."
         )
     return wanted
 

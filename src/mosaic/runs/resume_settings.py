@@ -33,10 +33,11 @@ CHANGEABLE = (
 
 def with_changes(config: RunConfig, resources: Mapping[str, object], settings: Sequence[str] = ()) -> RunConfig:
     """Return the configuration with these settings of `resources` and these `SECTION.KEY=VALUE` replaced."""
-    from mosaic.config.loading import dump_run_config, parse_run_config
+    from mosaic.config.loading import dump_run_config, parse_run_config, with_current_names
 
     document = dump_run_config(config)
-    changed = parse_run_config({**document, "resources": {**document["resources"], **resources}}, settings)
+    other = {**document["resources"], **with_current_names("resources", resources)}
+    changed = parse_run_config({**document, "resources": other}, settings)
     for name in changed_settings(document, dump_run_config(changed)):
         if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in CHANGEABLE):
             raise InputError(

@@ -132,9 +132,10 @@ class Run:
     ) -> None:
         """Continue after a pause; after an end, with a new attempt from the last good checkpoint.
 
-        `resources`: settings of that section, such as {"num_workers": 4}, that the new attempt and those after it use.
-        `settings`: others, such as "training.total_timesteps=2000000". A finished run needs a limit that is not reached
-        yet. `trust`: whether an imported run may run the code that it names; None: only if MOSAIC_TRUST=1 is set.
+        `resources`: settings of that section, such as {"num_env_runners": 4}, that the new attempt and those after it
+        use. `settings`: others, such as "training.total_timesteps=2000000". A finished run needs a limit that is not
+        reached yet. `trust`: whether an imported run may run the code that it names; None: only if MOSAIC_TRUST=1 is
+        set.
         """
         trust = trust_given() if trust is None else trust
         record = self.record()

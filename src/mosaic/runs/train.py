@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack, cast, overload
 
-from mosaic.config.loading import dump_run_config, parse_run_config
+from mosaic.config.loading import dump_run_config, parse_run_config, with_current_names
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.core.interrupts import ctrl_c_kept
@@ -41,7 +41,8 @@ class RunSettings(TypedDict, total=False):
     policies: str | None
     agents: Mapping[str, str] | None
     runtime: str | None
-    num_workers: int | None
+    num_env_runners: int | None
+    num_workers: int | None  # earlier name of num_env_runners
     seed: int | None
     name: str | None
 
@@ -84,7 +85,7 @@ def train(
 
     Settings, all None by default: `worker`, `algorithm` and its options `params`; the limits `total_timesteps`,
     `episodes` and `stop_reward`; the env's `options` and `wrappers`; the policy configuration `policies`, and `agents`,
-    which maps agents to policies; `runtime` and `num_workers`; `seed` and `name`.
+    which maps agents to policies; `runtime` and `num_env_runners`; `seed` and `name`.
 
     `callbacks` are called with every metric event during the run; one that returns False stops it. Ctrl-C stops the run
     and saves; `run.resume()` continues it.
@@ -147,7 +148,7 @@ def _config(asked: Asked | Environment, home: Path, options: dict[str, object]) 
 _PLACES: Mapping[str, tuple[str, ...]] = {  # of settings in a configuration; elsewhere they are at the top
     "training": ("worker", "algorithm", "total_timesteps", "episodes", "stop_reward", "params"),
     "environment": ("wrappers",),
-    "resources": ("runtime", "num_workers"),
+    "resources": ("runtime", "num_env_runners", "num_workers"),
 }
 
 
@@ -156,7 +157,7 @@ def _with(config: RunConfig, settings: RunSettings) -> RunConfig:
     given = {name: _plain(value) for name, value in settings.items() if value is not None and name != "options"}
     document = dump_run_config(config)
     for section, names in _PLACES.items():
-        document[section] |= {name: given.pop(name) for name in names if name in given}
+        document[section] |= with_current_names(section, {name: given.pop(name) for name in names if name in given})
     if "policies" in given:
         document["policy_configuration"] = given.pop("policies")
     return parse_run_config(document | given)

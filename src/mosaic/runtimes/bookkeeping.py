@@ -173,7 +173,7 @@ class SpreadTraining(ABC):
         if len(tensors["counts"]) != len(self._progress):
             raise InputError(
                 f"The checkpoint was written by {len(tensors['counts'])} learners; resume it with "
-                f"--num-workers {len(tensors['counts'])}."
+                f"--num-env-runners {len(tensors['counts'])}."
             )
         for number, progress in enumerate(self._progress):
             progress.counts[:], progress.sums[:] = tensors["counts"][number], tensors["sums"][number]

@@ -127,7 +127,7 @@ class ParallelTraining:
         if len(tensors["counts"]) != len(self._learners):
             raise InputError(
                 f"The checkpoint was written by {len(tensors['counts'])} learners; resume it with "
-                f"--num-workers {len(tensors['counts'])}."
+                f"--num-env-runners {len(tensors['counts'])}."
             )
         for number, learner in enumerate(self._learners):
             own = {"counts": tensors["counts"][number], "sums": tensors["sums"][number]}

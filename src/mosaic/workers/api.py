@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.sections import PolicyConfiguration, ResourcesConfig
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.workers.context import WorkerContext
 
-ResourceName = Literal["num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"]
+ResourceName = Literal["num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"]
+_Resource = Annotated[ResourceName, BeforeValidator(lambda name: ResourcesConfig.earlier_names.get(name, name))]
 SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"]
 
 
@@ -56,7 +57,7 @@ class WorkerCapabilities(BaseModel):
     not_applicable: dict[str, str] = Field(
         {}, description="Settings or sections that do not apply to it, with the reason; runs may set them."
     )
-    resources: tuple[ResourceName, ...] = Field(
+    resources: tuple[_Resource, ...] = Field(
         (),
         description="Settings of `resources` (and environment.num_envs) that it meets; others are refused.",
     )

@@ -130,7 +130,7 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
 
     begun, compiled_s = working_time(), timer.seconds()
     resources = context.config.resources  # may differ from those of earlier attempts
-    writer.report(kind="started", num_workers=resources.num_workers, ray_address=resources.ray_address)
+    writer.report(kind="started", num_env_runners=resources.num_env_runners, ray_address=resources.ray_address)
     finished = False
     try:
         with context.heartbeat.beating():

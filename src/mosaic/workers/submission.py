@@ -132,8 +132,8 @@ def _asked(config: RunConfig) -> dict[ResourceName, object]:
     resources = config.resources
     if config.environment.num_envs not in (None, 1):
         asked["num_envs"] = config.environment.num_envs
-    if resources.num_workers not in (None, 1):
-        asked["num_workers"] = resources.num_workers
+    if resources.num_env_runners not in (None, 1):
+        asked["num_env_runners"] = resources.num_env_runners
     if resources.num_gpus:
         asked["num_gpus"] = f"{resources.num_gpus:g}"
     if resources.num_cpus != 1:

@@ -49,7 +49,7 @@ class ToyWorker:
         resume=True,
         checkpoints=True,
         seeds=True,
-        resources=("num_workers", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
+        resources=("num_env_runners", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
         not_applicable={"environment": "a walk steps no env; only the agents and spaces of the env count"},
     )
     loads_pickles = False  # a walk is JSON: it runs no code, regardless of its author

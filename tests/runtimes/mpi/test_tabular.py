@@ -208,7 +208,7 @@ def test_a_run_on_ranks_is_stopped_resumed_and_finishes(tmp_path, mode):
                 "params": {**FULL_SPEED, "report_every_steps": 10_000, "mpi_mode": mode},
                 "total_timesteps": 2_000_001,
             },
-            "resources": {"runtime": "mpi", "num_workers": 2},
+            "resources": {"runtime": "mpi", "num_env_runners": 2},
         }
     )
     run = Trainer(tmp_path).submit(config)

@@ -75,7 +75,7 @@ def test_actors_learn_what_threads_learn_to_the_last_bit(training, tmp_path):
     assert training.episodes == threads.episodes
     assert same(training, threads)
     wrong = RayTraining(GAME, "q_learning", OPTIONS, 7, actors=ACTORS + 1, merge_every=EVERY)
-    with pytest.raises(InputError, match=f"written by {ACTORS} learners.*--num-workers {ACTORS}"):
+    with pytest.raises(InputError, match=f"written by {ACTORS} learners.*--num-env-runners {ACTORS}"):
         wrong.restore(tmp_path, 0)
     wrong.close()
 
@@ -140,7 +140,7 @@ def run_config(runtime, env_id="classic/tictactoe_v3", **resources):
                 "params": {**FULL_SPEED, "report_every_steps": 10_000},
                 "total_timesteps": 1_500_001,
             },
-            "resources": {"runtime": runtime, "num_workers": ACTORS, **resources},
+            "resources": {"runtime": runtime, "num_env_runners": ACTORS, **resources},
         }
     )
 

@@ -102,7 +102,7 @@ def test_a_run_that_wants_more_cores_than_there_are_runs_alone() -> None:
 
 
 def test_demand_of_a_configuration() -> None:
-    resources = {"num_workers": 3, "num_cpus": 2, "num_gpus": 0.5, "max_memory_mb": 100}
+    resources = {"num_env_runners": 3, "num_cpus": 2, "num_gpus": 0.5, "max_memory_mb": 100}
     document = {"environment": {"env_id": "gym/CartPole-v1"}, "tags": ["ann", "x"], "resources": resources}
     config = parse_run_config(document)
     assert demand_of(config, "r", 7.0) == Demand("r", 6, 100, 0.5, 7.0, "ann")

@@ -77,10 +77,10 @@ def test_a_detached_run_is_paused_resumed_saved_and_stopped(mosaic, tmp_path):
     refused = mosaic("runs", "pause", run)
     assert refused.code == 2
     assert "stopped" in refused.err
-    assert mosaic("runs", "resume", run, "--num-workers", "0").code == 2
-    assert mosaic("runs", "resume", run, "--num-workers", "3").code == 0
-    assert json.loads(mosaic("runs", "show", run, "--json").out)["config"]["resources"]["num_workers"] == 3
-    refused = mosaic("runs", "resume", run, "--num-workers", "4")
+    assert mosaic("runs", "resume", run, "--num-env-runners", "0").code == 2
+    assert mosaic("runs", "resume", run, "--num-env-runners", "3").code == 0
+    assert json.loads(mosaic("runs", "show", run, "--json").out)["config"]["resources"]["num_env_runners"] == 3
+    refused = mosaic("runs", "resume", run, "--num-env-runners", "4")
     assert refused.code == 2
     assert "keeps its resources for as long as it lives" in " ".join(refused.err.split())
     mosaic("runs", "stop", run)
@@ -291,7 +291,7 @@ def test_policies_that_a_rule_creates_are_named(mosaic):
         (("--agent", "player_2=nobody"), "There is no policy named 'nobody'"),
         (("--agent", "player_9=random"), "There is no agent 'player_9'."),
         (("--set", "resources.num_gpus=4"), "cannot meet resources.num_gpus=4"),
-        (("--num-workers", "4"), "Type --runtime parallel (threads), ray or mpi."),
+        (("--num-env-runners", "4"), "Type --runtime parallel (threads), ray or mpi."),
         (("--ray-address", "127.0.0.1:1"), "Type: --runtime ray"),
         (("--set", 'telemetry.mirrors=["tensorbord"]'), "There is no mirror named 'tensorbord'."),
     ],

@@ -103,7 +103,7 @@ def toy(iterations: int = 40, iteration_s: float = 0.0, **parts: Any) -> dict[st
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"worker": "toy", "total_timesteps": 10 * iterations, "params": params},
         "telemetry": {"report_every_s": 0.05},
-        "resources": {"num_workers": 1},
+        "resources": {"num_env_runners": 1},
         **parts,
     }
 

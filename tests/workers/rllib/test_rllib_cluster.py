@@ -87,13 +87,13 @@ def runners_below(node):
 
 
 def train(cluster, home, runners, monkeypatch):
-    """As typed: `mosaic train … --num-workers … --ray-address …`."""
+    """As typed: `mosaic train … --num-env-runners … --ray-address …`."""
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, cluster.environment[name])  # for the attempts that this process starts
     settings = [f"--set=training.params.{key}={json.dumps(value)}" for key, value in TINY.items()]
     command = [
         str(Path(sys.executable).parent / "mosaic"), "train", "gym/CartPole-v1", "--worker", "rllib", "--algo", "ppo",
-        "--steps", str(ENDLESS), "--ray-address", cluster.address, "--num-workers", str(runners),
+        "--steps", str(ENDLESS), "--ray-address", cluster.address, "--num-env-runners", str(runners),
         "--detach", "--json", "--set=evaluation.episodes=1", *settings,
     ]  # fmt: skip
     done = subprocess.run(
@@ -173,15 +173,15 @@ def test_a_run_goes_on_with_the_number_of_runners_that_is_asked_for_or_not_at_al
     run.stop()
     assert run.wait(PATIENCE_S) == "stopped", run.log()
     saved = run.checkpoints()[-1].env_steps
-    run.resume(resources={"num_workers": 2})  # as many as the cluster has CPUs, and as Mosaic would pick
+    run.resume(resources={"num_env_runners": 2})  # as many as the cluster has CPUs, and as Mosaic would pick
     assert next(iterations(run, attempt=2))["env_steps"] > saved
     assert len(runners_below(node)) == 2
     run.stop()
     assert run.wait(PATIENCE_S) == "stopped", run.log()
-    run.resume(resources={"num_workers": 3})
+    run.resume(resources={"num_env_runners": 3})
     assert run.wait(PATIENCE_S) == "failed"
     assert f"3 env runners cannot be placed: the Ray cluster at {cluster.address} has 2 CPUs" in run.reason
-    started = [event["num_workers"] for event in run.events() if event["kind"] == "started"]
+    started = [event["num_env_runners"] for event in run.events() if event["kind"] == "started"]
     assert started == [1, 2, 3]
     assert run.checkpoints()[-1].env_steps >= saved
 

@@ -50,10 +50,10 @@ def joined(tmp_path, monkeypatch):
 
 def test_what_a_cluster_had_room_for_is_stored_when_it_is_joined(joined):
     attempt, folder = joined
-    assert folder.read_config().resources.num_workers is None
+    assert folder.read_config().resources.num_env_runners is None
     assert attempt(2).placement.runners == 1  # of two that are usual
     stored = folder.read_config()
-    assert stored.resources.num_workers == 1
+    assert stored.resources.num_env_runners == 1
     assert stored.training.params["num_learners"] == 0
     assert stored.training.params["num_cpus_per_learner"] == 1
 

@@ -38,16 +38,16 @@ def _refused(algorithm="ppo", params=None, **settings):
 
 
 def test_more_runners_than_the_machine_has_cpus_are_refused_before_a_run_exists():
-    said = _refused(resources={"num_workers": 999})
+    said = _refused(resources={"num_env_runners": 999})
     assert said.startswith("999 env runners cannot be placed: this machine has ")
-    assert "--num-workers" in said
+    assert "--num-env-runners" in said
     assert "--ray-address HOST:PORT" in said
 
 
 def test_what_was_not_asked_for_is_no_reason_to_refuse(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     assert resolve(run_config("rllib")).config.training.algorithm == "ppo"
-    assert "2 env runners cannot be placed: this machine has 1 CPU" in _refused(resources={"num_workers": 2})
+    assert "2 env runners cannot be placed: this machine has 1 CPU" in _refused(resources={"num_env_runners": 2})
 
 
 def test_gpus_that_are_missing_are_refused(monkeypatch):

@@ -95,7 +95,7 @@ def test_all_cores_learn_as_well_and_lose_no_step(tmp_path):
     run = finished(
         tmp_path,
         run_config("tabular", {**FULL_SPEED, "merge_every_steps": 50_000}, environment=GAME,
-                   resources={"runtime": "parallel", "num_workers": 2}, training={"total_timesteps": 2_000_001}),
+                   resources={"runtime": "parallel", "num_env_runners": 2}, training={"total_timesteps": 2_000_001}),
     )  # fmt: skip
     tensors = load_file(run.checkpoints()[-1].path / "table.safetensors")
     assert run.checkpoints()[-1].env_steps == 2_000_001 == int(tensors["visits"].sum())
@@ -237,7 +237,7 @@ def test_what_is_not_installed_is_said_before_a_run_is_made(tmp_path, monkeypatc
         ("ray", "mosaic.runtimes.ray.session", r"Ray is not installed\. Type: pip install 'mosaic-rl\[rllib\]'"),
     ):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-        config = run_config("tabular", environment=GAME, resources={"runtime": runtime, "num_workers": 1})
+        config = run_config("tabular", environment=GAME, resources={"runtime": runtime, "num_env_runners": 1})
         with pytest.raises(MissingExtraError, match=text):
             Trainer(tmp_path).submit(config)
 
@@ -338,7 +338,7 @@ def test_an_env_that_never_ends_stops_when_asked_and_reports_meanwhile(tmp_path,
     ("settings", "text"),
     [
         ({}, "every action was tried in each of 5 states"),
-        ({"resources": {"runtime": "parallel", "num_workers": 2}}, "every action was tried in each of 5 states"),
+        ({"resources": {"runtime": "parallel", "num_env_runners": 2}}, "every action was tried in each of 5 states"),
         ({"params": {"compile_env": False}}, "itself, step by step: compile_env is off"),
     ],
     ids=["single", "parallel", "off"],
@@ -370,7 +370,7 @@ ON_RUNTIMES = [
 @pytest.mark.parametrize(("runtime", "words"), ON_RUNTIMES)
 def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_path, own_envs, runtime, words):
     config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 3001},
-                        resources={"runtime": runtime, "num_workers": 2})  # fmt: skip
+                        resources={"runtime": runtime, "num_env_runners": 2})  # fmt: skip
     run = finished(tmp_path, config)
     assert "stepped in several processes: it cannot be compiled to arrays: it is stochastic" in run.log()
     assert f"q_learning in {own_envs}Ring, {words}" in run.log()
@@ -383,7 +383,7 @@ def test_an_own_env_is_compiled_for_an_algorithm_that_looks_back_on_several_proc
 ):
     config = run_config("tabular", {"epsilon": 0.5}, environment={"env_id": f"{own_envs}Corridor"},
                         training={"total_timesteps": 40_000, "algorithm": "monte_carlo"},
-                        resources={"runtime": runtime, "num_workers": 2})  # fmt: skip
+                        resources={"runtime": runtime, "num_env_runners": 2})  # fmt: skip
     run = finished(tmp_path, config)
     assert f"monte_carlo on arrays compiled from {own_envs}Corridor, {words}" in run.log()
     examined = [event for event in run.events() if event["kind"] == "evaluation"]
@@ -404,7 +404,7 @@ def test_a_game_is_learned_on_the_engine_that_was_asked_for(tmp_path, env_id):
 def test_what_is_not_merged_is_refused_on_several_processes_with_the_reason(tmp_path, own_envs):
     config = run_config("tabular", {"table": "hashed"}, environment={"env_id": f"{own_envs}Ring"},
                         training={"total_timesteps": 100},
-                        resources={"runtime": "parallel", "num_workers": 2})  # fmt: skip
+                        resources={"runtime": "parallel", "num_env_runners": 2})  # fmt: skip
     with pytest.raises(InputError, match="cannot be stepped in several processes: hashed tables are not merged"):
         Trainer(tmp_path).submit(config)
 

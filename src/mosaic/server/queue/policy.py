@@ -37,7 +37,7 @@ def demand_of(config: RunConfig, run_id: str, queued_at: float = 0.0, group: str
     resources = config.resources
     return Demand(
         run_id,
-        cores=resources.workers * resources.num_cpus,
+        cores=resources.env_runners * resources.num_cpus,
         memory_mb=resources.max_memory_mb or UNSAID_MEMORY_MB,
         gpus=resources.num_gpus,
         queued_at=queued_at,

@@ -64,7 +64,7 @@ class MetricEvent(TypedDict, total=False):
     # kind "iteration": "clock" if due only because of telemetry.report_every_s, so that a repeated run has it elsewhere
     trigger: str
     # kind "started"
-    num_workers: int | None
+    num_env_runners: int | None  # "num_workers" in runs of earlier versions
     ray_address: str | None
     # kind "resumed"
     from_env_steps: int | None

@@ -36,7 +36,7 @@ NOWHERE = "127.0.0.1:1"  # no cluster listens here
 _TOO_MANY_GPUS = 1024
 _ASKED: dict[ResourceName, tuple[dict[str, object], ...]] = {
     "num_envs": ({"num_envs": 2},),
-    "num_workers": ({"num_workers": 2},),
+    "num_env_runners": ({"num_env_runners": 2},),
     "num_cpus": ({"num_cpus": 2},),
     "num_gpus": ({"num_gpus": 1.0},),
     "runtime": ({"runtime": "parallel"}, {"runtime": "ray"}, {"runtime": "mpi"}),

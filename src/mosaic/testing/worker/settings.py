@@ -42,7 +42,7 @@ ELSEWHERE: dict[str, str] = {
     "agents": "agent mapping",
     "policies_to_train": "agent mapping",
     "environment.num_envs": "resources",
-    "resources.num_workers": "resources",
+    "resources.num_env_runners": "resources",
     "resources.num_gpus": "resources",
     "resources.num_cpus": "resources",
     "resources.runtime": "resources",

@@ -44,6 +44,9 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one J
 WorkersOption: TypeAlias = Annotated[
     int, typer.Option("--num-workers", min=1, help="Number of processes; results do not depend on it.")
 ]
+EarlierWorkersOption: TypeAlias = Annotated[
+    int | None, typer.Option("--num-workers", min=1, hidden=True, help="Earlier name of --num-env-runners.")
+]
 MaxStepsOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--max-steps", min=1, help="Cut an episode after this many env steps."),
@@ -88,6 +91,18 @@ def environment(env: str, settings: list[str]) -> EnvironmentConfig:
         if not setting.startswith("environment."):
             raise InputError(f"'{setting}' is not about the environment. Type: --set environment.options.KEY=VALUE")
     return parse_run_config({"environment": {"env_id": env}}, settings).environment
+
+
+def number_of_env_runners(number: int | None, earlier: int | None) -> int | None:
+    """Return the number that was typed under the option's current or earlier name."""
+    from mosaic.core.errors import InputError
+
+    if None not in (number, earlier) and number != earlier:
+        raise InputError(
+            f"--num-workers is the earlier name of --num-env-runners, and they differ: {earlier} and {number}. "
+            "Leave --num-workers out."
+        )
+    return earlier if number is None else number
 
 
 def give_trust(trust: bool, server: str | None = None) -> None:

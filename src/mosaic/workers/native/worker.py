@@ -68,7 +68,7 @@ class NativeWorker:
         agent_mapping=True,
         evaluates=True,
         init=True,
-        resources=("num_workers", "num_gpus", "runtime", "num_envs"),
+        resources=("num_env_runners", "num_gpus", "runtime", "num_envs"),
         patience_s=60.0,  # the first update may have to be compiled
     )
     loads_pickles = False  # safetensors and JSON

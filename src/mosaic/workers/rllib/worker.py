@@ -47,7 +47,7 @@ class RllibWorker:
         gpu=True,
         agent_mapping=True,
         evaluates=True,
-        resources=("num_workers", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
+        resources=("num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
         patience_s=120.0,  # an iteration may be long, and then Ray is shut down
     )
     loads_pickles = False  # to play; RLlib's own part of a checkpoint contains some, but is read only to resume

@@ -66,7 +66,11 @@ class ScriptWorker:
         paradigms=(),
         pause=True,
         samples=True,
-        resources=("num_workers", "num_gpus", "num_cpus"),  # passed to the program, and reserved in a server's queue
+        resources=(
+            "num_env_runners",
+            "num_gpus",
+            "num_cpus",
+        ),  # passed to the program, and reserved in a server's queue
         refuses={"telemetry.report_every_s": "the program decides when it reports"},
         not_applicable={
             "environment": "the program makes its own env; it is told in MOSAIC_ENVIRONMENT",
@@ -160,7 +164,8 @@ def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, st
         "MOSAIC_ENVIRONMENT": context.config.environment.model_dump_json(),
         "MOSAIC_RUN_FOLDER": str(context.folder.path),
         "MOSAIC_CHECKPOINT_DIR": str(files),
-        "MOSAIC_NUM_WORKERS": str(resources.workers),
+        "MOSAIC_NUM_ENV_RUNNERS": str(resources.env_runners),
+        "MOSAIC_NUM_WORKERS": str(resources.env_runners),  # its earlier name
         "MOSAIC_NUM_CPUS": str(resources.num_cpus),
         "MOSAIC_NUM_GPUS": f"{resources.num_gpus:g}",
     }

@@ -37,7 +37,7 @@ def make_spread_training(
     """Return a training with the runtime mpi or ray, or with parallel if the env is stepped in Python."""
     from mosaic.learners.tabular.training.twin import SteppedEnv
 
-    resources, number = config.resources, config.resources.workers
+    resources, number = config.resources, config.resources.env_runners
     what = f"{algorithm} on {describe_arrays(config.environment)}"
     if isinstance(twin, SteppedEnv):
         what = f"{algorithm} in {config.environment.id}"
@@ -72,10 +72,10 @@ def describe_arrays(environment: EnvironmentConfig) -> str:
 
 def check_workers(resources: ResourcesConfig) -> None:
     """Raise InputError if several workers, or a cluster, are requested with a runtime that does not have them."""
-    runtime, number = resources.runtime or "single", resources.num_workers or 1
+    runtime, number = resources.runtime or "single", resources.num_env_runners or 1
     if runtime == "single" and number > 1:
         raise InputError(
-            f"--num-workers {number} needs a runtime with several learners, and it is single. "
+            f"--num-env-runners {number} needs a runtime with several learners, and it is single. "
             "Type --runtime parallel (threads), ray or mpi."
         )
     if resources.ray_address is not None and runtime != "ray":

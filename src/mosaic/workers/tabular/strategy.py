@@ -182,7 +182,7 @@ def _check_runtime(config: RunConfig) -> None:
 
     if config.resources.runtime == "mpi":
         mpi.check_installed()
-        if config.resources.workers > 1:
+        if config.resources.env_runners > 1:
             mpi.mpiexec_path()
     elif config.resources.runtime == "ray":
         ray.check_installed()

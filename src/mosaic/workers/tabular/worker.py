@@ -50,7 +50,7 @@ class TabularWorker:
         seeds=True,
         agent_mapping=True,
         evaluates=True,
-        resources=("num_workers", "runtime", "ray_address"),
+        resources=("num_env_runners", "runtime", "ray_address"),
         notes=(
             (
                 "Envs of one agent run compiled with all algorithms but double_q_learning where they have a twin, a "
@@ -79,7 +79,7 @@ class TabularWorker:
         runtime = config.resources.runtime or "single"
         chosen: dict[str, object] = {"runtime": runtime}
         if runtime != "single":
-            chosen["num_workers"] = config.resources.workers
+            chosen["num_env_runners"] = config.resources.env_runners
         config = config.model_copy(update={"resources": config.resources.model_copy(update=chosen)})
         return config, options.model_copy(update={"table": table_kind(config, options, spec)})
 
@@ -136,7 +136,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         return open_training(twin, algorithm, options, seed, options.opponent)
 
     if config.resources.runtime == "parallel":
-        learners = config.resources.workers
+        learners = config.resources.env_runners
         print(f"{algorithm} on {describe_arrays(config.environment)}, {learners} learners")
         return ParallelTraining(make, learners, options.merge_every_steps)
     if config.resources.runtime not in (None, "single"):

@@ -30,7 +30,7 @@ def told(server: WebServer, count: int, group: str) -> list[str]:
     """Runs that are over and have told 40 rewards each."""
     made = []
     for number in range(count):
-        apart = {"num_workers": 10_000}  # more than there are: the server leaves them where they are
+        apart = {"num_env_runners": 10_000}  # more than there are: the server leaves them where they are
         config = toy(40, name=f"{group}-{number}", resources=apart)
         run = Trainer(server.home).submit(config, start=False, group=group)
         run.stop()

@@ -66,7 +66,7 @@ def test_only_a_run_of_the_same_kind_says_how_long_it_will_take(tmp_path: Path) 
     assert find_pace(table(total_timesteps=9_000, stop_reward=5.0), Facts(context)) == pace  # only how long differs
     for section, values in {
         "environment": {"wrappers": ["time_limit:max_steps=9"]},
-        "resources": {"num_workers": 7},
+        "resources": {"num_env_runners": 7},
         "agents": {"agent_0": "random"},
     }.items():
         document = asked.model_dump(mode="json")

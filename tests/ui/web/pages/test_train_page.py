@@ -44,7 +44,7 @@ DOCUMENTS: list[dict[str, Any]] = [
         "seed": 7,
         "name": "a name; with $odd 'signs'",
         "tags": ["one", "two words"],
-        "resources": {"num_workers": 1, "runtime": "single", "max_wall_s": 60.5},
+        "resources": {"num_env_runners": 1, "runtime": "single", "max_wall_s": 60.5},
         "checkpoint": {"at_end": False},
         "telemetry": {"report_every_s": 0.5},
     },
@@ -103,12 +103,12 @@ def test_a_draft_says_only_what_was_chosen() -> None:
     assert draft.document() == CARTPOLE
     draft.worker, draft.algorithm = "native", "ppo"
     draft.params["gamma"] = 0.9
-    draft.sections["resources"]["num_workers"] = 4
+    draft.sections["resources"]["num_env_runners"] = 4
     draft.suggest_steps(tuned=False)
     assert draft.document() == {
         **CARTPOLE,
         "training": {"worker": "native", "algorithm": "ppo", "params": {"gamma": 0.9}, "total_timesteps": 1_000_000},
-        "resources": {"num_workers": 4},
+        "resources": {"num_env_runners": 4},
     }
 
 
@@ -137,8 +137,8 @@ def test_every_option_of_every_worker_has_a_field_that_keeps_its_default() -> No
 
 def test_fields_say_their_bounds_units_and_choices() -> None:
     fields = {field.name: field for field in fields_of(ResourcesConfig)}
-    assert (fields["num_workers"].bounds, fields["num_workers"].widget) == ("1 to 10,000", "text")
-    assert (fields["num_workers"].nothing, from_text(fields["num_workers"], "")) == ("auto", None)
+    assert (fields["num_env_runners"].bounds, fields["num_env_runners"].widget) == ("1 to 10,000", "text")
+    assert (fields["num_env_runners"].nothing, from_text(fields["num_env_runners"], "")) == ("auto", None)
     assert (fields["max_wall_s"].unit, fields["max_wall_s"].title) == ("s", "Max wall")
     assert fields["runtime"].choices == ("single", "parallel", "ray", "mpi")
     assert fields["runtime"].nothing == "auto"

@@ -184,7 +184,9 @@ def test_what_rllib_would_refuse_later_is_refused_at_once(algorithm, params, sai
 
 
 def test_several_gpus_become_several_learners_in_the_configuration(tmp_path):
-    setup = make_setup(tmp_path, "gym/CartPole-v1", "ppo", resources={"num_gpus": 2, "num_workers": 4, "num_cpus": 2})
+    setup = make_setup(
+        tmp_path, "gym/CartPole-v1", "ppo", resources={"num_gpus": 2, "num_env_runners": 4, "num_cpus": 2}
+    )
     asked = asked_for(setup.config.resources, setup.options, apart=False)
     config = configure(replace(setup, placement=place(asked, AvailableResources(cpus=16, gpus=2))))
     config.validate()

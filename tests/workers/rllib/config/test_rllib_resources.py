@@ -51,10 +51,10 @@ def test_a_learner_apart_takes_a_cpu_where_there_is_one(cpus, learners, runners)
 
 def test_an_explicit_demand_that_cannot_be_met_is_refused():
     with pytest.raises(
-        InputError, match=r"8 env runners cannot be placed: this machine has 2 CPUs\. Type --num-workers 2"
+        InputError, match=r"8 env runners cannot be placed: this machine has 2 CPUs\. Type --num-env-runners 2"
     ):
         place(replace(USUAL, runners=8, firm=True), AvailableResources(2, 0))
-    with pytest.raises(InputError, match=r"2 env runners with 4 CPUs each cannot .* Leave --num-workers out"):
+    with pytest.raises(InputError, match=r"2 env runners with 4 CPUs each cannot .* Leave --num-env-runners out"):
         place(replace(USUAL, cpus_per_runner=4, firm=True), AvailableResources(2, 0))
     with pytest.raises(
         InputError, match="3 learners with 3 CPUs in all cannot be placed: the Ray cluster at a:1 has 2"
@@ -171,7 +171,7 @@ def _stored(resources):
     return parse_run_config(dump_run_config(asked)).resources
 
 
-@pytest.mark.parametrize("said", [{}, {"num_gpus": 1}, {"num_workers": "auto"}, {"num_workers": None}])
+@pytest.mark.parametrize("said", [{}, {"num_gpus": 1}, {"num_env_runners": "auto"}, {"num_env_runners": None}])
 def test_in_a_run_folder_too_nobody_said_how_many(said):
     asked = asked_for(_stored(said), RllibPpoOptions(), apart=False)
     assert (asked.runners, asked.firm) == (2, False)
@@ -180,7 +180,7 @@ def test_in_a_run_folder_too_nobody_said_how_many(said):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_an_explicit_number_is_firm_before_a_run_and_in_it(number):
     """Also where it is the one that Mosaic would pick."""
-    for resources in (_resources(num_workers=number), _stored({"num_workers": number})):
+    for resources in (_resources(num_env_runners=number), _stored({"num_env_runners": number})):
         asked = asked_for(resources, RllibPpoOptions(), apart=False)
         assert (asked.runners, asked.firm) == (number, True)
         assert place(asked, AvailableResources(number, 0)).runners == number
@@ -189,7 +189,7 @@ def test_an_explicit_number_is_firm_before_a_run_and_in_it(number):
 
 
 def test_overrides_say_as_much_as_a_file():
-    config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}}, ["resources.num_workers=2"])
+    config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}}, ["resources.num_env_runners=2"])
     assert asked_for(config.resources, RllibPpoOptions(), apart=False).firm
 
 
@@ -199,10 +199,12 @@ def test_rllibs_own_name_for_runners_goes_first_and_is_firm():
 
 
 def test_two_numbers_of_runners_are_refused():
-    check_said_once(_resources(num_workers=2), RllibPpoOptions(num_env_runners=2))
+    check_said_once(_resources(num_env_runners=2), RllibPpoOptions(num_env_runners=2))
     check_said_once(_resources(), RllibPpoOptions(num_env_runners=0))
-    with pytest.raises(InputError, match=r"num_workers=2 and training\.params\.num_env_runners=1 both say .* Leave"):
-        check_said_once(_resources(num_workers=2), RllibPpoOptions(num_env_runners=1))
+    with pytest.raises(
+        InputError, match=r"num_env_runners=2 and training\.params\.num_env_runners=1 both say .* Leave"
+    ):
+        check_said_once(_resources(num_env_runners=2), RllibPpoOptions(num_env_runners=1))
 
 
 def test_aggregators_are_counted():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
+    EarlierWorkersOption,
     JsonOption,
     RunArgument,
     ServerOption,
@@ -196,9 +197,10 @@ def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = Fals
 @app.command(cls=SettingsCommand)
 def resume(
     run: RunArgument,
-    num_workers: Annotated[
-        int | None, typer.Option("--num-workers", min=1, help=setting("resources.num_workers"))
+    num_env_runners: Annotated[
+        int | None, typer.Option("--num-env-runners", min=1, help=setting("resources.num_env_runners"))
     ] = None,
+    num_workers: EarlierWorkersOption = None,
     ray_address: Annotated[
         str | None, typer.Option("--ray-address", metavar="HOST:PORT", help=setting("resources.ray_address"))
     ] = None,
@@ -216,10 +218,11 @@ def resume(
     json: JsonOption = False,
 ) -> None:
     """Resume a paused or ended run from its last checkpoint. Settings can be changed only after it has ended."""
-    from mosaic.ui.cli.options import give_trust
+    from mosaic.ui.cli.options import give_trust, number_of_env_runners
 
     give_trust(trust, server)
-    typed = {"num_workers": num_workers, "ray_address": ray_address}
+    number = number_of_env_runners(num_env_runners, num_workers)
+    typed = {"num_env_runners": number, "ray_address": ray_address}
     resources = {key: value for key, value in typed.items() if value is not None}
     limits = {"training.total_timesteps": steps, "training.episodes": episodes}
     changes = [*settings, *(f"{name}={limit}" for name, limit in limits.items() if limit is not None)]

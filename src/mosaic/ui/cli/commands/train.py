@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
+    EarlierWorkersOption,
     JsonOption,
     PolicyConfiguration,
     Runtime,
@@ -70,12 +71,13 @@ def train(
     ] = 1,
     name: Annotated[str | None, typer.Option("--name", help=setting("name"))] = None,
     tag: Annotated[list[str], typer.Option("--tag", help="Tag to find the run by; may be repeated.")] = [],  # noqa: B006
-    num_workers: Annotated[
+    num_env_runners: Annotated[
         int | None,
         typer.Option(
-            "--num-workers", min=1, help=setting("resources.num_workers"), show_default="2, or as many as fit"
+            "--num-env-runners", min=1, help=setting("resources.num_env_runners"), show_default="2, or as many as fit"
         ),
     ] = None,
+    num_workers: EarlierWorkersOption = None,
     runtime: Annotated[
         Runtime | None,
         typer.Option("--runtime", help=setting("resources.runtime"), show_default="chosen by the worker"),
@@ -99,7 +101,7 @@ def train(
 ) -> None:
     """Train policies. Ctrl-C stops the run and saves it."""
     from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.options import give_trust
+    from mosaic.ui.cli.options import give_trust, number_of_env_runners
     from mosaic.ui.cli.run_config import resolved
 
     give_trust(trust, server)
@@ -114,7 +116,11 @@ def train(
             "stop_reward": stop_reward,
             "init": init,
         },
-        "resources": {"num_workers": num_workers, "runtime": runtime, "ray_address": ray_address},
+        "resources": {
+            "num_env_runners": number_of_env_runners(num_env_runners, num_workers),
+            "runtime": runtime,
+            "ray_address": ray_address,
+        },
         "top": {
             "policy_configuration": policies,
             "agents": rules or None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, Mode, Scheduler, SetOption, TrustOption, setting
+from mosaic.ui.cli.options import EarlierWorkersOption, JsonOption, Mode, Scheduler, SetOption, TrustOption, setting
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
@@ -66,6 +66,13 @@ def tune(
             show_default="a ninth of a trial; with pbt a tenth",
         ),
     ] = None,
+    num_env_runners: Annotated[
+        int | None,
+        typer.Option(
+            "--num-env-runners", min=1, help="Env runners of each trial.", show_default="2, or as many as fit"
+        ),
+    ] = None,
+    num_workers: EarlierWorkersOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     seed: Annotated[
         int | None,
@@ -80,7 +87,7 @@ def tune(
 ) -> None:
     """Search for good options with Ray Tune. Ctrl-C stops and saves; --resume continues."""
     from mosaic.core.errors import InputError
-    from mosaic.ui.cli.options import give_trust
+    from mosaic.ui.cli.options import give_trust, number_of_env_runners
 
     give_trust(trust)
     given = {
@@ -94,11 +101,12 @@ def tune(
     }
     asked: dict[str, Any] = {
         "training": {"worker": worker, "algorithm": algo, "total_timesteps": steps},
-        "resources": {},
+        "resources": {"num_env_runners": number_of_env_runners(num_env_runners, num_workers)},
         "top": {"seed": seed, "tags": tag or None},
     }
     if resume is not None:
-        typed = [target, *given.values(), *asked["training"].values(), seed, settings or None, tag or None]
+        sections = (*given.values(), *asked["training"].values(), *asked["resources"].values())
+        typed = [target, *sections, seed, settings or None, tag or None]
         if any(value is not None for value in typed):
             raise InputError(
                 f"--resume continues the search with its own settings. Type: mosaic tune --resume {resume}"

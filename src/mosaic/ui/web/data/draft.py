@@ -150,7 +150,7 @@ _TRAINING = {
     "stop_reward": "--stop-reward",
     "init": "--init",
 }
-_RESOURCES = {"num_workers": "--num-workers", "runtime": "--runtime", "ray_address": "--ray-address"}
+_RESOURCES = {"num_env_runners": "--num-env-runners", "runtime": "--runtime", "ray_address": "--ray-address"}
 _TOP = {"policy_configuration": "--policies", "seed": "--seed", "name": "--name"}
 _OPTIONS = {"training": _TRAINING, "resources": _RESOURCES}
 

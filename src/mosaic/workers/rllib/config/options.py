@@ -58,7 +58,10 @@ class RunnerOptions(Section):
     """Options for gathering experience (`AlgorithmConfig.env_runners` and `.environment`)."""
 
     num_env_runners: int | None = Field(
-        None, ge=0, le=10_000, description="Processes that step envs, 0: in the learner's; None: resources.num_workers."
+        None,
+        ge=0,
+        le=10_000,
+        description="Processes that step envs, 0: in the learner's; None: resources.num_env_runners.",
     )
     num_envs_per_env_runner: int = Field(
         1, ge=1, le=100_000, description="Parallel envs in each runner; environment.num_envs overrides it."

@@ -125,7 +125,7 @@ class Placement:
 def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool) -> Asked:
     own = options.num_env_runners
     return Asked(
-        runners=resources.workers if own is None else own,
+        runners=resources.env_runners if own is None else own,
         cpus_per_runner=resources.num_cpus,
         gpus_per_runner=options.num_gpus_per_env_runner,
         learners=options.num_learners,
@@ -133,15 +133,15 @@ def asked_for(resources: ResourcesConfig, options: RllibOptions, *, apart: bool)
         gpus=resources.num_gpus,
         aggregators=getattr(options, "num_aggregator_actors_per_learner", 0),
         apart=apart,
-        firm=own is not None or resources.num_workers is not None,
+        firm=own is not None or resources.num_env_runners is not None,
     )
 
 
 def check_said_once(resources: ResourcesConfig, options: RllibOptions) -> None:
-    said, own = resources.num_workers, options.num_env_runners
+    said, own = resources.num_env_runners, options.num_env_runners
     if said is not None and own is not None and said != own:
         raise InputError(
-            f"resources.num_workers={said} and training.params.num_env_runners={own} both say how many env runners "
+            f"resources.num_env_runners={said} and training.params.num_env_runners={own} both say how many env runners "
             f"there are. Leave one of them out. On resume: --set training.params.num_env_runners={said}"
         )
 
@@ -197,7 +197,7 @@ def settled(
     if not placement.runners:
         chosen["num_env_runners"] = 0
     elif options.num_env_runners is None:
-        resources = resources.model_copy(update={"num_workers": placement.runners})
+        resources = resources.model_copy(update={"num_env_runners": placement.runners})
     runtime = resources.model_copy(update={"runtime": "ray"})
     return runtime, options.model_copy(update=chosen)
 
@@ -255,11 +255,11 @@ def _too_many(asked: Asked, machine: AvailableResources, learning: int, fits: in
     beside = f", {learning} of them for learning" if learning else ""
     return (
         f"{_count(asked.runners, 'env runner')}{each} cannot be placed: {machine.name} has "
-        f"{_count(machine.cpus, 'CPU')}{beside}. Type --num-workers {fits}, or name a larger cluster: "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Type --num-env-runners {fits}, or name a larger cluster: "
         "--ray-address HOST:PORT."
         if fits
         else f"{_count(asked.runners, 'env runner')}{each} cannot be placed: {machine.name} has "
-        f"{_count(machine.cpus, 'CPU')}{beside}. Leave --num-workers out (the envs are then stepped in the main "
+        f"{_count(machine.cpus, 'CPU')}{beside}. Leave --num-env-runners out (the envs are then stepped in the main "
         "process), or name a larger cluster: --ray-address HOST:PORT."
     )
 
@@ -279,8 +279,8 @@ def _scattered(placement: Placement, machine: AvailableResources) -> str:
     return (
         f"{_count(placement.runners, 'env runner')} and {_count(placement.learners, 'learner')} cannot be placed: each "
         f"of their processes must be whole on one machine, and of a GPU it gets a part or whole ones. They need "
-        f"{needs} each; free at {machine.name}: {rooms}. Set --num-workers, resources.num_cpus, resources.num_gpus or "
-        "num_learners lower."
+        f"{needs} each; free at {machine.name}: {rooms}. Set --num-env-runners, resources.num_cpus, "
+        "resources.num_gpus or num_learners lower."
     )
 
 
