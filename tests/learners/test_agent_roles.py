@@ -170,7 +170,7 @@ def test_something_must_be_left_to_learn():
     assert refusal(TAG, policies_to_train=f"python:{__name__}:nothing") == (
         "policies_to_train leaves nothing to learn. Policies here: adversary, agent."
     )
-    assert refusal(TAG, policies_to_train=f"python:{__name__}:TAG").endswith("not a function of a policy's name.")
+    assert "not a function of a policy's name" in refusal(TAG, policies_to_train=f"python:{__name__}:TAG")
 
 
 def test_a_plan_must_fit_what_agents_see_and_do():

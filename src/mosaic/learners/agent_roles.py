@@ -14,10 +14,10 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
-from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import ActionHead, action_code, row_code
 from mosaic.envs.vector.layout import VectorShape
+from mosaic.learners.trained_policies import read_trained
 from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import is_table_file, parse_policy
 
@@ -61,19 +61,23 @@ class AgentRoles:
     learners: tuple[AgentID, ...]  # the agents of the plan
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
     ages: tuple[int, ...]  # of `self@-N`: age of the opponents in self-play
+    trained_by_batch: str | None = None  # function of (policy, batch) that chooses the policies to train
 
 
-def read_agent_roles(config: RunConfig, spec: EnvSpec) -> AgentRoles:
+def read_agent_roles(config: RunConfig, spec: EnvSpec, *, honours_batches: bool = False) -> AgentRoles:
     """Read the mapping for workers that train networks; raise InputError where it does not fit the env."""
-    roles = read_mapping(config, spec)
+    roles = read_mapping(config, spec, honours_batches=honours_batches)
     _check_agents(roles.plan, roles.learners, spec)
     return roles
 
 
-def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None) -> AgentRoles:
+def read_mapping(
+    config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None, *, honours_batches: bool = False
+) -> AgentRoles:
     """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what is not supported.
 
-    `default_names` replaces the names that networks get where no rule gives one.
+    `default_names` replaces the names that networks get where no rule gives one. `honours_batches`: the worker calls a
+    function of (policy, batch) with every batch.
     """
     agents = spec.possible_agents
     if not agents:
@@ -111,7 +115,8 @@ def read_mapping(config: RunConfig, spec: EnvSpec, default_names: DefaultNames |
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
     plan = _plan(paradigm, learners, named, (default_names or _network_names)(paradigm, learners, spec))
-    return AgentRoles(replace(plan, trained=_trained(config, plan)), learners, played, tuple(ages))
+    chosen = read_trained(config.policies_to_train, plan.names, honours_batches=honours_batches)
+    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, tuple(ages), chosen.by_batch)
 
 
 def _is_fixed(policy: str) -> bool:
@@ -212,22 +217,3 @@ def group_names(learners: Sequence[AgentID], spec: EnvSpec, shared: str = "share
     unique = len(set(stems)) == len(stems)
     names = stems if unique else [members[0] for members in kinds.values()]
     return {agent: name for name, members in zip(names, kinds.values(), strict=True) for agent in members}
-
-
-def _trained(config: RunConfig, plan: TrainingPlan) -> tuple[bool, ...]:
-    asked = config.policies_to_train
-    if asked is None:
-        return plan.trained
-    if isinstance(asked, str):
-        decide = load_code(asked)
-        if not callable(decide):
-            raise InputError(f"{asked} is a {type(decide).__name__}, not a function of a policy's name.")
-        trained = tuple(bool(decide(name)) for name in plan.names)
-    else:
-        for name in asked:
-            if name not in plan.names:
-                raise unknown("policy that learns", name, plan.names)
-        trained = tuple(name in asked for name in plan.names)
-    if not any(trained):
-        raise InputError(f"policies_to_train leaves nothing to learn. Policies here: {', '.join(plan.names)}.")
-    return trained

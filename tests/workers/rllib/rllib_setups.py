@@ -61,4 +61,5 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
     made.close()
     placement = Placement(runners, 1, 0.0, 0, 1, 0.0, 0)
     options = OPTIONS[algorithm].model_validate(params)
-    return RllibSetup(config, options, made.spec, masked, read_agent_roles(config, made.spec), placement, folder)
+    roles = read_agent_roles(config, made.spec, honours_batches=True)
+    return RllibSetup(config, options, made.spec, masked, roles, placement, folder)

@@ -28,6 +28,7 @@ IMPOSSIBLE: dict[str, dict[str, object]] = {
     "unknown option of a policy": {"agents": {"b": "random:dept=1"}},
     "person": {"agents": {"b": "human"}},
     "unknown policy to train": {"policies_to_train": ["no_such_policy"]},
+    "function without arguments as policies to train": {"policies_to_train": "python:os:getcwd"},
     "unknown opponent": {"evaluation": {"opponents": ["no_such_policy"]}},
     "unknown mirror": {"telemetry": {"mirrors": ["no_such_mirror"]}},
 }

@@ -89,7 +89,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
     assert isinstance(options, RllibOptions)
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
-    roles = read_agent_roles(config, spec)
+    roles = read_agent_roles(config, spec, honours_batches=True)
     for agent, reference in roles.played.items():  # otherwise env runners would be started and restarted to find out
         load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS

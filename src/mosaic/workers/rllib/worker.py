@@ -69,7 +69,7 @@ class RllibWorker:
         check_installed()
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
-        roles = read_agent_roles(config, spec)
+        roles = read_agent_roles(config, spec, honours_batches=True)
         check_said_once(config.resources, options)
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
@@ -94,7 +94,7 @@ class RllibWorker:
 
         assert isinstance(options, RllibOptions)
         config = with_limit(config)
-        if read_agent_roles(config, spec).plan.self_play:
+        if read_agent_roles(config, spec, honours_batches=True).plan.self_play:
             every = snapshot_interval(options, config.training.total_timesteps)
             options = options.model_copy(update={"snapshot_every_steps": every})
         if config.resources.ray_address is not None:

@@ -16,6 +16,7 @@ from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
 from mosaic.envs.vector.encoding import action_code
+from mosaic.learners.trained_policies import BatchRule
 from mosaic.workers.rllib.config.options import ReplayOptions, Settings, replay_settings, training_settings
 from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
 from mosaic.workers.rllib.env.env import make_rllib_env
@@ -167,13 +168,23 @@ def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | 
     if setup.single:
         (spec,) = specs.values()
         config.rl_module(rl_module_spec=spec)
+        if setup.roles.trained_by_batch is not None:
+            config.multi_agent(policies_to_train=_trained(setup))
         return
     config.multi_agent(
         policies=set(specs),
         policy_mapping_fn=mapping or partial(_policy_of, policies=dict(setup.policy_of)),
-        policies_to_train=setup.trained,
+        policies_to_train=_trained(setup),
     )
     config.rl_module(rl_module_spec=modules_together(setup, specs))
+
+
+def _trained(setup: RllibSetup) -> list[str] | BatchRule:
+    """Return the modules to train, or the function that chooses them for every batch."""
+    reference = setup.roles.trained_by_batch
+    if reference is None:
+        return setup.trained
+    return BatchRule(reference, {module: policy for policy, module in setup.modules.items()})
 
 
 def _policy_of(agent: AgentID, *given: object, policies: dict[AgentID, str], **also: object) -> str:

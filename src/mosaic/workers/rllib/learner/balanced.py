@@ -29,6 +29,7 @@ from ray.rllib.utils.torch_utils import explained_variance
 from ray.rllib.utils.typing import TensorType
 from torch import Tensor
 
+from mosaic.learners.trained_policies import BatchRule
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.learner.modules import Batch
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
@@ -118,6 +119,13 @@ class TrainedOnly(TorchLearner):
             training_data = replace(training_data, episodes=kept)
         batch: MultiAgentBatch = super()._make_batch_if_necessary(training_data)  # type: ignore[no-untyped-call]
         return batch
+
+    def _create_iterator_if_necessary(self, **asked: Any) -> Iterable[MultiAgentBatch]:
+        chosen: Iterable[MultiAgentBatch] = super()._create_iterator_if_necessary(**asked)
+        rule = self.config.policies_to_train
+        if isinstance(chosen, dict) and isinstance(rule, BatchRule):  # RLlib's answer if no policy is left
+            raise rule.nothing_chosen()
+        return chosen
 
     def _learns(self, module_id: str | None) -> bool:
         if module_id is None:
@@ -216,8 +224,9 @@ def units_of(rows: SampleBatch) -> int:
 def learner_class(setup: RllibSetup) -> type[Learner]:
     """Return RLlib's learner for the algorithm, with the mixins that the run needs."""
     parts: list[type[Any]] = []
-    if not setup.single:
+    if not setup.single or setup.roles.trained_by_batch is not None:
         parts.append(TrainedOnly)
+    if not setup.single:
         if setup.options.balanced:
             parts.append(Balanced)
         if parts_in_common(setup):

@@ -1,0 +1,126 @@
+"""Choice of the policies that train: a list of names, or a user's function, of which the signature is checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.user_code import load_code
+
+Arguments: TypeAlias = Literal["policy", "policy and batch", "either"]
+_FORMS = "def f(policy) -> bool, or for RLlib def f(policy, batch) -> bool"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedPolicies:
+    trained: tuple[bool, ...]  # for each policy; all that a function of (policy, batch) may choose
+    by_batch: str | None = None  # reference of a function of (policy, batch), which RLlib calls with every batch
+
+
+def read_trained(
+    asked: tuple[str, ...] | str | None, names: Sequence[str], *, honours_batches: bool = False
+) -> TrainedPolicies:
+    """Read `policies_to_train`; raise InputError for unknown names, and for functions that cannot be honoured.
+
+    `honours_batches`: the worker calls a function of (policy, batch) with every batch.
+    """
+    if asked is None:
+        return TrainedPolicies((True,) * len(names))
+    if not isinstance(asked, str):
+        for name in asked:
+            if name not in names:
+                raise unknown("policy that learns", name, names)
+        return _checked(tuple(name in asked for name in names), names)
+    arguments, decide = _load(asked)
+    if arguments == "policy and batch" or (arguments == "either" and honours_batches):
+        if not honours_batches:
+            raise InputError(
+                f"{asked} takes (policy, batch), so it decides for every batch anew, and this worker decides once, "
+                "before training. Write it as a function of the policy's name, def f(policy) -> bool, or train with "
+                "--worker rllib."
+            )
+        return TrainedPolicies((True,) * len(names), by_batch=asked)
+    return _checked(tuple(_ask(asked, decide, name) for name in names), names)
+
+
+def _checked(trained: tuple[bool, ...], names: Sequence[str]) -> TrainedPolicies:
+    if not any(trained):
+        raise InputError(f"policies_to_train leaves nothing to learn. Policies here: {', '.join(names)}.")
+    return TrainedPolicies(trained)
+
+
+def _load(reference: str) -> tuple[Arguments, Callable[..., object]]:
+    """Return the function and what it can be called with."""
+    decide = load_code(reference)
+    if not callable(decide) or isinstance(decide, type):
+        what = f"the class {decide.__name__}" if isinstance(decide, type) else f"a {type(decide).__name__}"
+        raise InputError(f"{reference} is {what}, not a function of a policy's name: {_FORMS}.")
+    if inspect.iscoroutinefunction(decide) or inspect.isgeneratorfunction(decide):
+        raise InputError(f"{reference} returns a coroutine or generator, not true or false: write {_FORMS}.")
+    try:
+        signature = inspect.signature(decide)
+    except ValueError as error:  # some functions written in C have none
+        raise InputError(f"{reference} does not tell its arguments: wrap it in {_FORMS}.") from error
+    one, two = _takes(signature, 1), _takes(signature, 2)
+    if one or two:
+        return ("either" if one and two else "policy" if one else "policy and batch"), decide
+    raise InputError(
+        f"{reference}{signature} cannot be called with a policy's name, nor with (policy, batch): write {_FORMS}."
+    )
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _ask(reference: str, decide: Callable[..., object], *given: Any) -> bool:
+    try:
+        answer = decide(*given)
+    except Exception as error:
+        raise InputError(f"{reference}('{given[0]}') raised {type(error).__name__}: {error}") from error
+    return _truth(reference, given[0], answer)
+
+
+def _truth(reference: str, policy: str, answer: object) -> bool:
+    if type(answer).__name__ not in ("bool", "bool_"):  # numpy's too
+        raise InputError(f"{reference}('{policy}') returned {answer!r} instead of true or false.")
+    return bool(answer)
+
+
+class BatchRule:
+    """Function of (policy, batch) as RLlib calls it, in any process, with its own names of the policies.
+
+    RLlib also asks without a batch, to find out which policies may change at all: all of them.
+    """
+
+    def __init__(self, reference: str, policies: dict[str, str]) -> None:
+        self.reference, self._policies = reference, policies  # RLlib's name → Mosaic's
+
+    def __call__(self, module: str, batch: object = None) -> bool:
+        if batch is None:
+            return True
+        policy = self._policies.get(module, module)
+        return _truth(self.reference, policy, self._function(policy, batch))
+
+    def nothing_chosen(self) -> MosaicError:
+        """Return the error for a batch from which no policy learns: RLlib cannot continue from that."""
+        names = ", ".join(sorted(self._policies.values()))
+        return MosaicError(
+            f"{self.reference} chose no policy to train for a batch of {names}: an update needs at least one. "
+            "Return true for one of them."
+        )
+
+    @cached_property
+    def _function(self) -> Callable[..., object]:
+        return _load(self.reference)[1]
+
+    def __reduce__(self) -> tuple[type[BatchRule], tuple[str, dict[str, str]]]:
+        return BatchRule, (self.reference, self._policies)

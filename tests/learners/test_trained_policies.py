@@ -1,0 +1,124 @@
+"""policies_to_train: names, functions of a policy and of (policy, batch), and signatures that are refused."""
+
+import pickle
+
+import pytest
+
+from mosaic.core.errors import InputError
+from mosaic.learners.trained_policies import BatchRule, read_trained
+
+NAMES = ("red", "blue")
+WIDTH = 3
+
+
+def only_red(policy):
+    return policy == "red"
+
+
+def full_red(policy, batch):
+    return policy == "red" and batch["red"] > 10
+
+
+def both_ways(policy, batch=None):
+    return policy == "blue"
+
+
+def nobody():
+    return True
+
+
+def three(policy, batch, more):
+    return True
+
+
+def keyword(policy, *, batch):
+    return True
+
+
+def says_yes(policy):
+    return "yes"
+
+
+def fails(policy):
+    raise KeyError(policy)
+
+
+async def later(policy):
+    return True
+
+
+class Rule:
+    def __init__(self, policy):
+        pass
+
+
+class Callable:
+    def __call__(self, policy, batch):
+        return True
+
+
+instance = Callable()
+
+
+def own(name):
+    return f"python:{__name__}:{name}"
+
+
+def refusal(asked, **also):
+    with pytest.raises(InputError) as caught:
+        read_trained(asked, NAMES, **also)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("honours_batches", [True, False])
+def test_names_and_a_function_of_the_policy_decide_once(honours_batches):
+    for asked in (("red",), own("only_red")):
+        found = read_trained(asked, NAMES, honours_batches=honours_batches)
+        assert (found.trained, found.by_batch) == ((True, False), None)
+    assert read_trained(None, NAMES).trained == (True, True)
+
+
+@pytest.mark.parametrize("name", ["full_red", "instance"])
+def test_a_function_of_policy_and_batch_is_passed_on_or_refused(name):
+    found = read_trained(own(name), NAMES, honours_batches=True)
+    assert (found.trained, found.by_batch) == ((True, True), own(name))
+    assert refusal(own(name)) == (
+        f"{own(name)} takes (policy, batch), so it decides for every batch anew, and this worker decides once, before "
+        "training. Write it as a function of the policy's name, def f(policy) -> bool, or train with --worker rllib."
+    )
+
+
+def test_a_function_that_needs_no_batch_is_asked_once_where_there_is_none():
+    assert read_trained(own("both_ways"), NAMES).trained == (False, True)
+    assert read_trained(own("both_ways"), NAMES, honours_batches=True).by_batch == own("both_ways")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nobody", "nobody() cannot be called with a policy's name, nor with (policy, batch): write def f(policy)"),
+        ("three", "three(policy, batch, more) cannot be called"),
+        ("keyword", "keyword(policy, *, batch) cannot be called"),
+        ("WIDTH", "WIDTH is a int, not a function of a policy's name"),
+        ("Rule", "Rule is the class Rule, not a function"),
+        ("later", "later returns a coroutine or generator"),
+        ("says_yes", "says_yes('red') returned 'yes' instead of true or false."),
+        ("fails", "fails('red') raised KeyError: 'red'"),
+    ],
+)
+@pytest.mark.parametrize("honours_batches", [True, False])
+def test_wrong_functions_are_refused(name, said, honours_batches):
+    assert said in refusal(own(name), honours_batches=honours_batches)
+
+
+def test_the_rule_is_asked_for_every_batch_in_any_process():
+    rule = pickle.loads(pickle.dumps(BatchRule(own("full_red"), {"default_policy": "red"})))
+    assert [rule("default_policy", {"red": rows}) for rows in (5, 20)] == [False, True]
+    assert rule("blue") is True, "without a batch RLlib asks which policies may change at all"
+    with pytest.raises(InputError, match="returned 'yes' instead"):
+        BatchRule(own("says_yes_to_all"), {})("red", {})
+
+
+def says_yes_to_all(policy, batch):
+    return "yes"
