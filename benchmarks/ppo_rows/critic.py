@@ -44,6 +44,7 @@ def _difference(what: str, env: str, envs: int, steps: int, params: dict[str, An
 
 
 def _learn(env: str, envs: int, steps: int, seed: int, params: dict[str, Any], policies: str) -> float:
+    params = {**params, "shared_actor": policies == CENTRAL}
     learner = make_learner(env, envs, steps, seed, params, policies=policies)
     outcome = train(learner, steps)
     learner.close()

@@ -36,9 +36,12 @@ def make_learner(
             "seed": seed,
             "environment": {"env_id": env_id, "num_envs": envs},
             "policy_configuration": policies,
-            "training": {"worker": "native", "algorithm": algorithm, "total_timesteps": total, "preset": False},
+            "training": {
+                "worker": "native", "algorithm": algorithm, "total_timesteps": total, "preset": False,
+                "params": {"shared_actor": params.get("shared_actor", False)},
+            },
         }
-    )
+    )  # fmt: skip
     options = _OPTIONS[algorithm](**params, threads=threads)
     if not python_envs:
         return assembly.assemble(config, options).learner

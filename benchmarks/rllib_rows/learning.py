@@ -87,6 +87,7 @@ def _spread(plan: Plan, policies: str) -> None:
         "training": {
             "train_batch_size_per_learner": 3200, "minibatch_size": 2400, "num_epochs": 8, "lr": 1e-3, "gamma": 0.95,
             "lambda_": 0.95, "entropy_coeff": 0.01, "clip_param": 0.2, "use_kl_loss": False, "vf_clip_param": 1e4,
+            "shared_actor": policies == "shared_value_function",
         },
         "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu", "vf_share_layers": False},
     }  # fmt: skip

@@ -134,11 +134,11 @@ def refusal(data: Any, overrides: tuple[str, ...] = ()) -> str:
             {"resources": {"runtime": "mpi", "ray_address": "auto"}},
             "'resources.ray_address' needs the runtime ray, but 'resources.runtime' is 'mpi'. Leave one of them out.",
         ),
-        ({"version": "new"}, "'version' is 'new': it should be a whole number from 1 to 2."),
+        ({"version": "new"}, "'version' is 'new': it should be a whole number from 1 to 3."),
         (
-            {"version": 3},
+            {"version": 4},
             (
-                "This document has version 3, but this Mosaic reads versions up to 2. "
+                "This document has version 4, but this Mosaic reads versions up to 3. "
                 "Install a newer one: pip install --upgrade mosaic-rl"
             ),
         ),
@@ -235,7 +235,7 @@ def test_an_unknown_key_in_an_override_is_an_unknown_name() -> None:
             "run.yaml",
             "environment: {env_id: gym/x}\nversion: 9",
             (
-                ": This document has version 9, but this Mosaic reads versions up to 2. "
+                ": This document has version 9, but this Mosaic reads versions up to 3. "
                 "Install a newer one: pip install --upgrade mosaic-rl"
             ),
         ),
@@ -304,6 +304,16 @@ def test_a_document_that_holds_itself_is_refused(tmp_path: Path) -> None:
         load_run_config(file)
 
 
+def test_an_actor_that_was_shared_in_version_2_stays_shared() -> None:
+    asked = {"policy_configuration": "shared_value_function", "training": {"worker": "rllib", "params": {"lr": 0.1}}}
+    assert upgrade({"version": 2, **asked})["training"] == {
+        "worker": "rllib",
+        "params": {"shared_actor": True, "lr": 0.1},
+    }
+    assert upgrade({**asked})["training"] == asked["training"]
+    assert upgrade({"version": 2, "training": asked["training"]})["training"] == asked["training"]
+
+
 def test_version_1_with_both_names_is_refused() -> None:
     with pytest.raises(FormatError) as caught:
         upgrade({"version": 1, "environment": {"name": "a", "env_id": "b"}})
@@ -327,7 +337,7 @@ def test_a_run_config_does_not_share_its_options_with_the_caller() -> None:
 
 def test_defaults() -> None:
     config = parse_run_config(ENV)
-    assert (config.version, config.run_id, config.seed) == (2, None, 0)
+    assert (config.version, config.run_id, config.seed) == (3, None, 0)
     assert (config.resources.num_env_runners, config.resources.num_gpus, config.resources.num_cpus) == (None, 0.0, 1)
     assert config.resources.env_runners == 2
     assert config.environment.id == "gym/CartPole-v1"

@@ -56,10 +56,30 @@ def test_independent_is_one_policy_each():
     assert not roles.plan.central
 
 
-def test_a_shared_value_function_is_central():
+def test_a_shared_value_function_has_an_actor_for_each_agent():
     plan = cast(SPREAD, policy_configuration="shared_value_function").plan
     assert plan.central
-    assert plan.names == ("shared",)
+    assert plan.shares_critic
+    assert plan.names == ("agent_0", "agent_1", "agent_2")
+
+
+def test_groups_beside_a_shared_critic_have_one_actor():
+    roles = cast(SPREAD, policy_configuration="shared_value_function", agents={"agent_0": "lead", "*": "pack"})
+    assert policies(roles) == {"agent_0": "lead", "agent_1": "pack", "agent_2": "pack"}
+
+
+def test_a_shared_actor_is_an_option():
+    said = {"policy_configuration": "shared_value_function", "training": {"params": {"shared_actor": True}}}
+    plan = cast(SPREAD, **said).plan
+    assert (plan.central, plan.names, plan.shares_critic) == (True, ("shared",), False)
+    assert cast(ADVERSARY, **said).plan.names == ("adversary", "agent")
+
+
+def test_a_shared_actor_without_a_shared_critic_is_refused():
+    assert refusal(SPREAD, policy_configuration="independent", training={"params": {"shared_actor": True}}) == (
+        "shared_actor=true: only shared_value_function has actors of their own beside a shared critic, and this run "
+        "trains with independent. Leave it out, or add --policies shared_value_function."
+    )
 
 
 def test_self_play_is_one_learner_as_every_agent():

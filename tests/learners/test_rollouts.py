@@ -128,7 +128,7 @@ def test_a_policy_with_a_centralised_critic_plays_from_its_own_observation():
     [
         (TAG, "parameter_sharing", ("adversary", "agent")),
         (ADVERSARY, "parameter_sharing", ("adversary", "agent")),
-        (ADVERSARY, "shared_value_function", ("adversary", "agent")),
+        (ADVERSARY, "shared_value_function", ("adversary_0", "agent_0", "agent_1")),
         (TAG, "independent", ("adversary_0", "adversary_1", "adversary_2", "agent_0")),
     ],
 )

@@ -320,10 +320,10 @@ def test_callbacks_see_every_event_and_stop_the_run(place):
     [
         ("native", "sac", "The worker rllib has sac: type --worker rllib --algo sac$"),
         ("tabular", "dqn", "has dqn: type --worker native --algo dqn$"),
-        ("native", "mappo", "type --algo ppo --policies shared_value_function$"),
+        ("native", "mappo", "--algo ppo --policies shared_value_function --set training.params.shared_actor=true$"),
         ("native", "recurrent_ppo", "type --algo ppo --set training.params.memory=lstm$"),
         ("rllib", "Recurrent-PPO", "type --algo ppo --set training.params.use_lstm=true$"),
-        ("tabular", "mappo", "type --algo ppo --policies shared_value_function --worker native$"),
+        ("tabular", "mappo", "training.params.shared_actor=true --worker native$"),
         ("native", "q_lerning", "Known: a2c, dqn, ppo\\.$"),
     ],
 )

@@ -194,6 +194,18 @@ def _from_1(data: dict[str, object]) -> dict[str, object]:
     return _renamed(_renamed(data, "environment", "name", "env_id"), "training", "timesteps", "total_timesteps")
 
 
+def _from_2(data: dict[str, object]) -> dict[str, object]:
+    """Set `shared_actor`: in version 2 agents with equal spaces shared one actor beside the shared critic."""
+    training = data.get("training") or {}
+    central = str(data.get("policy_configuration")).lower() == "shared_value_function"
+    if not central or not isinstance(training, Mapping) or training.get("worker") not in (None, "native", "rllib"):
+        return data
+    params = training.get("params") or {}
+    if not isinstance(params, Mapping):
+        return data
+    return {**data, "training": {**training, "params": {"shared_actor": True, **params}}}
+
+
 def _renamed(data: dict[str, object], section: str, old: str, new: str) -> dict[str, object]:
     below = data.get(section)
     if not isinstance(below, Mapping) or old not in below:
@@ -205,4 +217,4 @@ def _renamed(data: dict[str, object], section: str, old: str, new: str) -> dict[
     return {**data, section: {new if key == old else key: value for key, value in below.items()}}
 
 
-_STEPS: Final[Mapping[int, Callable[[dict[str, object]], dict[str, object]]]] = {1: _from_1}
+_STEPS: Final[Mapping[int, Callable[[dict[str, object]], dict[str, object]]]] = {1: _from_1, 2: _from_2}

@@ -22,7 +22,7 @@ from mosaic.config.sections import (
 )
 from mosaic.core.seeding import SEED_LIMIT
 
-CURRENT_VERSION: Final = 2
+CURRENT_VERSION: Final = 3
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"  # the one that pydantic writes
 LATEST = "latest"  # on the command line this word means the newest run
 
@@ -50,7 +50,7 @@ def _check_name(name: str) -> str:
 class RunConfig(Section):
     """Everything a run needs to be started, and to be started again."""
 
-    version: Literal[2] = Field(CURRENT_VERSION, description="Version of this format; older versions are upgraded.")
+    version: Literal[3] = Field(CURRENT_VERSION, description="Version of this format; older versions are upgraded.")
     run_id: Annotated[str, AfterValidator(check_run_id)] | None = Field(
         None,
         description="Name of the run's folder; None generates one.",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TypeAlias
 
+from pydantic import TypeAdapter
+
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError, unknown
@@ -29,7 +31,7 @@ class TrainingPlan:
     names: tuple[str, ...]
     policy_of: tuple[int, ...]  # for each agent of the vector env
     trained: tuple[bool, ...]  # for each policy
-    central: bool = False  # the critic sees all agents
+    central: bool = False  # one critic, which sees all agents
     self_play: bool = False  # one policy for all agents, and a league of its past versions
 
     def agents_of(self, policy: int, agents: Sequence[AgentID]) -> tuple[AgentID, ...]:
@@ -41,11 +43,17 @@ class TrainingPlan:
     def head_of(self, policy: int, shape: VectorShape) -> ActionHead:
         return shape.heads[self.policy_of.index(policy)]
 
+    @property
+    def shares_critic(self) -> bool:
+        """Whether several policies learn with one critic."""
+        return self.central and sum(self.trained) > 1
+
     def uniform(self, shape: VectorShape) -> bool:
         """Return whether one architecture fits all policies."""
         return len(set(shape.widths)) == 1 and len(set(shape.heads)) == 1
 
 
+SHARED_ACTOR = "shared_actor"  # option of workers that train with a shared critic
 _SNAPSHOT = re.compile(r"self@-(\d+)")
 _EPISODES_ASKED = 8  # a function that maps agents to policies must return the same for all of them
 _MISSPELT = 0.75  # similarity to a kind of policy above which a name is taken for a misspelt kind
@@ -114,7 +122,10 @@ def read_mapping(
         )
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
-    plan = _plan(paradigm, learners, named, (default_names or _network_names)(paradigm, learners, spec))
+    default = (default_names or _network_names)(paradigm, learners, spec)
+    if _shares_actor(config, paradigm):
+        default = group_names(learners, spec)
+    plan = _plan(paradigm, learners, named, default)
     chosen = read_trained(config.policies_to_train, plan.names, honours_batches=honours_batches)
     return AgentRoles(replace(plan, trained=chosen.trained), learners, played, tuple(ages), chosen.by_batch)
 
@@ -184,7 +195,19 @@ def _plan(
 def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
     if paradigm == "self_play":
         return dict.fromkeys(learners, "learner")
-    return {agent: agent for agent in learners} if paradigm == "independent" else group_names(learners, spec)
+    separate = paradigm in ("independent", "shared_value_function")
+    return {agent: agent for agent in learners} if separate else group_names(learners, spec)
+
+
+def _shares_actor(config: RunConfig, paradigm: PolicyConfiguration) -> bool:
+    """Return whether agents with equal spaces share one actor beside the shared critic: the option `shared_actor`."""
+    wanted = TypeAdapter(bool).validate_python(config.training.params.get(SHARED_ACTOR, False))
+    if wanted and paradigm != "shared_value_function":
+        raise InputError(
+            f"{SHARED_ACTOR}=true: only shared_value_function has actors of their own beside a shared critic, and this "
+            f"run trains with {paradigm}. Leave it out, or add --policies shared_value_function."
+        )
+    return wanted
 
 
 def _check_agents(plan: TrainingPlan, learners: Sequence[AgentID], spec: EnvSpec) -> None:

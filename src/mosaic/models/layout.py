@@ -49,6 +49,12 @@ def tensors(architecture: Architecture) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+def critic_place(architecture: Architecture) -> slice:
+    """Return where the critic is in the flat weights."""
+    critic = [tensor for tensor in tensors(architecture) if tensor.name.startswith(VALUE)]
+    return slice(critic[0].start, critic[-1].end)
+
+
 def policy_dims(architecture: Architecture) -> tuple[int, ...]:
     """Return the widths from input to output; a shared net has the value as one more output, the last."""
     return (architecture.observation, *architecture.hidden, architecture.head.width + int(architecture.shared))

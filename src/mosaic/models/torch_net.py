@@ -15,7 +15,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.user_code import load_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import check_size
-from mosaic.models.layout import initial_weights, tensors
+from mosaic.models.layout import VALUE, initial_weights, tensors
 from mosaic.models.torch_modules import Encoder, Memory, Mlp, start_orthogonal
 
 
@@ -153,6 +153,16 @@ def tensor_names(network: nn.Module, architecture: Architecture) -> tuple[str, .
     if isinstance(network, TorchNet) and architecture.plain:
         return dense_names(architecture)
     return tuple(network.state_dict())
+
+
+def critic_place(network: nn.Module, names: tuple[str, ...]) -> slice:
+    """Return where the critic of a `TorchNet` is in its flat weights."""
+    state, start, end, place = network.state_dict(), 0, 0, 0
+    for name in names:
+        before, place = place, place + state[name].numel()
+        if name.startswith(VALUE):
+            start, end = (start if end else before), place
+    return slice(start, end)
 
 
 def flat_weights(network: nn.Module, names: tuple[str, ...]) -> NDArray[np.float32]:

@@ -45,7 +45,7 @@ def options_schema(worker: Worker, algorithm: str) -> dict[str, object]:
 
 # Algorithms with a name of their own elsewhere that are an option here.
 _KNOWN_AS: Mapping[str, str] = {
-    "mappo": "--algo ppo --policies shared_value_function",
+    "mappo": "--algo ppo --policies shared_value_function --set training.params.shared_actor=true",
     "ippo": "--algo ppo --policies independent",
     "recurrent_ppo": "--algo ppo --set training.params.memory=lstm",
     "ppo_lstm": "--algo ppo --set training.params.memory=lstm",

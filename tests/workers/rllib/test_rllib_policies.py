@@ -150,7 +150,8 @@ def test_several_actors_have_one_critic_that_sees_everybody(tmp_path):
 
     with built(tmp_path, TAG, policy_configuration="shared_value_function") as algo:
         modules = learner_of(algo).module
-        agent, adversary = modules["agent"], modules["adversary"]
+        assert set(modules.keys()) == {"adversary_0", "adversary_1", "adversary_2", "agent_0"}
+        agent, adversary = modules["agent_0"], modules["adversary_0"]
         before = [parameter.detach().clone() for parameter in agent.critic.parameters()]
         algo.train()
         assert agent.critic is adversary.critic
@@ -177,14 +178,14 @@ def test_a_shared_critic_is_still_shared_after_going_on(tmp_path):
     said = {"policy_configuration": "shared_value_function"}
     with built(tmp_path, TAG, **said) as algo:
         algo.train()
-        kept = weights_of(algo, "agent")
+        kept = weights_of(algo, "agent_0")
         algo.save_to_path(str(tmp_path / "kept"))
     with built(tmp_path, TAG, **said) as algo:
-        assert not equal(kept, weights_of(algo, "agent"))
+        assert not equal(kept, weights_of(algo, "agent_0"))
         algo.restore_from_path(str(tmp_path / "kept"))
-        assert equal(kept, weights_of(algo, "agent"))
+        assert equal(kept, weights_of(algo, "agent_0"))
         modules = learner_of(algo).module
-        assert modules["agent"].critic is modules["adversary"].critic
+        assert modules["agent_0"].critic is modules["adversary_0"].critic
         algo.train()
 
 

@@ -23,7 +23,7 @@ from mosaic.learners.engines.fused_ppo_update import (
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays, check_size
 from mosaic.models.fused import RowBuffers, act_rows, build_model, greedy_rows, value_rows
-from mosaic.models.layout import initial_weights
+from mosaic.models.layout import critic_place, initial_weights
 from mosaic.models.random import random_streams
 
 _SUMS = (POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL)  # in the order of LOSSES
@@ -52,6 +52,9 @@ class FusedEngine:
 
     def load_training_state(self, state: StateArrays) -> None:
         load_optimiser_state(self._optimiser, state)
+
+    def critic_place(self) -> slice:
+        return critic_place(self.architecture)
 
     def act(
         self,

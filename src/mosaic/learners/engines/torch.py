@@ -21,6 +21,7 @@ from mosaic.models.packed_rows import PackedRows, Rows
 from mosaic.models.torch_distributions import draw, likeliest
 from mosaic.models.torch_net import (
     NetworkOutput,
+    critic_place,
     flat_weights,
     load_flat,
     make_network,
@@ -154,6 +155,9 @@ class TorchEngine:
 
     def load_training_state(self, state: StateArrays) -> None:
         load_adam_state(self._optimiser, self._parameters(), state)
+
+    def critic_place(self) -> slice:
+        return critic_place(self._network, self._names)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         parameters = dict(self._network.named_parameters())

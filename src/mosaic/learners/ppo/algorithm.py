@@ -27,6 +27,7 @@ from mosaic.learners.rollout.arrays import EpisodeTally
 from mosaic.learners.rollout.base import Rates, RolloutWorker
 from mosaic.models.engine import StateArrays
 
+_SHARED_CRITIC = "shared_critic"  # in checkpoints whose policies share one
 _FLOOR = 0.02  # of a linear schedule, so that the last iterations still learn
 
 
@@ -60,6 +61,7 @@ class PpoLearner:
             self.self_play = SelfPlay(workers, options, opponents, every, child_seed(seed, "league"))
         self._losses: tuple[dict[str, float], ...] = ({},) * len(plan.names)
         self._enough = False  # ends the rollout early
+        self._shares_critic = plan.shares_critic
         cores = len(os.sched_getaffinity(0))  # with fewer cores than rollout workers some wait; the result is the same
         self._threads = ThreadPoolExecutor(min(len(workers), cores), "rollout") if len(workers) > 1 else None
 
@@ -187,6 +189,8 @@ class PpoLearner:
             own = self.workers[0].policies.training_state(policy)
             state |= {f"{name}/{key}": value for key, value in own.items()}
             state |= self.normalization.to_arrays(policy, name)
+        if self._shares_critic:
+            state[_SHARED_CRITIC] = np.ones(1, np.float32)
         if self.self_play is not None:
             state |= self.self_play.to_arrays()
         for number, worker in enumerate(self.workers):
@@ -194,6 +198,10 @@ class PpoLearner:
         return state
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: StateArrays) -> None:
+        self._shares_critic = self._shares_critic and _SHARED_CRITIC in state
+        if not self._shares_critic:  # older checkpoints have a critic for each policy
+            for worker in self.workers:
+                worker.keep_own_critics()
         for policy, name in enumerate(self.plan.names):
             self.normalization.load_arrays(policy, name, state)
             for worker in self.workers:

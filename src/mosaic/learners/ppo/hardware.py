@@ -98,6 +98,11 @@ def check_ppo(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: E
     """Raise InputError for all that is known ahead; machine code is loaded only where something depends on it."""
     opponents = opponents_of(options, roles, spec)
     engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
+    if options.network is not None and roles.plan.shares_critic:
+        raise InputError(
+            f"network={options.network}: with an actor for each agent their networks share the critic, and of a custom "
+            "network it is not known which part is the critic. Add shared_actor=true, or leave network out."
+        )
     if engine == "torch":
         _check_torch(options, why)
     if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:

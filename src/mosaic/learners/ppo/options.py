@@ -55,6 +55,9 @@ class PpoOptions(Section):
     share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         False, description="Use one net for policy and value (faster), not two."
     )
+    shared_actor: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="shared_value_function: one actor for all agents with equal spaces, not one each."
+    )
     log_std_init: float = Field(0.0, ge=-20, le=2, description="Initial log deviation of continuous actions.")
     engine: Annotated[Literal["auto", "fused", "torch"], SHAPES_CHECKPOINTS] = Field(
         "auto", description="fused: compiled, plain nets, fastest on a CPU; torch: pictures, memory, CUDA."

@@ -104,6 +104,8 @@ class RolloutWorker(Protocol):
     @property
     def policies(self) -> RolloutPolicies: ...
 
+    def keep_own_critics(self) -> None: ...  # of policies that would share one
+
     @property
     def assignment(self) -> Assignment: ...
 

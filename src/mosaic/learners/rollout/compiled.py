@@ -20,9 +20,11 @@ from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import RolloutBuffer
 from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
+from mosaic.learners.rollout.shared_critic import SharedCritic, interleaved
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, LearnSettings, StateArrays
 from mosaic.models.fused import build_model, make_scratch
+from mosaic.models.layout import critic_place
 
 _SAVED_AS = {"policy_of": "brain"}  # names of arrays in checkpoints
 
@@ -102,6 +104,10 @@ class CompiledRollouts:
         self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._shuffle = np.array([child_seed(seed, "shuffle") + 1], np.uint64)
+        self.shared_critic: SharedCritic | None = None
+        if plan.shares_critic:
+            learners = np.flatnonzero(plan.trained).tolist()
+            self.shared_critic = SharedCritic(policies, dict.fromkeys(learners, critic_place(architecture)))
         self.times = Stopwatch()
         self.env_steps = 0
         vector.reset(child_seed(seed, "envs"))
@@ -139,25 +145,27 @@ class CompiledRollouts:
         buffer, model = self.buffer, self.policies.model
         hyper = self._hyper._replace(clip_range=np.float32(rates.clip_range), ent_coef=np.float32(rates.ent_coef))
         buffer.estimate_advantages(hyper.gamma, hyper.gae_lambda, reward_scale)
-        losses = []
-        for policy, optimiser in enumerate(self.policies.optimisers):
-            stats = np.zeros(stats_of.STATS)
-            idx = buffer.rows_of(policy)
-            if self.plan.trained[policy] and len(idx):
-                update(
-                    optimiser,
-                    model,
-                    hyper,
-                    rates.learning_rate,
-                    buffer.rows,
-                    idx,
-                    self._scratch,
-                    self._shuffle,
-                    stats,
-                )
-            losses.append(explain_stats(stats))
+        passes = 1
+        if self.shared_critic is not None:
+            passes, epochs = interleaved(int(hyper.n_epochs), may_end_early=bool(hyper.target_kl))
+            hyper = hyper._replace(n_epochs=np.int64(epochs))
+
+        def learn_one(policy: int) -> dict[str, float]:
+            stats, idx, optimiser = np.zeros(stats_of.STATS), buffer.rows_of(policy), self.policies.optimisers[policy]
+            scratch, shuffle = self._scratch, self._shuffle
+            update(optimiser, model, hyper, rates.learning_rate, buffer.rows, idx, scratch, shuffle, stats)
+            return explain_stats(stats)
+
+        learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]
+        if self.shared_critic is None:
+            losses = {policy: learn_one(policy) for policy in learners}
+        else:
+            losses = self.shared_critic.learn(learn_one, learners, passes)
         self.times.add(learning_s=perf_counter() - started)
-        return losses
+        return [losses.get(policy, {}) for policy in range(len(self.plan.names))]
+
+    def keep_own_critics(self) -> None:
+        self.shared_critic = None
 
     def env_state(self) -> StateArrays:
         return {name: array.copy() for name, array in self._state().items()}

@@ -20,7 +20,9 @@ from mosaic.models.packed_rows import PackedRows, Rows
 
 
 class Trains(Engine, Resumes, Protocol):
-    """Engine whose training can be resumed."""
+    """Engine whose training can be resumed, and whose critic other policies can share."""
+
+    def critic_place(self) -> slice: ...  # in the flat weights, and in both moments
 
 
 class EnginePolicies:

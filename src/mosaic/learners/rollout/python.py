@@ -17,6 +17,7 @@ from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.learners.rollout.engine_policies import EnginePolicies, RandomMoves
+from mosaic.learners.rollout.shared_critic import SharedCritic, interleaved
 from mosaic.models.engine import LearnSettings, StateArrays
 from mosaic.models.packed_rows import RowPacking
 
@@ -45,6 +46,11 @@ class PythonRollouts:
         self.env_steps = 0
         self._learning, self._seed = learning, seed
         self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
+        self.shared_critic: SharedCritic | None = None
+        if plan.shares_critic:
+            learners = np.flatnonzero(plan.trained).tolist()
+            places = {policy: policies.engines[policy].critic_place() for policy in learners}
+            self.shared_critic = SharedCritic(policies, places)
         self._callback: Callable[[], bool] | None = None
         # all rows go to one engine as they are
         self._simple = len(policies.engines) == 1 and not (
@@ -192,16 +198,26 @@ class PythonRollouts:
         learning = replace(self._learning, clip_range=rates.clip_range, ent_coef=rates.ent_coef)
         buffer = self.buffer
         buffer.estimate_advantages(np.float32(learning.gamma), np.float32(learning.gae_lambda), reward_scale)
-        losses: list[dict[str, float]] = []
-        for policy, trained in enumerate(self.plan.trained):
-            idx = buffer.rows_of(policy) if trained else None
-            if idx is None or not len(idx):
-                losses.append({})
-                continue
+        passes, epochs = 1, learning.n_epochs
+        if self.shared_critic is not None:
+            passes, epochs = interleaved(learning.n_epochs, may_end_early=learning.target_kl is not None)
+        learning = replace(learning, n_epochs=epochs)
+
+        def learn_one(policy: int) -> dict[str, float]:
             rows, engine = self.policies.fit(policy, buffer.rows), self.policies.engines[policy]
-            losses.append(engine.learn(rows, buffer.owner, buffer.first, idx.copy(), learning, rates.learning_rate))
+            idx = buffer.rows_of(policy).copy()
+            return engine.learn(rows, buffer.owner, buffer.first, idx, learning, rates.learning_rate)
+
+        learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]
+        if self.shared_critic is None:
+            losses = {policy: learn_one(policy) for policy in learners}
+        else:
+            losses = self.shared_critic.learn(learn_one, learners, passes)
         self.times.add(learning_s=perf_counter() - started)
-        return losses
+        return [losses.get(policy, {}) for policy in range(len(self.plan.names))]
+
+    def keep_own_critics(self) -> None:
+        self.shared_critic = None
 
     def env_state(self) -> StateArrays:
         """Return nothing: Python envs cannot be restored."""

@@ -47,6 +47,11 @@ CASES: dict[str, tuple[str, dict[str, Any], bool]] = {  # env, what is said, whe
     "ppo filter, alone": ("gym/CartPole-v1", {"params": {"observation_filter": "MeanStdFilter"}}, True),
     "ppo filter, lstm": (SPREAD, {"params": LSTM | {"observation_filter": "MeanStdFilter"}}, False),
     "ppo central": (SPREAD, {"policy_configuration": "shared_value_function"}, True),
+    "ppo central, shared actor": (
+        SPREAD,
+        {"policy_configuration": "shared_value_function", "params": {"shared_actor": True}},
+        True,
+    ),
     "ppo central, lstm": (SPREAD, {"policy_configuration": "shared_value_function", "params": LSTM}, False),
     "ppo played": (BOARD, {"agents": {"player_2": "random"}}, True),
     "ppo box": (SPREAD, {"env_options": MOVING}, True),

@@ -119,6 +119,9 @@ class RllibExtraOptions(Section):
     shared_encoder: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         False, description="Share one encoder between all policies."
     )
+    shared_actor: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
+        False, description="shared_value_function: one actor for all agents with equal spaces, not one each."
+    )
     league_size: int = Field(10, ge=2, le=1000, description="Self-play: number of snapshots to keep.")
     league_sampling: Sampling = Field(
         "uniform", description="Self-play: which snapshots play: uniform, latest, or prioritised (those that win more)."

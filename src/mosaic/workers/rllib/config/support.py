@@ -60,7 +60,8 @@ def check_support(
         _check_same_sight(roles, spec)
     if learners > 1 and len(plan.names) > 1 and (plan.central or options.shared_encoder):
         raise InputError(
-            f"num_learners={learners}: parts that policies share are trained by one learner. Set num_learners to 1."
+            f"num_learners={learners}: parts that policies share are trained by one learner. Set num_learners to 1"
+            + (", or share the actor too: shared_actor=true." if plan.central else ".")
         )
 
 
