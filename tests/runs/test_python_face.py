@@ -11,7 +11,7 @@ import pytest
 
 import mosaic
 from mosaic.config.loading import parse_run_config
-from mosaic.config.programs import with_absolute_code
+from mosaic.config.programs import with_absolute_paths
 from mosaic.core.errors import InputError
 from mosaic.core.user_code import FOLDERS, absolute_code, load_code
 from mosaic.envs.objects import stored_environment
@@ -112,7 +112,7 @@ def test_errors_of_files(tmp_path, monkeypatch):
 
 def test_paths_are_whole_wherever_a_configuration_names_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = with_absolute_code(
+    config = with_absolute_paths(
         parse_run_config(
             {
                 "environment": {"env_id": "python:a/env.py:make", "wrappers": ["python:w.py:Wrap", "flatten"]},

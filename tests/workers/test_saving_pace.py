@@ -2,9 +2,12 @@
 
 import pytest
 
+from mosaic.config.loading import parse_run_config
+from mosaic.core.errors import InputError
 from mosaic.telemetry.events.writer import EventWriter
-from mosaic.workers.context import LEAST_SAVE_S, SAVE_SHARE, WorkerContext
+from mosaic.workers.context import WorkerContext
 from mosaic.workers.inbox import Inbox
+from mosaic.workers.saving_pace import LEAST_SAVE_S, SAVE_SHARE
 from tests.workers.hosting import new_folder, run_config
 
 
@@ -67,3 +70,36 @@ def test_who_says_a_pace_in_steps_gets_it(clock, context_of):
     clock.now_s += 10 * LEAST_SAVE_S
     assert [context.checkpoint_due(steps) for steps in (99, 100)] == [False, True]
     assert [context_of().checkpoint_due(steps, every_steps=50) for steps in (49, 50)] == [False, True]
+
+
+def test_a_pace_in_iterations_counts_from_the_last_checkpoint(clock, context_of):
+    context = context_of(checkpoint={"every_iterations": 3})
+    clock.now_s += 10 * LEAST_SAVE_S
+    assert [context.checkpoint_due(10**9, every_steps=1) for _ in range(3)] == [False, False, True]
+    save(context, clock, 300)
+    assert [context.checkpoint_due(10**9) for _ in range(3)] == [False, False, True]
+
+
+def test_a_pace_in_minutes_is_met_however_long_saving_takes(clock, context_of):
+    context = context_of(checkpoint={"every_minutes": 0.5})
+    assert not context.checkpoint_due(10**9, every_steps=1)  # the worker's own interval does not count
+    clock.now_s += 30
+    assert context.checkpoint_due(100)
+    save(context, clock, 100, takes_s=20)
+    clock.now_s += 29.9
+    assert not context.checkpoint_due(200)
+    clock.now_s += 0.1
+    assert context.checkpoint_due(200)
+    assert not context.checkpoint_due(100)  # nothing was learned since
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"every_steps": 10, "every_minutes": 5}, "every_steps=10 and every_minutes=5"),
+        ({"every_iterations": 2, "every_minutes": 0.5}, "every_iterations=2 and every_minutes=0.5"),
+    ],
+)
+def test_two_intervals_are_refused(settings, text):
+    with pytest.raises(InputError, match=f"it should have one interval, not {text}; set the others to null"):
+        parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}, "checkpoint": settings})

@@ -53,6 +53,8 @@ def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:
     for place, text in _texts(config.training.params, "training.params"):
         if _is_written_reference(text) and _names_program(text, home):
             yield place, text
+    if config.checkpoint.folder is not None:  # a place to write to
+        yield "checkpoint.folder", config.checkpoint.folder
     # The owner of a Ray cluster decides what is unpickled by the processes that join it.
     if config.resources.ray_address not in (None, "auto", "local"):
         yield "resources.ray_address", str(config.resources.ray_address)
@@ -134,10 +136,13 @@ def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
             pass
 
 
-def with_absolute_code(config: RunConfig) -> RunConfig:
-    """Return the configuration with an absolute path in every `python:PATH/file.py:NAME`."""
+def with_absolute_paths(config: RunConfig) -> RunConfig:
+    """Return the configuration with an absolute path in every `python:PATH/file.py:NAME` and in `checkpoint.folder`."""
     document = dump_run_config(config)
     changed = _absolute_table(document)
+    if config.checkpoint.folder is not None:
+        folder = str(Path(config.checkpoint.folder).expanduser().absolute())
+        changed["checkpoint"] = {**document["checkpoint"], "folder": folder}
     changed["environment"] = absolute_environment(config.environment).model_dump(mode="json")
     return config if changed == document else parse_run_config(changed)
 

@@ -97,13 +97,36 @@ class Section(BaseModel):
 
 
 class CheckpointConfig(Section):
+    """At most one interval; without any, one checkpoint a minute, or fewer if saving takes over 2 % of the time."""
+
     every_steps: Steps | None = Field(
         None,
-        description="Env steps between checkpoints; None: one a minute, or fewer if saving takes over 2 % of the time.",
+        description="Env steps between checkpoints; None and no other interval: a minute, or longer if saving takes "
+        "over 2 % of the time.",
+    )
+    every_iterations: int | None = Field(
+        None, ge=1, le=10**9, description="Training iterations between checkpoints, instead of env steps."
+    )
+    every_minutes: float | None = Field(
+        None, gt=0.0, le=1e7, description="Minutes between checkpoints, instead of env steps."
+    )
+    folder: Reference | None = Field(
+        None,
+        description="Folder for the checkpoints, which go to FOLDER/RUN_ID/STEPS; None: the run's own folder.",
     )
     keep_last: int = Field(3, ge=1, le=1_000_000, description="Number of newest checkpoints to keep.")
     keep_best: int = Field(1, ge=0, le=1_000_000, description="Number of best checkpoints to keep, whatever their age.")
     at_end: bool = Field(True, description="Save a checkpoint when training ends or is stopped.")
+
+    @model_validator(mode="after")
+    def _one_interval(self) -> Self:
+        given = [f"{name}={value:g}" for name in INTERVALS if (value := getattr(self, name)) is not None]
+        if len(given) > 1:
+            raise ValueError(f"it should have one interval, not {' and '.join(given)}; set the others to null")
+        return self
+
+
+INTERVALS = ("every_steps", "every_iterations", "every_minutes")  # between checkpoints
 
 
 ApiType = Literal["aec", "parallel", "gym", "auto"]

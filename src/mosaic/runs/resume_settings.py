@@ -39,6 +39,11 @@ def with_changes(config: RunConfig, resources: Mapping[str, object], settings: S
     other = {**document["resources"], **with_current_names("resources", resources)}
     changed = parse_run_config({**document, "resources": other}, settings)
     for name in changed_settings(document, dump_run_config(changed)):
+        if name == "checkpoint.folder":
+            raise InputError(
+                "'checkpoint.folder' cannot change on resume: the run's checkpoints are where it was created. Start a "
+                "new run: mosaic train --init run:RUN"
+            )
         if not any(name == allowed or name.startswith(f"{allowed}.") for allowed in CHANGEABLE):
             raise InputError(
                 f"'{name}' cannot change on resume: what was learned belongs to it. It can change: "

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, overload
 from mosaic.core.errors import InputError
 from mosaic.core.files import sync_file, sync_folder
 from mosaic.store.atomic import write_atomic
+from mosaic.store.checkpoint_folder import claim_folder, require_folder
 from mosaic.store.checkpoint_record import (
     MANIFEST,
     Checkpoint,
@@ -97,6 +98,7 @@ def write_checkpoint(
     """
     temporary = folder.checkpoints / f".tmp-{_THIS_PROCESS}-{secrets.token_hex(4)}"
     try:
+        claim_folder(folder)
         folder.checkpoints.mkdir(exist_ok=True)  # not its parents: a deleted run stays deleted
         sync_folder(folder.path)  # or a power cut would lose the first checkpoint with its folder
         _tidy(folder.checkpoints)
@@ -210,6 +212,7 @@ def _changed(checkpoint: Checkpoint) -> bool:
 
 def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
     """Return the readable ones, and the problems of the others by their env steps."""
+    require_folder(folder)
     while (found := _read_all(_paths(folder.checkpoints))) is None:
         pass  # the writer removed or replaced one meanwhile
     return found

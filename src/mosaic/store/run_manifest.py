@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.reference import explain
 from mosaic.store.atomic import write_atomic
+from mosaic.store.checkpoint_folder import is_followed
 from mosaic.store.checkpoint_record import file_entry
 from mosaic.store.errors import DamagedError
 from mosaic.store.index.summary import last_metrics
@@ -95,7 +97,8 @@ def _artefact(folder: RunFolder, path: Path) -> Artefact:
 
 
 def _files(folder: RunFolder) -> Iterator[Path]:
-    for path, folders, files in os.walk(folder.path):
+    linked = os.walk(folder.checkpoints) if is_followed(folder) else ()
+    for path, folders, files in chain(os.walk(folder.path), linked):
         hidden = _CHANGING if Path(path) == folder.path else frozenset[str]()
         folders[:] = sorted(name for name in folders if name not in hidden and not name.startswith("."))
         for name in sorted(files):

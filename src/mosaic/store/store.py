@@ -11,6 +11,8 @@ from pathlib import Path
 from mosaic.config.run import RunConfig, check_run_id
 from mosaic.core.errors import InputError
 from mosaic.store.archives.signature import RUNS, run_digest, seal
+from mosaic.store.checkpoint_folder import place_elsewhere, undo_placement
+from mosaic.store.errors import StorageError
 from mosaic.store.index.index import Index
 from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.staging import TakenError, staged
@@ -72,8 +74,13 @@ class Store:
                     seal=seal(made.folder, run_digest(run_id)),
                 )
                 write_state(made.folder, state)
+                if config.checkpoint.folder is not None:
+                    place_elsewhere(made.folder, run_id, config.checkpoint.folder)
                 try:
                     return made.publish(run_id)
-                except TakenError as error:
+                except StorageError as error:
+                    undo_placement(made.folder)
+                    if not isinstance(error, TakenError):
+                        raise
                     if config.run_id:
                         raise InputError(f"{error} Choose another run_id, or leave it out.") from error

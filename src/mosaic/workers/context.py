@@ -30,15 +30,12 @@ from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.layout import FrameFacts
 from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
+from mosaic.workers.saving_pace import SavingPace
 
 if TYPE_CHECKING:  # these import numba
     from mosaic.envs.env import EnvSpec
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.telemetry.frames.writer import FrameWriter
-
-
-LEAST_SAVE_S = 60.0  # between checkpoints if not configured: what a crash costs
-SAVE_SHARE = 0.02  # maximum share of time spent on checkpoints
 
 
 class WorkerContext:
@@ -66,8 +63,7 @@ class WorkerContext:
         self._writer = writer
         self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
         self._spaces: Mapping[str, object] | None = None
-        self._saved_at: int | None = None  # env steps of this attempt's last checkpoint
-        self._save_again_s = perf_counter() + LEAST_SAVE_S
+        self._pace = SavingPace(config.checkpoint, self._resumed_at, perf_counter)
         self.stop_reward_reached_at: float | None = None  # in `working_time`
         # Set by workers that prepare before training or evaluate after it: neither counts as training
         self.training_began_at: float | None = None  # in `working_time`
@@ -176,21 +172,16 @@ class WorkerContext:
         versions()
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
-        """Return whether to save now: on request, or because it is time.
+        """Return whether to save now: on request, or because it is time. Call it once after every iteration.
 
         `every_steps` is the worker's own interval. If neither it nor the configuration sets one, the clock decides.
         """
-        every = self.config.checkpoint.every_steps or every_steps
-        before = self._saved_at if self._saved_at is not None else self._resumed_at
-        if self.inbox.checkpoint_asked():
-            return True
-        if every is not None:
-            return env_steps - before >= every
-        return env_steps > before and perf_counter() >= self._save_again_s
+        due = self._pace.due(env_steps, every_steps)
+        return self.inbox.checkpoint_asked() or due
 
     def has_checkpoint_at(self, env_steps: int) -> bool:
         """Return whether this attempt's last checkpoint is of this step."""
-        return env_steps == self._saved_at
+        return env_steps == self._pace.saved_at
 
     def checkpoint(
         self,
@@ -215,7 +206,7 @@ class WorkerContext:
         path = write_checkpoint(self.folder, contents, save, Retention(settings.keep_last, settings.keep_best))
         ended_s = perf_counter()
         self.patience.saved(ended_s - began_s)
-        self._saved_at, self._save_again_s = env_steps, ended_s + max(LEAST_SAVE_S, (ended_s - began_s) / SAVE_SHARE)
+        self._pace.saved(env_steps, ended_s - began_s)
         self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
         return path
 

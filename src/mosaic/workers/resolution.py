@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
-from mosaic.config.programs import with_absolute_code
+from mosaic.config.programs import with_absolute_paths
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import DEFAULT_TIMESTEPS, PolicyConfiguration
 from mosaic.core.errors import InputError
@@ -82,7 +82,7 @@ class _Chosen(NamedTuple):
 
 
 def _choose(config: RunConfig) -> _Chosen:
-    config = with_absolute_code(config)
+    config = with_absolute_paths(config)
     name = config.training.worker or _pick_worker(config)
     worker = load_worker(name)
     info = worker.info

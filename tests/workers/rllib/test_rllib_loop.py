@@ -210,8 +210,8 @@ def test_a_run_that_goes_on_with_other_options_learns_with_them(tmp_path):
 
 
 def test_where_nobody_said_when_a_run_is_saved_by_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("mosaic.workers.context.LEAST_SAVE_S", 0.0)
-    monkeypatch.setattr("mosaic.workers.context.SAVE_SHARE", float("inf"))
+    monkeypatch.setattr("mosaic.workers.saving_pace.LEAST_SAVE_S", 0.0)
+    monkeypatch.setattr("mosaic.workers.saving_pace.SAVE_SHARE", float("inf"))
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=300)
     life.run()
     told = [event["env_steps"] for event in life.events("iteration")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mosaic.core.errors import InputError
 from mosaic.core.files import replace_file, sync_file, sync_folder
+from mosaic.store.checkpoint_folder import OWNER, is_followed, remove_linked, require_folder
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
@@ -24,6 +25,7 @@ def archive_run(folder: RunFolder, target: Path) -> Path:
     """Pack a run that is not alive into a .tar.gz, which appears atomically."""
     if target.exists():
         raise InputError(f"'{target}' already exists. Choose another file.")
+    require_folder(folder)
     with _not_alive(folder, "archived"):
         try:
             replace_file(target, partial(_pack, folder))
@@ -35,7 +37,7 @@ def archive_run(folder: RunFolder, target: Path) -> Path:
 
 def _pack(folder: RunFolder, target: Path) -> None:
     with tarfile.open(target, "x:gz", compresslevel=6, format=tarfile.PAX_FORMAT) as archive:
-        for path in _packed(folder.path):
+        for path in _packed(folder):
             name = f"{folder.run_id}/{path.relative_to(folder.path).as_posix()}"
             archive.add(path, name, recursive=False, filter=_anonymous)
     sync_file(target)
@@ -45,6 +47,7 @@ def delete_run(store: Store, folder: RunFolder) -> None:
     """Remove a run that is not alive, with everything it made."""
     with _not_alive(folder, "deleted"):
         remove_ring(folder.path)
+        remove_linked(folder)
         discard(folder)
     store.index.remove(folder.run_id)
     sweep(store.runs)
@@ -63,9 +66,10 @@ def _not_alive(folder: RunFolder, done: str) -> RunLock:
     return lock
 
 
-def _packed(path: Path) -> Iterator[Path]:
-    for entry in sorted(path.iterdir()):
-        if entry.name in NOT_PACKED or entry.name.startswith(".") or entry.is_symlink():
+def _packed(folder: RunFolder) -> Iterator[Path]:
+    for entry in sorted(folder.path.iterdir()):
+        linked = entry == folder.checkpoints and is_followed(folder)
+        if entry.name in NOT_PACKED or entry.name.startswith(".") or (entry.is_symlink() and not linked):
             continue
         if entry.is_dir():
             yield from (item for item in _below(entry) if not item.is_symlink() and (item.is_file() or item.is_dir()))
@@ -78,7 +82,7 @@ def _below(path: Path) -> Iterator[Path]:
     yield path
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(folder, name) for name in (*folders, *sorted(files)))
+        yield from (Path(folder, name) for name in (*folders, *sorted(files)) if name != OWNER)
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -157,11 +157,19 @@ def import_run(
 
 def _check(archive: Path, folder: RunFolder) -> None:
     try:
-        folder.read_config()
+        _keep_inside(folder)
         read_written_state(folder)
     except (InputError, OSError) as error:
         problem = str(error).replace(f"{folder.path}/", "")  # the staging path no longer exists when this is read
         raise FormatError(f"'{archive}' holds no run: {problem}") from error
+
+
+def _keep_inside(folder: RunFolder) -> None:
+    """Forget the folder outside the store that the run had for its checkpoints, which are in the archive."""
+    config = folder.read_config()
+    if config.checkpoint.folder is not None:
+        checkpoint = config.checkpoint.model_copy(update={"folder": None})
+        folder.write_config(config.model_copy(update={"checkpoint": checkpoint}))
 
 
 def _published(made: Staged, run_id: str, state: RunState) -> RunFolder:

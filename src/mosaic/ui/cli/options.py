@@ -57,7 +57,15 @@ TimeLimitOption: TypeAlias = Annotated[
         "--time-limit", min=0.001, metavar="SECONDS", help="Longest time for one action of a policy.", show_default="60"
     ),
 ]
-
+CheckpointEveryOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-every",
+        metavar="INTERVAL",
+        help="Interval between checkpoints: env steps (10000), iterations (20it) or time (30s, 5m, 2h).",
+        show_default="a minute",
+    ),
+]
 TrustOption: TypeAlias = Annotated[
     bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or contains.")
 ]
@@ -103,6 +111,28 @@ def number_of_env_runners(number: int | None, earlier: int | None) -> int | None
             "Leave --num-workers out."
         )
     return earlier if number is None else number
+
+
+_INTERVAL = re.compile(r"(?P<number>[0-9][0-9_]*(\.[0-9]+)?)(?P<unit>[a-z]*)")
+_MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
+
+
+def checkpoint_interval(text: str) -> dict[str, float | None]:
+    """Return the settings of `checkpoint` for an interval such as 10000, 20it or 5m; those not meant are None."""
+    from mosaic.config.sections import INTERVALS
+    from mosaic.core.errors import InputError
+
+    found, chosen = _INTERVAL.fullmatch(text.strip().lower()), dict[str, float | None].fromkeys(INTERVALS)
+    if found is not None:
+        number, unit = float(found["number"]), found["unit"]
+        if unit in _MINUTES:
+            return {**chosen, "every_minutes": number * _MINUTES[unit]}
+        if unit in ("", "it") and number == int(number):
+            return {**chosen, "every_iterations" if unit else "every_steps": int(number)}
+    raise InputError(
+        f"--checkpoint-every '{text}' is not an interval: type env steps (10000), iterations (20it) or "
+        "time (30s, 5m, 2h)."
+    )
 
 
 def give_trust(trust: bool, server: str | None = None) -> None:

@@ -33,6 +33,7 @@ def resolved_document(
     """Do the same for settings that are already read."""
     from mosaic.config.loading import parse_run_config, upgrade
     from mosaic.core.errors import InputError
+    from mosaic.ui.cli.options import checkpoint_interval
     from mosaic.ui.cli.output import note
     from mosaic.workers.resolution import resolve
 
@@ -41,8 +42,10 @@ def resolved_document(
         earlier = document.get("environment")
         kept = {k: v for k, v in earlier.items() if k != "family"} if isinstance(earlier, dict) else {}
         document["environment"] = {**kept, "env_id": asked["env"]}
-    for section in ("training", "resources"):
-        typed = {key: value for key, value in asked[section].items() if value is not None}
+    for section in ("training", "resources", "checkpoint"):
+        typed = {key: value for key, value in asked.get(section, {}).items() if value is not None}
+        if section == "checkpoint" and asked.get("checkpoint_every") is not None:
+            typed |= checkpoint_interval(asked["checkpoint_every"])  # also those that are None: the file may set them
         if typed:
             below = document.get(section)
             document[section] = {**(below if isinstance(below, dict) else {}), **typed}

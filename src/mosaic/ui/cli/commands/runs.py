@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
+    CheckpointEveryOption,
     EarlierWorkersOption,
     JsonOption,
     RunArgument,
@@ -212,13 +213,14 @@ def resume(
         int | None,
         typer.Option("--episodes", min=1, help="Stop after this many episodes in all; extends a finished run."),
     ] = None,
+    checkpoint_every: CheckpointEveryOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Resume a paused or ended run from its last checkpoint. Settings can be changed only after it has ended."""
-    from mosaic.ui.cli.options import give_trust, number_of_env_runners
+    from mosaic.ui.cli.options import checkpoint_interval, give_trust, number_of_env_runners
 
     give_trust(trust, server)
     number = number_of_env_runners(num_env_runners, num_workers)
@@ -226,6 +228,8 @@ def resume(
     resources = {key: value for key, value in typed.items() if value is not None}
     limits = {"training.total_timesteps": steps, "training.episodes": episodes}
     changes = [*settings, *(f"{name}={limit}" for name, limit in limits.items() if limit is not None)]
+    every = {} if checkpoint_every is None else checkpoint_interval(checkpoint_every)
+    changes += [f"checkpoint.{name}={'null' if value is None else value}" for name, value in every.items()]
     _act(run, server, json, lambda it: it.resume(resources=resources, settings=changes))
 
 

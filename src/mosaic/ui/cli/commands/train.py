@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
+    CheckpointEveryOption,
     EarlierWorkersOption,
     JsonOption,
     PolicyConfiguration,
@@ -62,6 +63,11 @@ def train(
     init: Annotated[
         str | None,
         typer.Option("--init", metavar="POLICY", help=setting("training.init")),
+    ] = None,
+    checkpoint_every: CheckpointEveryOption = None,
+    checkpoint_folder: Annotated[
+        str | None,
+        typer.Option("--checkpoint-folder", metavar="PATH", help=setting("checkpoint.folder")),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     config: Annotated[Path | None, typer.Option("--config", help="Settings file: JSON, YAML or TOML.")] = None,
@@ -121,6 +127,8 @@ def train(
             "runtime": runtime,
             "ray_address": ray_address,
         },
+        "checkpoint": {"folder": checkpoint_folder},
+        "checkpoint_every": checkpoint_every,
         "top": {
             "policy_configuration": policies,
             "agents": rules or None,
