@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import INTERVALS
+from mosaic.config.sections import INTERVALS, CheckpointConfig
 from mosaic.config.validation import list_settings
 from mosaic.core.errors import InputError
 from mosaic.core.machine import count_gpus
@@ -68,7 +68,7 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
         refused["training.init"] = "it always starts with new weights"
     if not info.checkpoints:
         saves = getattr(worker, "resumes_what_was_saved", False)  # announced ones are kept as configured
-        names = (*INTERVALS, "at_end") if saves else (*INTERVALS, "at_end", "keep_last", "keep_best")
+        names = (*INTERVALS, "at_end") if saves else CheckpointConfig.model_fields
         why = "the program decides when it saves" if saves else "it does not save checkpoints"
         refused |= {f"checkpoint.{name}": why for name in names}
     return refused

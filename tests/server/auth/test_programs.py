@@ -81,6 +81,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         "agents.*: onnx:/home/me/mosaic/runs-of-others/m.onnx",
         {"agents": {"*": "onnx:/home/me/mosaic/runs-of-others/m.onnx"}},
     ),
+    "a place to write to": ("checkpoint.folder: /tmp/x", {"checkpoint": {"folder": "/tmp/x"}}),
     "foreign cluster": ("resources.ray_address: 10.0.0.1:6379", {"resources": {"ray_address": "10.0.0.1:6379"}}),
 }
 

@@ -6,10 +6,12 @@ Every setting is listed here, so that a new one has to be classified before the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import INTERVALS
 from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
@@ -60,6 +62,9 @@ TRIED: dict[str, object] = {
     "training.stop_reward": -1e6,
     "training.init": "run:settings-of-a-run",
     "checkpoint.every_steps": 1000,
+    "checkpoint.every_iterations": 1,
+    "checkpoint.every_minutes": 1e-6,
+    "checkpoint.folder": "elsewhere",
     "checkpoint.keep_last": 2,
     "checkpoint.keep_best": 0,
     "checkpoint.at_end": False,
@@ -74,6 +79,7 @@ _REFUSED: dict[str, object] = {
     "agents": {"b": CONSTANT},
     "policies_to_train": ["learner"],
 }
+_ALONE = ("checkpoint.every_iterations", "checkpoint.every_minutes")  # instead of every_steps, so in other runs
 _PROMISE = "a setting is honoured, refused before there is a run, or declared not applicable"
 
 
@@ -90,7 +96,8 @@ def check_settings(setup: ContractSetup, short: RunConfig) -> list[ContractProof
     refused = unhonoured_settings(setup.worker)
     for name in refused:
         section, _, key = name.partition(".")
-        asked = {section: {key: _REFUSED[name]} if key else _REFUSED[name]}
+        others = dict.fromkeys(INTERVALS) if key in INTERVALS else {}  # or the combination would be refused
+        asked = {section: {**others, key: _REFUSED[name]} if key else _REFUSED[name]}
         setup.refusal(config, f"setting {name}", asked, _PROMISE)
     proofs = [ContractProof("settings", f"refused: {', '.join(refused) or 'none'}")]
     return [*proofs, *_check_run(setup, config, refused), *_check_ends(setup, config, refused)]
@@ -129,9 +136,10 @@ def _check_run(setup: ContractSetup, config: RunConfig, refused: Mapping[str, st
     """Check one run with as many settings at once as can be told apart in its results."""
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
+    values["checkpoint.folder"] = str(setup.home / "elsewhere")
     names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
     values["environment.options"] = {"agents": _agents(setup), "steps": 3}
-    unasked = {"checkpoint.at_end", *refused, *(("evaluation.opponents",) if _agents(setup) == 1 else ())}
+    unasked = {"checkpoint.at_end", *_ALONE, *refused, *(("evaluation.opponents",) if _agents(setup) == 1 else ())}
     asked = {name: values[name] for name in names if name not in unasked}
     with setup.rehearse(setup.changed(config, _nested(asked))) as rehearsal:
         rehearsal.finish("settings")
@@ -162,8 +170,21 @@ def _check_ends(setup: ContractSetup, config: RunConfig, refused: Mapping[str, s
     limits = {"total_timesteps": MOST_STEPS, "episodes": None, "stop_reward": TRIED["training.stop_reward"]}
     with setup.rehearse(setup.changed(config, {"training": limits})) as rehearsal:
         rehearsal.finish("setting training.stop_reward")
+    proofs += [_check_interval(setup, config, name) for name in _ALONE if nothing and name not in refused]
     ended = [ContractProof(f"setting training.{limit}", "ended the run") for limit in ("episodes", "stop_reward")]
     return [*proofs, *ended, *([ContractProof("setting checkpoint.at_end", "nothing was saved")] if nothing else [])]
+
+
+def _check_interval(setup: ContractSetup, config: RunConfig, name: str) -> ContractProof:
+    """Check that an interval which every iteration completes saves within a run that saves nothing at its end."""
+    interval = {**dict.fromkeys(INTERVALS), name.partition(".")[2]: TRIED[name], "at_end": False}
+    short = {"total_timesteps": 1, "episodes": None, "stop_reward": None}
+    with setup.rehearse(setup.changed(config, {"training": short, "checkpoint": interval})) as rehearsal:
+        rehearsal.finish(f"setting {name}")
+        ask = _Ask(setup, rehearsal, name, TRIED[name])
+    if not ask.events("checkpoint"):
+        raise ask.broken(name, f"{name}={ask.value} was asked for, and nothing was saved after an iteration")
+    return ContractProof(f"setting {name}", "saved after an iteration")
 
 
 def _check_init(setup: ContractSetup, config: RunConfig, trained: Rehearsal) -> ContractProof:
@@ -208,6 +229,13 @@ def _see_saves(ask: _Ask) -> str:
     return f"{written} written, one every {ask.value} env steps at most"
 
 
+def _see_folder(ask: _Ask) -> str:
+    there, saved = Path(str(ask.value)), ask.rehearsal.run.checkpoints()
+    if not saved or not all(each.path.resolve().is_relative_to(there.resolve()) for each in saved):
+        raise ask.broken(ask.name, f"checkpoints in {there} were asked for, and it has {sorted(there.glob('*/*'))}")
+    return f"{len(saved)} in the folder asked for"
+
+
 def _see_kept(ask: _Ask) -> str:
     kept = len(ask.rehearsal.run.checkpoints())
     if kept != TRIED["checkpoint.keep_last"]:
@@ -236,6 +264,7 @@ def _see_evaluated(field: str) -> Callable[[_Ask], str]:
 _SEEN: dict[str, Callable[[_Ask], str]] = {
     "environment.options": _see_lengths,
     "checkpoint.every_steps": _see_saves,
+    "checkpoint.folder": _see_folder,
     "checkpoint.keep_last": _see_kept,
     "checkpoint.keep_best": _see_kept,
     "evaluation.every_steps": _see_evaluations,
