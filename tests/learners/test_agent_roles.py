@@ -86,7 +86,8 @@ def test_self_play_is_one_learner_as_every_agent():
     roles = cast(TICTACTOE, policy_configuration="self_play", agents={"player_2": "self@-500"})
     assert policies(roles) == {"player_1": "learner", "player_2": "learner"}
     assert roles.plan.self_play
-    assert roles.ages == (500,)
+    assert roles.ages == {"player_2": 500}
+    assert roles.unbound == ("player_1",)
 
 
 def test_rules_with_patterns_say_who_shares_what():

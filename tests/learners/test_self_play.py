@@ -68,11 +68,6 @@ def test_opponents_of_several_ages_are_really_that_old(more):
         assert len({made.workers[0].policies.weights(place).tobytes() for place in range(3)}) == 3
 
 
-def test_ages_named_for_an_agent_are_opponents_too():
-    with self_play({}, agents={"player_2": "self@-500"}) as made:
-        assert made.league.ages == (500,)
-
-
 @pytest.mark.parametrize("options", [COMPILED, PLAYED], ids=["compiled", "played"])
 def test_frozen_rows_give_no_gradient(options):
     """Whatever stands in them, the learner learns the same; with nothing else, it learns nothing."""
@@ -286,7 +281,7 @@ def test_what_cannot_be_an_opponent_is_refused(named, text):
 
 def test_random_is_a_controller_where_actions_are_numbers():
     assert read_opponents(("random", "self@-5"), choices=False) == Opponents((5,), False, ("random",))
-    assert read_opponents(("random",), (7,)) == Opponents((7,), True, ())
+    assert read_opponents(("random", "self@-7")) == Opponents((7,), True, ())
 
 
 def test_opponents_outside_self_play_are_refused():

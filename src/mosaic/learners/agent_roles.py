@@ -54,7 +54,7 @@ class TrainingPlan:
 
 
 SHARED_ACTOR = "shared_actor"  # option of workers that train with a shared critic
-_SNAPSHOT = re.compile(r"self@-(\d+)")
+_SNAPSHOT = re.compile(r"self@-(\d{1,18})")
 _EPISODES_ASKED = 8  # a function that maps agents to policies must return the same for all of them
 _MISSPELT = 0.75  # similarity to a kind of policy above which a name is taken for a misspelt kind
 _NAME = re.compile(r"[A-Za-z0-9_][\w .-]*")
@@ -68,8 +68,19 @@ class AgentRoles:
     plan: TrainingPlan
     learners: tuple[AgentID, ...]  # the agents of the plan
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
-    ages: tuple[int, ...]  # of `self@-N`: age of the opponents in self-play
+    ages: Mapping[AgentID, int]  # of `self@-N`: agents of the plan that a snapshot of this age always plays
     trained_by_batch: str | None = None  # function of (policy, batch) that chooses the policies to train
+
+    @property
+    def unbound(self) -> tuple[AgentID, ...]:
+        """Agents of the plan that the learner may play."""
+        return tuple(agent for agent in self.learners if agent not in self.ages)
+
+
+def snapshot_age(policy: str) -> int | None:
+    """Return N of `self@-N`, the age of a snapshot in env steps; None for any other policy."""
+    found = _SNAPSHOT.fullmatch(policy)
+    return int(found[1]) if found else None
 
 
 def read_agent_roles(config: RunConfig, spec: EnvSpec, *, honours_batches: bool = False) -> AgentRoles:
@@ -94,11 +105,11 @@ def read_mapping(
     said = _said(config, agents)
     played: dict[AgentID, PolicyID] = {}
     named: dict[AgentID, str] = {}
-    ages: list[int] = []
+    ages: dict[AgentID, int] = {}
     for agent, policy in said.items():
-        snapshot = _SNAPSHOT.fullmatch(policy)
-        if snapshot:
-            ages.append(int(snapshot[1]))
+        age = snapshot_age(policy)
+        if age is not None:
+            ages[agent] = age
         elif split_reference(policy)[0] == "human":
             raise InputError(
                 f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
@@ -122,12 +133,18 @@ def read_mapping(
         )
     if ages and paradigm != "self_play":
         raise InputError("self@-N is an opponent in self-play: add --policies self_play.")
+    if len(ages) == len(learners):
+        bound = ", ".join(f"{agent}=self@-{age}" for agent, age in ages.items())
+        raise InputError(
+            f"There is nothing to learn: a snapshot plays every agent that could learn ({bound}). "
+            "Leave one --agent out: the learner then plays that agent."
+        )
     default = (default_names or _network_names)(paradigm, learners, spec)
     if _shares_actor(config, paradigm):
         default = group_names(learners, spec)
     plan = _plan(paradigm, learners, named, default)
     chosen = read_trained(config.policies_to_train, plan.names, honours_batches=honours_batches)
-    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, tuple(ages), chosen.by_batch)
+    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, ages, chosen.by_batch)
 
 
 def _is_fixed(policy: str) -> bool:

@@ -16,6 +16,7 @@ from mosaic.models.engine import StateArrays
 Sampling: TypeAlias = Literal["uniform", "latest", "prioritised"]
 CENTRE = 1500.0  # rating of the untrained network
 _POINTS = 400 / math.log(10)  # Elo points per unit of log-odds
+_STEPS_OF_AN_AGE = 8  # snapshots while a requested age passes, so that one is always about that old
 _MEMORY_GAMES = 2000.0  # older games fade
 _RECENT_GAMES = 200.0  # covered by a win rate
 _SETTLED_GAMES = 50.0  # until then a foreign policy's rating is estimated, not used
@@ -97,7 +98,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class League:
-    """Snapshots from old to new, at most `size` of them.
+    """Snapshots from old to new, at most `size` of them and those that requested ages need.
 
     Of neighbours, the one whose removal leaves the smallest gap is dropped. Gaps are measured in relative age, so that
     recent snapshots are dense and old ones sparse.
@@ -114,15 +115,27 @@ class League:
         self, env_steps: int, weights: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
     ) -> None:
         self.snapshots.append(Snapshot(env_steps, weights.copy(), shift.copy(), scale.copy(), self.rating))
-        while len(self.snapshots) > self.size:
-            del self.snapshots[self._spare(env_steps)]
+        while len(self.snapshots) > self.size and (spare := self._spare(env_steps)):
+            del self.snapshots[spare]
 
-    def _spare(self, now: int) -> int:
+    def _spare(self, now: int) -> int | None:
         """Return the index of the snapshot to drop: never the first, the last, or one that a requested age needs."""
-        needed = {id(self.aged(age, now)) for age in self.ages}
+        needed = self._needed(now)
         ages = [now - snapshot.env_steps + 1 for snapshot in self.snapshots]
-        inner = [k for k in range(1, len(ages) - 1) if id(self.snapshots[k]) not in needed]
-        return min(inner or [1], key=lambda k: ages[k - 1] / ages[k + 1])
+        inner = [k for k in range(1, len(ages) - 1) if k not in needed]
+        return min(inner, key=lambda k: ages[k - 1] / ages[k + 1]) if inner else None
+
+    def _needed(self, now: int) -> set[int]:
+        """Return the indices of snapshots that have a requested age, or will have it: one per step of that age."""
+        needed: set[int] = set()
+        for age in self.ages:
+            oldest, steps = self.aged(age, now).env_steps, _age_step(age)
+            coming: dict[int, int] = {}
+            for index, snapshot in enumerate(self.snapshots):
+                if snapshot.env_steps >= oldest:
+                    coming.setdefault(snapshot.env_steps // steps, index)
+            needed |= {*coming.values()}
+        return needed
 
     def aged(self, age: int, now: int) -> Snapshot:
         """Return the newest snapshot that is at least `age` env steps old; the oldest where none is."""
@@ -208,6 +221,15 @@ class League:
                     score=facts[2:5].copy(),
                 )
             )
+
+
+def interval_for(every_steps: int | None, ages: Sequence[int]) -> int | None:
+    """Return the env steps between two snapshots: shorter than asked where requested ages need it."""
+    return min([_age_step(age) for age in ages] + ([] if every_steps is None else [every_steps]), default=None)
+
+
+def _age_step(age: int) -> int:
+    return max(1, age // _STEPS_OF_AN_AGE)
 
 
 def _fade_in(score: NDArray[np.float64], new: NDArray[np.int64], memory: float) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from pydantic import BaseModel
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code
-from mosaic.learners.agent_roles import AgentRoles
+from mosaic.learners.agent_roles import AgentRoles, snapshot_age
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.policies.registry import load_policy, parse_policy
 
 RANDOM = "random"
-_SNAPSHOT = re.compile(r"self@-(\d+)")
+_DRAWN = ("opponents", "selfplay_share", "league_sampling", "league_places")  # options about who plays by chance
 
 
 class Guest(NamedTuple):
@@ -34,6 +35,7 @@ class Opponents:
     ages: tuple[int, ...] = ()  # of self@-N: one frozen place each
     random: bool = False  # a frozen place whose every move is random
     foreign: tuple[PolicyID, ...] = ()  # played by controllers, in their own envs
+    bound: Mapping[AgentID, int] = field(default_factory=dict)  # agent → index of the age that always plays it
 
     @property
     def strangers(self) -> tuple[PolicyID, ...]:
@@ -62,17 +64,40 @@ def opponents_of(options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Oppon
     choices = action_code(spec.action_spaces[roles.learners[0]]).head.kind == "categorical"
     if options.opponent_slip and not choices:
         raise InputError("opponent_slip needs actions to choose from, and here they are numbers: leave it out.")
-    return read_opponents(options.opponents, roles.ages, choices=choices)
+    if roles.ages:
+        check_bound(options, roles)
+        ages = distinct_ages(roles)
+        return Opponents(ages, bound={agent: ages.index(age) for agent, age in roles.ages.items()})
+    return read_opponents(options.opponents, choices=choices)
 
 
-def read_opponents(named: Sequence[str], ages: Sequence[int] = (), *, choices: bool = True) -> Opponents:
+def distinct_ages(roles: AgentRoles) -> tuple[int, ...]:
+    """Return the ages of `self@-N` of all agents, each once."""
+    return tuple(dict.fromkeys(roles.ages.values()))
+
+
+def check_bound(options: BaseModel, roles: AgentRoles) -> None:
+    """Raise InputError for options about drawn opponents where agents are bound to snapshots: nothing is drawn then."""
+    if not roles.ages:
+        return
+    for name in _DRAWN:
+        known = type(options).model_fields.get(name)
+        if known is not None and (value := getattr(options, name)) != known.default:
+            agent, age = next(iter(roles.ages.items()))
+            raise InputError(
+                f"{name}={value}: with --agent {agent}=self@-{age} that snapshot plays {agent} in every episode, the "
+                f"learner plays {', '.join(roles.unbound)}, and no opponent is drawn. Leave out {name}, or self@-{age}."
+            )
+
+
+def read_opponents(named: Sequence[str], *, choices: bool = True) -> Opponents:
     """Parse the option; `choices` is false for continuous actions, which a place cannot draw at random."""
-    asked = list(ages)
+    asked: list[int] = []
     foreign: list[PolicyID] = []
     for text in named:
-        snapshot = _SNAPSHOT.fullmatch(text)
-        if snapshot:
-            asked.append(int(snapshot[1]))
+        age = snapshot_age(text)
+        if age is not None:
+            asked.append(age)
         elif text in foreign:
             raise InputError(f"opponents: '{text}' is duplicated. All opponents get the same number of envs.")
         else:

@@ -104,13 +104,51 @@ def test_a_snapshot_is_due_when_the_learner_wins_often_enough(tmp_path):
     assert self_play.is_due(10_000), "33 of 44"
 
 
-def test_ages_of_opponents_come_from_the_agents(tmp_path):
-    agents = {"player_1": "self@-100", "player_2": "self@-1000"}
-    self_play = self_play_of(tmp_path, agents=agents, params={"league_size": 100})
-    for now in range(100, 2001, 100):
+SPREAD = ("agent_0", "agent_1", "agent_2")
+BOUND = {"agent_1": "self@-100", "agent_2": "self@-1000"}
+
+
+def test_agents_are_bound_to_the_snapshot_of_their_age_in_every_episode(tmp_path, monkeypatch):
+    self_play = LeagueManager(
+        make_setup(tmp_path, "mpe/simple_spread_v3", policy_configuration="self_play", agents=BOUND)
+    )
+    sent = []
+    monkeypatch.setattr("ray.put", lambda weights: weights)
+    monkeypatch.setattr(self_play, "_send", lambda algo, opponents: sent.append(opponents))
+    monkeypatch.setattr("mosaic.workers.rllib.self_play.after_restore", lambda algo, action: action())
+    for now in range(0, 2001, 100):
         self_play.league.add(now, np.zeros(4, np.float32), NOTHING, NOTHING)
-    drawn = self_play.league.draw(2, 2000, np.random.default_rng(0))
-    assert [snapshot.env_steps for snapshot in drawn] == [1900, 1000]
+        self_play._set_opponents(None, now)
+    assert len(sent) == 2 * 21, "once more where a runner was restarted"
+    for place, opponents in enumerate(sent):
+        now = place // 2 * 100
+        mapping, modules = opponents.mapping(3), set()
+        for _ in range(50):
+            one = episode()
+            modules.add(tuple(mapping(agent, one) for agent in SPREAD))
+        if now % 125 == 0 or now < 1000:
+            old = f"learner@{max(0, now - 1000)}"
+            assert modules == {("learner", f"learner@{max(0, now - 100)}", old)}
+        ((_, near, far),) = modules
+        assert set(opponents.rivals) == {near, far}
+        assert now < 1000 or 1000 <= now - int(far.partition("@")[2]) <= 1250
+
+
+def test_ages_take_snapshots_often_enough(tmp_path):
+    agents = {"player_2": "self@-80"}
+    assert self_play_of(tmp_path, agents=agents).is_due(10)
+    assert not self_play_of(tmp_path, agents=agents).is_due(9)
+    rate = self_play_of(tmp_path, agents=agents, params={"snapshot_win_rate": 0.75})
+    assert rate.is_due(10)
+
+
+def test_several_rivals_in_one_game_are_rated_each_by_itself(tmp_path):
+    self_play = self_play_of(tmp_path)
+    self_play.league.add(9, np.zeros(4, np.float32), NOTHING, NOTHING)
+    policies = {"a": "learner", "b": "learner", "c": "learner@0", "d": "learner@9"}
+    returns = {"a": 1.0, "b": 3.0, "c": 2.0, "d": 4.0}
+    self_play.book([{"length": 7, "returns": returns, "played": {}, "policies": policies}])
+    assert [snapshot.score.tolist() for snapshot in self_play.league.snapshots] == [[1, 0, 0], [0, 0, 1]]
 
 
 def test_a_snapshot_that_changed_is_an_error(tmp_path):

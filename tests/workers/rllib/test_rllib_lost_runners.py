@@ -8,7 +8,7 @@ import pytest
 from mosaic.core.errors import MosaicError
 from mosaic.workers.rllib import lost_runners
 from mosaic.workers.rllib import lost_runners as failures
-from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, patient, telling
+from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, after_restore, patient, telling
 
 
 class Stubborn:
@@ -60,6 +60,15 @@ def test_the_others_sample_on_and_the_lost_one_is_asked_now_and_then(clock):
     clock[0] += 1
     assert algorithm.restore_env_runners(group) == [3]
     assert algorithm.asked == 2
+
+
+def test_one_that_comes_back_is_told_its_opponents_before_it_samples(clock):
+    algorithm, told = patient(Stubborn)(), []
+    after_restore(algorithm, lambda: told.append(algorithm.asked))
+    algorithm.restore_env_runners(Group(2))
+    assert told == []
+    algorithm.restore_env_runners(Group(1))
+    assert told == [1]
 
 
 def test_a_run_without_any_runner_waits_and_then_says_what_to_do(clock):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import MosaicError
+from mosaic.workers.rllib.reporting.episodes import records_of
 from mosaic.workers.rllib.self_play import LeagueManager
 from tests.workers.rllib.rllib_setups import make_setup
 
@@ -15,11 +16,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 
 
 @contextmanager
-def league(tmp_path, algorithm="ppo", state=None, runners=0, **params):
+def league(tmp_path, algorithm="ppo", state=None, runners=0, env=TICTACTOE, agents=None, **params):
     from mosaic.workers.rllib.config.build import configure
 
-    params = {"snapshot_every_steps": 100, "selfplay_share": 0.2, **params}
-    setup = make_setup(tmp_path, TICTACTOE, algorithm, runners, policy_configuration="self_play", params=params)
+    params = {"snapshot_every_steps": 100, **({} if agents else {"selfplay_share": 0.2}), **params}
+    said = {"policy_configuration": "self_play", "params": params, "agents": agents or {}}
+    setup = make_setup(tmp_path, env, algorithm, runners, **said)
     self_play = LeagueManager(setup)
     algo = configure(setup, self_play.mapping()).build_algo()
     try:
@@ -161,3 +163,27 @@ def test_a_league_plays_in_processes_of_their_own(tmp_path, algorithm):
         )
         assert "learner@0" in names[0]
         assert sum(snapshot.games for snapshot in self_play.league.snapshots) > 3
+
+
+@pytest.mark.parametrize(("algorithm", "runners"), [("ppo", 0), ("impala", 1)])
+def test_bound_agents_are_played_by_the_snapshot_of_their_age_in_every_episode(tmp_path, algorithm, runners):
+    agents, seen, batches = {"agent_1": "self@-100", "agent_2": "self@-400"}, [], []
+    with league(tmp_path, algorithm, runners=runners, env="mpe/simple_spread_v3", agents=agents) as (self_play, algo):
+        for _ in range(300):
+            begun = steps_of(algo)
+            result = algo.train()
+            seen += [(begun, record["policies"]) for record in records_of(result)]
+            self_play.after_iteration(algo, result, steps_of(algo))
+            batches.append(steps_of(algo) - begun)
+            if begun > 1500 and len(seen) > 20:
+                break
+    assert len(seen) > 20
+    assert {policies["agent_0"] for _, policies in seen} == {"learner"}
+    episode, batch = 25, max(batches)  # of each of the two envs
+    for agent, age in (("agent_1", 100), ("agent_2", 400)):
+        for ended, policies in seen:
+            name, _, taken = policies[agent].partition("@")
+            assert name == "learner"
+            assert taken == "0" or ended - int(taken) >= age - batch
+            assert ended < age + 2 * batch or ended + batch - int(taken) <= 1.25 * age + 4 * batch + 2 * episode
+        assert len({policies[agent] for _, policies in seen}) > 3

@@ -86,6 +86,7 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
             places=opponents.places(options.league_places) if plan.self_play else 0,
             selfplay_envs=round(share * options.selfplay_share),
             guests=guests,
+            bound=opponents.bound,
             normalize_observations=options.normalize_observations,
         )
         if engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1:

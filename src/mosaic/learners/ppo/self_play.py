@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.learners.league import League, Rival, Snapshot, Stranger, load_generator, to_array
+from mosaic.learners.league import League, Rival, Snapshot, Stranger, interval_for, load_generator, to_array
 from mosaic.learners.normalization import RunningMoments
 from mosaic.learners.opponents import Opponents
 from mosaic.learners.ppo.options import PpoOptions
@@ -33,7 +33,7 @@ class SelfPlay:
         self.opponents: list[Snapshot] = []
         self.snapshot_at = 0  # env steps
         self._workers, self._options, self._named = workers, options, opponents
-        self._every = min([snapshot_every_steps, *opponents.ages])
+        self._every = interval_for(snapshot_every_steps, opponents.ages) or snapshot_every_steps
         self._generator = np.random.default_rng(seed)
 
     def is_due(self, env_steps: int) -> bool:

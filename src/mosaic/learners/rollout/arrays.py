@@ -179,30 +179,48 @@ def record_step(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def record_game(tally: EpisodeTally, assignment: Assignment, env: int, learners: int) -> None:
+    """Record the learner's result against each opponent, best return against best; else the first agent's result."""
+    agents = assignment.policy_of.shape[1]
+    first, alone = env * agents, True
+    mine = np.float32(-np.inf)
+    for agent in range(agents):
+        if assignment.policy_of[env, agent] == 0:
+            mine = max(mine, tally.returns[first + agent])
+        alone = alone and assignment.policy_of[env, agent] < learners
+    if alone:
+        best = np.float32(-np.inf)
+        for row in range(first + 1, first + agents):
+            best = max(best, tally.returns[row])
+        tally.selfplay[compare(tally.returns[first], best)] += 1
+        return
+    for agent in range(agents):
+        policy = assignment.policy_of[env, agent]
+        if policy < learners or not assignment.rated[env]:
+            continue
+        best, counted = np.float32(-np.inf), False
+        for other in range(agents):
+            if assignment.policy_of[env, other] == policy:
+                counted = counted or other < agent
+                best = max(best, tally.returns[first + other])
+        if not counted:
+            tally.scores[policy - learners, compare(mine, best)] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def compare(mine: np.float32, best: np.float32) -> int:
+    """Return 0 for a win, 1 for a draw, 2 for a loss."""
+    return 0 if mine > best else (1 if mine == best else 2)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def end_episode(tally: EpisodeTally, assignment: Assignment, env: int, learners: int) -> None:
     agents = assignment.policy_of.shape[1]
     total = tally.finished.shape[0] - 1
     tally.recent_length[tally.finished[total] % WINDOW] = tally.length[env]
     tally.finished[total] += 1
     if agents > 1:
-        own, opponent = 0, -1
-        for agent in range(agents):
-            if assignment.policy_of[env, agent] == 0:
-                own = agent
-            elif assignment.policy_of[env, agent] >= learners:
-                opponent = assignment.policy_of[env, agent] - learners
-        if opponent < 0:
-            own = 0
-        mine = tally.returns[env * agents + own]
-        best = np.float32(-np.inf)
-        for agent in range(agents):
-            if agent != own:
-                best = max(best, tally.returns[env * agents + agent])
-        outcome = 0 if mine > best else (1 if mine == best else 2)
-        if opponent < 0:
-            tally.selfplay[outcome] += 1
-        elif assignment.rated[env]:
-            tally.scores[opponent, outcome] += 1
+        record_game(tally, assignment, env, learners)
     for row in range(env * agents, env * agents + agents):
         tally.returns[row] = np.float32(0)
     tally.length[env] = 0

@@ -6,13 +6,14 @@ their weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
@@ -31,6 +32,7 @@ class RolloutSettings:
     places: int = 0  # frozen opponents that play at the same time (self-play)
     selfplay_envs: int = 0  # envs in which the learner plays only itself
     guests: tuple[Guest, ...] = ()  # foreign opponents, in the last envs
+    bound: Mapping[AgentID, int] = field(default_factory=dict)  # agents that one frozen place always plays
     normalize_observations: bool = False
 
     def make_assignment(self, plan: TrainingPlan, shape: VectorShape) -> Assignment:
@@ -39,11 +41,15 @@ class RolloutSettings:
         for row, guest in zip(guests, self.guests, strict=True):
             row[:] = len(plan.names) + self.places + guest.policy
             row[guest.agent] = 0
+        policy_of = np.array(plan.policy_of, np.int64)
+        for number, agent in enumerate(shape.agents):
+            if agent in self.bound:
+                policy_of[number] = len(plan.names) + self.bound[agent]
         return make_assignment(
-            np.array(plan.policy_of, np.int64),
+            policy_of,
             shape.envs,
             child_seed(self.seed, "seats"),
-            self.selfplay_envs,
+            shape.envs if self.bound else self.selfplay_envs,  # without a draw for each episode
             self.places,
             guests,
         )

@@ -103,6 +103,7 @@ class CompiledRollouts:
         self._scratch = make_scratch(policies.model, max(shape.slots, shape.rows, min(learning.batch_size, rows)))
         self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
+        self._bound = bool(settings.bound)
         self._shuffle = np.array([child_seed(seed, "shuffle") + 1], np.uint64)
         self.shared_critic: SharedCritic | None = None
         if plan.shares_critic:
@@ -180,6 +181,8 @@ class CompiledRollouts:
         state: StateArrays = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
         state |= {"actions": self._inference.rng, "shuffle": self._shuffle}
         assignment = {_SAVED_AS.get(field, field): array for field, array in self.assignment._asdict().items()}
+        if self._bound:  # agents keep their policies; those of a run from before there were bound agents do not count
+            del assignment["brain"], assignment["league"]
         for name, arrays in (
             ("env", vector.arrays._asdict()),
             ("seats", assignment),

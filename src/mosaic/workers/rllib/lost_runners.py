@@ -7,7 +7,7 @@ lost machine. The exception is therefore also put where the driver finds it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -101,6 +101,7 @@ class Patience:
     _ask_at_s = 0.0
     _alone_since_s: float | None = None
     _failed_at_steps = 0
+    _after_restore: Callable[[], None] | None = None
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         there = env_runner_group.num_healthy_remote_workers()
@@ -123,6 +124,8 @@ class Patience:
             )
         restored: list[int] = super().restore_env_runners(env_runner_group)  # type: ignore[misc]
         self._ask_at_s = monotonic() + PROBE_EVERY_S
+        if restored and self._after_restore is not None:
+            self._after_restore()
         return restored
 
     def _hear_of_failures(self) -> None:
@@ -140,6 +143,12 @@ class Patience:
             raise MosaicError(f"An env runner failed: {failure.rstrip('.')}. All that it said: mosaic runs log {run}")
         self._failed_at_steps = steps
         _LOG.warning("An env runner failed and is restarted: %s", failure)
+
+
+def after_restore(algorithm: Algorithm, action: Callable[[], None]) -> None:
+    """Set what happens when lost env runners are back, before they sample."""
+    assert isinstance(algorithm, Patience)
+    algorithm._after_restore = action
 
 
 def patient(algorithm: type[Algorithm]) -> type[Algorithm]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from mosaic.core.episode import outcomes
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_key
-from mosaic.learners.league import League, Snapshot
+from mosaic.learners.league import League, Snapshot, interval_for
+from mosaic.learners.opponents import distinct_ages
 from mosaic.workers.rllib.config.options import snapshot_interval
 from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.lost_runners import after_restore
 from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, RllibResult, records_of
 
 if TYPE_CHECKING:
@@ -33,9 +36,16 @@ class ModuleMapping:
     """Mapping of agents to modules, as RLlib's policy mapping function. It is fixed for the length of an episode."""
 
     def __init__(
-        self, learner: str, agents: tuple[AgentID, ...], rivals: tuple[str, ...] = (), share: float = 1.0, seed: int = 0
+        self,
+        learner: str,
+        agents: tuple[AgentID, ...],
+        rivals: tuple[str, ...] = (),
+        share: float = 1.0,
+        seed: int = 0,
+        bound: Mapping[AgentID, str] | None = None,
     ) -> None:
         self._learner, self._agents, self._rivals = learner, agents, rivals
+        self._bound = bound or {}  # agents with a module of their own, in every episode; others are the learner's then
         self._share, self._seed = share, seed  # share of the episodes in which the learner plays itself
         self._episodes = 0
 
@@ -49,6 +59,8 @@ class ModuleMapping:
 
     def _draw(self) -> dict[AgentID, str]:
         """Draw the modules of agents that the learner does not play in the next episode."""
+        if self._bound:
+            return dict(self._bound)
         self._episodes += 1
         random = np.random.default_rng((self._seed, self._episodes))
         if not self._rivals or random.random() < self._share:
@@ -60,13 +72,19 @@ class ModuleMapping:
 
 @dataclass(frozen=True, slots=True)
 class OpponentModules:
-    """Opponents that every env runner should have, sent after each iteration so that a restarted one catches up."""
+    """Opponents that every env runner should have, sent after each iteration and when a runner was restarted."""
 
     learner: str
     agents: tuple[AgentID, ...]
     share: float
     seed: int
     rivals: Mapping[str, ObjectRef[Weights]]  # module → reference of its weights, {parameter: array}
+    bound: Mapping[AgentID, str]  # agents that always have the same rival
+
+    def mapping(self, runner: int) -> ModuleMapping:
+        """Return the mapping for the env runner of this number."""
+        seed = child_key(self.seed, runner)
+        return ModuleMapping(self.learner, self.agents, tuple(self.rivals), self.share, seed, self.bound)
 
 
 def set_opponent_modules(runner: Any, opponents: OpponentModules) -> dict[str, int]:
@@ -85,8 +103,7 @@ def set_opponent_modules(runner: Any, opponents: OpponentModules) -> dict[str, i
         snapshot.set_state(ray.get(opponents.rivals[name]))
         snapshot.to(next(learner.parameters()).device)
         modules.add_module(name, snapshot)
-    seed = child_key(opponents.seed, runner.worker_index)
-    mapping = ModuleMapping(opponents.learner, opponents.agents, tuple(opponents.rivals), opponents.share, seed)
+    mapping = opponents.mapping(runner.worker_index)
     runner.config.multi_agent(policy_mapping_fn=mapping)
     for episode in begun:
         if _MODULES not in episode.custom_data:  # created, but not begun: it would draw from the previous opponents
@@ -119,12 +136,13 @@ class LeagueManager:
 
     def __init__(self, setup: RllibSetup) -> None:
         options, roles = setup.options, setup.roles
-        self.league = League(options.league_size, options.league_sampling, roles.ages)
+        self.league = League(options.league_size, options.league_sampling, distinct_ages(roles))
         self._learner = roles.plan.names[0]
-        self._agents, self._share = roles.learners, options.selfplay_share
+        self._agents, self._ages, self._share = roles.learners, roles.ages, options.selfplay_share
         self._win_above = setup.spec.facts.win_above
         self._rate = options.snapshot_win_rate
-        self._every = snapshot_interval(options, setup.config.training.total_timesteps)
+        every = snapshot_interval(options, setup.config.training.total_timesteps)
+        self._every = interval_for(every, self.league.ages)
         self._seed = child_key(setup.config.seed, "league")
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._references: dict[str, ObjectRef[Weights]] = {}  # to weights that env runners may request
@@ -162,13 +180,12 @@ class LeagueManager:
         snapshots = {self._name(snapshot): snapshot for snapshot in self.league.snapshots}
         scores = {name: np.zeros(3, np.int64) for name in snapshots}
         for record in records:
-            rivals = set(record["policies"].values()) - {self._learner}
-            if len(rivals) != 1 or not rivals <= scores.keys():
-                continue  # against itself, or against a snapshot that the league has dropped since
-            ends = outcomes({**record["played"], **record["returns"]}, self._win_above)
+            best: dict[str, float] = {}  # return of each policy
             for agent, policy in record["policies"].items():
-                if policy == self._learner:
-                    scores[next(iter(rivals))][("win", "draw", "loss").index(ends[agent])] += 1
+                best[policy] = max(record["returns"][agent], best.get(policy, -math.inf))
+            for rival in scores.keys() & best.keys():  # others are the learner, and snapshots dropped since
+                end = outcomes({policy: best[policy] for policy in (self._learner, rival)}, self._win_above)
+                scores[rival][("win", "draw", "loss").index(end[self._learner])] += 1
         self.league.record(list(snapshots.values()), np.array(list(scores.values())))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -206,7 +223,13 @@ class LeagueManager:
         kept = {self._name(snapshot) for snapshot in self.league.snapshots}
         self._references = {name: ref for name, ref in self._references.items() if name in kept}
         rivals = {name: self._references[name] for name in drawn}
-        opponents = OpponentModules(self._learner, self._agents, self._share, child_key(self._seed, now), rivals)
+        bound = {agent: self._name(self.league.aged(age, now)) for agent, age in self._ages.items()}
+        seed = child_key(self._seed, now)
+        opponents = OpponentModules(self._learner, self._agents, self._share, seed, rivals, bound)
+        self._send(algo, opponents)
+        after_restore(algo, partial(self._send, algo, opponents))
+
+    def _send(self, algo: Algorithm, opponents: OpponentModules) -> None:
         assert algo.env_runner_group is not None
         for found in algo.env_runner_group.foreach_env_runner(partial(set_opponent_modules, opponents=opponents)):
             self._check_frozen(found)

@@ -10,6 +10,7 @@ from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.agent_roles import AgentRoles
+from mosaic.learners.opponents import check_bound
 from mosaic.workers.rllib.config.options import AppoOptions, ImpalaOptions, RllibOptions
 
 Feature: TypeAlias = PolicyConfiguration | Literal["shared_encoder"]
@@ -43,6 +44,7 @@ def check_support(
     plan = roles.plan
     if plan.self_play:
         _check(algorithm, "self_play")
+        check_bound(options, roles)
         if isinstance(options, AppoOptions | ImpalaOptions) and options.num_aggregator_actors_per_learner:
             raise InputError(
                 "num_aggregator_actors_per_learner: in self-play the learner itself tells its own steps from those of "

@@ -259,7 +259,7 @@ class AgentTable:
     def _row(self, agent: AgentID, names: list[str]) -> None:
         assert self._look is not None
         choice = self._rows[agent]
-        learns = choice.startswith((LEARN, "self@"))
+        learns = choice.startswith(LEARN)
         with box("t-agent"):
             raw(avatar(agent, names.index(choice) if choice in names else 5))
             raw(f'<b class="strong">{escape(agent)}</b>', "clip").props["title"] = agent
