@@ -1,5 +1,6 @@
 """`mosaic tune`: what is typed, what a file says, and what is refused before anything starts."""
 
+import json
 from io import StringIO
 
 import pytest
@@ -96,3 +97,67 @@ def test_runs_are_listed_by_tag_and_by_group(mosaic):
         assert mosaic(*words).code == 0
     assert mosaic("runs", "list", "--tag", "t1").out.count("finished") == 1
     assert mosaic("runs", "list", "--tag", "t3").out.count("finished") == 0
+
+
+GAME = ("tune", "classic/tictactoe_v3", "--worker", "native", "--steps", "900", "--search", "gamma=0.9..0.99")
+DECIDES = "def by_place(agent_id, episode):\n    return 'learner' if agent_id == 'player_1' else 'random'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "paradigm", "agents"),
+    [
+        ((), "self_play", {}),
+        (("--policies", "independent"), "independent", {}),
+        (("--policies", "SELF_PLAY"), "self_play", {}),
+        (("--agent", "player_2=random"), "parameter_sharing", {"player_2": "random"}),
+        (
+            ("--policies", "parameter_sharing", "--agent", "player_1=hers", "--agent", "*=minimax:depth=1"),
+            "parameter_sharing",
+            {"player_1": "hers", "*": "minimax:depth=1"},
+        ),
+    ],
+)
+def test_policies_and_agents_mean_what_they_mean_in_train(mosaic, plans, words, paradigm, agents):
+    answer = mosaic(*GAME, *words)
+    assert answer.code == 0, answer.err
+    (plan,) = plans
+    assert (plan.config.policy_configuration, plan.config.agents) == (paradigm, agents)
+    trained = mosaic("train", *GAME[1:6], *words, "--dry-run", "--json")
+    assert trained.code == 0, trained.err
+    config = json.loads(trained.out)
+    assert (config["policy_configuration"], config["agents"]) == (paradigm, agents)
+
+
+def test_a_function_decides_for_every_agent_of_a_search(mosaic, plans, tmp_path):
+    (tmp_path / "places.py").write_text(DECIDES)
+    function = f"python:{tmp_path}/places.py:by_place"
+    assert mosaic(*GAME, "--agent", function).code == 0
+    assert plans[0].config.agents == function
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--agent", "player_3=random"), "There is no agent 'player_3'. Did you mean 'player_"),
+        (("--agent", "player_1"), "'player_1' is not AGENT=POLICY"),
+        (("--agent", "player_1=stockfish"), "stockfish"),
+        (("--agent", "player_1=random", "--agent", "player_1=minimax"), "--agent player_1= is given twice"),
+        (("--agent", "python:os:getcwd", "--agent", "player_1=random"), "'python:os:getcwd' decides for every agent"),
+        (("--policies", "self_pley"), "'self_pley' is not one of"),
+        (("--worker", "toy", "--agent", "player_1=random"), "The worker toy"),
+    ],
+)
+@pytest.mark.parametrize("command", ["tune", "train"])
+def test_wrong_policies_and_agents_are_refused_alike(mosaic, tmp_path, command, words, text):
+    base = GAME if command == "tune" else ("train", *GAME[1:6])
+    answer = mosaic(*base, *words)
+    assert answer.code == 2
+    assert text in answer.err.replace("\n", " ")
+    assert not (tmp_path / "home" / "searches").exists()
+
+
+def test_resume_takes_no_policies_and_agents(mosaic):
+    for words in (("--policies", "independent"), ("--agent", "player_1=random")):
+        answer = mosaic("tune", "--resume", "x", *words)
+        assert answer.code == 2
+        assert "--resume continues the search with its own settings." in answer.err

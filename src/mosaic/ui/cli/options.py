@@ -33,6 +33,15 @@ AgentOption: TypeAlias = Annotated[
         "Or one python:module:function(agent_id, episode).",
     ),
 ]
+LearningAgentOption: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--agent",
+        metavar="NAME=POLICY",
+        help="Policy of an agent or pattern; the first match wins. Agents without one learn. "
+        "Or one python:module:function(agent_id, episode).",
+    ),
+]
 SetOption: TypeAlias = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Set a setting by its path, such as environment.options.N=5."),
@@ -86,6 +95,25 @@ ServerOption: TypeAlias = Annotated[
         metavar="URL",
         help="Mosaic server: http://HOST:PORT, or ssh://HOST for a tunnel.",
         show_default="this machine",
+    ),
+]
+
+
+_MARK = "setting:"
+
+
+def setting(path: str) -> str:
+    """Return a help text that is replaced by the description of a setting, such as `training.episodes`."""
+    return f"{_MARK}{path}"
+
+
+PoliciesOption: TypeAlias = Annotated[
+    PolicyConfiguration | None,
+    typer.Option(
+        "--policies",
+        case_sensitive=False,
+        help=setting("policy_configuration"),
+        show_default="self_play in turn-based zero-sum games, else parameter_sharing",
     ),
 ]
 
@@ -152,13 +180,7 @@ def give_trust(trust: bool, server: str | None = None) -> None:
         os.environ[VARIABLE] = "1"
 
 
-_MARK = "setting:"
 _DEFAULT = re.compile(r"[;.] (None|without any limit)\b.*", re.DOTALL)  # options name their default in brackets
-
-
-def setting(path: str) -> str:
-    """Return a help text that is replaced by the description of a setting, such as `training.episodes`."""
-    return f"{_MARK}{path}"
 
 
 class SettingsCommand(TyperCommand):

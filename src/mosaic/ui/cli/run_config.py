@@ -27,6 +27,24 @@ def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *
     return resolved_document(asked, document, settings, quiet=quiet)
 
 
+def read_agents(texts: list[str]) -> dict[str, str] | str | None:
+    """Return the setting `agents` for the values of `--agent`: rules, or one function that decides for every agent."""
+    from mosaic.core.errors import InputError
+    from mosaic.core.user_code import PREFIX
+    from mosaic.policies.mapping import PolicyMapping
+
+    functions = [text for text in texts if text.startswith(PREFIX) and "=" not in text]
+    if functions and len(texts) > 1:
+        raise InputError(f"'{functions[0]}' decides for every agent: leave the other --agent options out.")
+    if functions:
+        return functions[0]
+    rules: dict[str, str] = {}
+    for pattern, policy in PolicyMapping.of(texts).rules:
+        if rules.setdefault(pattern, policy) != policy:
+            raise InputError(f"--agent {pattern}= is given twice, as {rules[pattern]} and {policy}. Leave one out.")
+    return rules or None
+
+
 def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, object], settings: list[str], *, quiet: bool
 ) -> ResolvedConfig:

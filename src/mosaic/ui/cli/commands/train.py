@@ -12,7 +12,8 @@ from mosaic.ui.cli.options import (
     CheckpointEveryOption,
     EarlierWorkersOption,
     JsonOption,
-    PolicyConfiguration,
+    LearningAgentOption,
+    PoliciesOption,
     Runtime,
     ServerOption,
     SetOption,
@@ -43,23 +44,8 @@ def train(
     ] = None,
     episodes: Annotated[int | None, typer.Option("--episodes", min=1, help=setting("training.episodes"))] = None,
     stop_reward: Annotated[float | None, typer.Option("--stop-reward", help=setting("training.stop_reward"))] = None,
-    policies: Annotated[
-        PolicyConfiguration | None,
-        typer.Option(
-            "--policies",
-            case_sensitive=False,
-            help=setting("policy_configuration"),
-            show_default="self_play in turn-based zero-sum games, else parameter_sharing",
-        ),
-    ] = None,
-    agent: Annotated[
-        list[str],
-        typer.Option(
-            "--agent",
-            metavar="NAME=POLICY",
-            help="Policy of an agent or pattern; the first match wins. Agents without one learn.",
-        ),
-    ] = [],  # noqa: B006
+    policies: PoliciesOption = None,
+    agent: LearningAgentOption = [],  # noqa: B006 - Typer copies it
     init: Annotated[
         str | None,
         typer.Option("--init", metavar="POLICY", help=setting("training.init")),
@@ -108,10 +94,9 @@ def train(
     """Train policies. Ctrl-C stops the run and saves it."""
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.options import give_trust, number_of_env_runners
-    from mosaic.ui.cli.run_config import resolved
+    from mosaic.ui.cli.run_config import read_agents, resolved
 
     give_trust(trust, server)
-    rules = dict(_rule(text) for text in agent)
     asked: dict[str, object] = {
         "env": env,
         "training": {
@@ -131,7 +116,7 @@ def train(
         "checkpoint_every": checkpoint_every,
         "top": {
             "policy_configuration": policies,
-            "agents": rules or None,
+            "agents": read_agents(agent),
             "seed": seed,
             "name": name,
             "tags": tag or None,
@@ -150,12 +135,6 @@ def train(
             _say_detached(submit(), json)
         else:
             _foreground(submit, json)
-
-
-def _rule(text: str) -> tuple[str, str]:
-    from mosaic.policies.mapping import PolicyMapping
-
-    return PolicyMapping.of([text]).rules[0]
 
 
 def _show_dry(config: RunConfig, json: bool) -> None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mosaic.ui.cli.options import EarlierWorkersOption, JsonOption, Mode, Scheduler, SetOption, TrustOption, setting
+from mosaic.ui.cli.options import (
+    EarlierWorkersOption,
+    JsonOption,
+    LearningAgentOption,
+    Mode,
+    PoliciesOption,
+    Scheduler,
+    SetOption,
+    TrustOption,
+    setting,
+)
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
@@ -31,6 +41,8 @@ def tune(
         str | None,
         typer.Option("--algo", "--algorithm", help=setting("training.algorithm"), show_default="the worker's first"),
     ] = None,
+    policies: PoliciesOption = None,
+    agent: LearningAgentOption = [],  # noqa: B006 - Typer copies it
     search: Annotated[
         list[str],
         typer.Option(
@@ -88,6 +100,7 @@ def tune(
     """Search for good options with Ray Tune. Ctrl-C stops and saves; --resume continues."""
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.options import give_trust, number_of_env_runners
+    from mosaic.ui.cli.run_config import read_agents
 
     give_trust(trust)
     given = {
@@ -102,11 +115,16 @@ def tune(
     asked: dict[str, Any] = {
         "training": {"worker": worker, "algorithm": algo, "total_timesteps": steps},
         "resources": {"num_env_runners": number_of_env_runners(num_env_runners, num_workers)},
-        "top": {"seed": seed, "tags": tag or None},
+        "top": {
+            "policy_configuration": policies,
+            "agents": read_agents(agent),
+            "seed": seed,
+            "tags": tag or None,
+        },
     }
     if resume is not None:
-        sections = (*given.values(), *asked["training"].values(), *asked["resources"].values())
-        typed = [target, *sections, seed, settings or None, tag or None]
+        sections = (asked["training"], asked["resources"], asked["top"])
+        typed = [target, *given.values(), *(v for section in sections for v in section.values()), settings or None]
         if any(value is not None for value in typed):
             raise InputError(
                 f"--resume continues the search with its own settings. Type: mosaic tune --resume {resume}"
