@@ -148,6 +148,16 @@ class Mute(Honest):
         return Undescribed
 
 
+class Unbred(Honest):
+    """Continues with the options that it was saved with."""
+
+    def options(self, algorithm):
+        class Bred(Options):
+            boldness: float = Field(0.5, description="Ignored.")
+
+        return Bred
+
+
 class OldDialect(Honest):
     def options(self, algorithm):
         class Dated(Options):
@@ -189,6 +199,8 @@ WORKERS = {
         Honest("undated", version=""),
         Backwards("backwards"),
         Honest("saveless", resume=True),
+        Honest("childless", population=True),
+        Unbred("unbred", population=True, seeds=True, **SAVES),
         Honest("blind", agent_mapping=True),
         Honest("boastful", resources=("runtime", "ray_address")),
         Honest("unexamined", evaluates=True),

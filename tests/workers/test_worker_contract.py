@@ -48,6 +48,7 @@ def test_toy_keeps_every_promise(tmp_path):
         "no samples",
         "seeds",
         "resume",
+        "population",
         "pause",
         "stop",
         "paradigm parameter_sharing",
@@ -67,6 +68,7 @@ def test_toy_keeps_every_promise(tmp_path):
     )
     resume = next(proof.seen for proof in report.proofs if proof.capability == "resume")
     assert resume.endswith("same curve")
+    assert next(proof.seen for proof in report.proofs if proof.capability == "population").endswith("with noise=0.5")
 
 
 @pytest.mark.slow
@@ -148,6 +150,8 @@ def test_one_that_starts_over_instead_of_going_on(installed_liars):
         ("unplayable", "run: policies", "KeyError: 'counter'"),
         ("backwards", "metrics", "training_iteration fell from 39 to 38"),
         ("saveless", "resume", "it declares resume and no checkpoints"),
+        ("childless", "population", "it declares population, and resume or checkpoints is missing"),
+        ("unbred", "population", "with boldness=0.25 the copy trains exactly as the original does from "),
         ("blind", "fixed opponent", "in its opponent's place an agent was paid 0."),
         ("boastful", "resources", "was accepted"),
     ],

@@ -18,7 +18,7 @@ from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment, is_described, stored_environment
-from mosaic.evaluation.results import EpisodeResult
+from mosaic.evaluation.results import EpisodeResult, csv_table
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
 from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions
@@ -146,6 +146,15 @@ class Evaluation:
         """Number of episodes stopped at max_steps."""
         return sum(result.cut for result in self.episode_results)
 
+    @property
+    def duration_mean_s(self) -> float:
+        """Seconds that an episode took on average."""
+        return sum(result.duration_s for result in self.episode_results) / len(self.episode_results)
+
+    def to_csv(self) -> str:
+        """Return a table with a row per episode: seed, length, seconds, winner, and each agent's return and policy."""
+        return csv_table(self.episode_results)
+
     def to_json(self) -> JsonObject:
         length = self.length
         return {
@@ -165,6 +174,7 @@ class Evaluation:
             "notes": list(self.notes),
             "length_mean": length.mean,
             "length_ci95": length.ci95,
+            "duration_mean_s": self.duration_mean_s,
             "agents": {agent: summary.to_json() for agent, summary in self.agents.items()},
             "policies": {policy: summary.to_json() for policy, summary in self.policies.items()},
             "episode_results": [result.to_json() for result in self.episode_results],

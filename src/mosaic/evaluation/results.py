@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import NamedTuple
 
 from mosaic.core.episode import Episode, Outcome, outcomes
@@ -45,6 +47,11 @@ class EpisodeResult:
         return self.game, tuple(self.returns.values())
 
     @property
+    def duration_s(self) -> float:
+        """Seconds from before the env's reset until after its last step, policies included."""
+        return self.span_s[1] - self.span_s[0]
+
+    @property
     def winner(self) -> AgentID | None:
         """The only winner, if there is one."""
         winners = [agent for agent, outcome in (self.outcomes or {}).items() if outcome == "win"]
@@ -52,12 +59,33 @@ class EpisodeResult:
 
     def to_json(self) -> JsonObject:
         return {
+            "episode": self.index,
             "seed": self.seed,
             "length": self.length,
+            "agent_steps": self.agent_steps,
+            "duration_s": self.duration_s,
             "returns": {agent: finite(value) for agent, value in self.returns.items()},
+            "policies": dict(self.policies),
             "winner": self.winner,
             "cut": self.cut,
         }
+
+
+def csv_table(results: Sequence[EpisodeResult]) -> str:
+    """Return a CSV table with a row per episode and the names of `to_json`: `returns.AGENT`, `policies.AGENT`.
+
+    Cells of agents that took no part are empty, and so is that of a winner that is not there.
+    """
+    agents = list(dict.fromkeys(agent for result in results for agent in result.returns))
+    simple = ("episode", "seed", "length", "agent_steps", "duration_s", "winner", "cut")
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*simple, *(f"returns.{agent}" for agent in agents), *(f"policies.{agent}" for agent in agents)])
+    for result in results:
+        row = result.to_json()
+        parts = [result.returns.get(agent) for agent in agents], [result.policies.get(agent) for agent in agents]
+        writer.writerow([*(row[name] for name in simple), *parts[0], *parts[1]])
+    return text.getvalue()
 
 
 def sum_up(

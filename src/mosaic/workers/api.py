@@ -38,7 +38,11 @@ class WorkerCapabilities(BaseModel):
     observation_kinds: tuple[SpaceKind, ...] = ()
     max_agents: int | None = Field(None, ge=1, description="None: any number.")
     self_play: bool = False
-    population: bool = False
+    population: bool = Field(
+        False,
+        description="A run continues from another run's checkpoint with other options, as mosaic tune --scheduler pbt "
+        "needs; options marked SHAPES_CHECKPOINTS stay the same.",
+    )
     pause: bool = False
     resume: bool = Field(False, description="Whether a new attempt continues from the last checkpoint.")
     checkpoints: bool = False

@@ -48,6 +48,7 @@ class ToyWorker:
         pause=True,
         resume=True,
         checkpoints=True,
+        population=True,
         seeds=True,
         resources=("num_env_runners", "num_cpus"),  # reserved in the queue of a server; a walk itself needs neither
         not_applicable={"environment": "a walk steps no env; only the agents and spaces of the env count"},

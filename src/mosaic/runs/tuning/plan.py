@@ -11,7 +11,8 @@ from pydantic import Field
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import Section
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.plugins import plugins
 from mosaic.runs.tuning.search_space import Space, parse_space
 from mosaic.store.run_folder import new_run_id
 from mosaic.workers.registry import load_worker, options_model
@@ -119,21 +120,27 @@ def _check_decisions(plan: SearchPlan) -> None:
 
 
 def _check_population(plan: SearchPlan) -> None:
-    """Check that a trial can continue from another's checkpoint: they must exist and the worker must be able to read
-    them.
-    """
+    """Check that a trial can continue from another's checkpoint: the worker says so, and checkpoints are written."""
     worker = plan.config.training.worker
     info = load_worker(str(worker)).info
-    if not (info.resume and info.checkpoints):
+    if not info.population:
+        able = [name for name in plugins("mosaic.workers") if _declares_population(name)]
         raise InputError(
-            f"The worker {worker} cannot resume from a checkpoint, which population-based training requires. "
-            "Type: --scheduler asha"
+            f"The worker {worker} does not continue from another run's checkpoint with other options, which "
+            f"population-based training requires. These do: {', '.join(able)}. Type: --scheduler asha"
         )
     _check_shapes(plan)
     if plan.settings.trials < 2:
         raise InputError("A population has at least 2 members. Type: --trials 4")
     if not plan.config.checkpoint.at_end:
         raise InputError("Population-based training needs what a run saves at its end: leave checkpoint.at_end true.")
+
+
+def _declares_population(name: str) -> bool:
+    try:
+        return load_worker(name).info.population
+    except MissingExtraError:
+        return False
 
 
 def _check_shapes(plan: SearchPlan) -> None:

@@ -27,6 +27,7 @@ from mosaic.testing.worker.life_cycle import (
     check_whole,
 )
 from mosaic.testing.worker.mapping import check_mapping
+from mosaic.testing.worker.population import check_population
 from mosaic.testing.worker.rehearsal import ContractProof, WorkerContractError
 from mosaic.testing.worker.settings import check_settings
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
@@ -198,10 +199,11 @@ def _prove(
     proofs = check_options(setup.worker)
     proofs += check_resources(setup)
     proofs += check_mapping(setup, short)
-    whole, first = check_whole(setup)
+    whole, first, original = check_whole(setup)
     proofs += whole
     proofs += check_seeds(setup, first)
     proofs += check_resume(setup, first)
+    proofs += check_population(setup, original, first)
     proofs += check_commands(setup)
     proofs += check_paradigms(setup, short, environments)
     proofs += check_agents(setup, short, crowd)

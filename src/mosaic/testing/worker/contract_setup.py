@@ -35,7 +35,7 @@ class ContractSetup:
 
     def rehearse(self, config: RunConfig | None = None, **changes: object) -> Rehearsal:
         config = (config or self.config).model_copy(update={"run_id": None, **changes})
-        return Rehearsal(Trainer(self.home), config, self.patience_s)
+        return Rehearsal(Trainer(self.home).submit(config), self.patience_s)
 
     @staticmethod
     def changed(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.runs.run import Run
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
 from mosaic.testing.worker.contract_setup import ContractSetup
@@ -180,7 +181,7 @@ def _check_too_many(setup: ContractSetup, config: RunConfig, most: int) -> Contr
 _FEW = 20  # events between a checkpoint and the kill, at most
 
 
-def check_whole(setup: ContractSetup) -> tuple[list[ContractProof], list[Values]]:
+def check_whole(setup: ContractSetup) -> tuple[list[ContractProof], list[Values], Run]:
     """Train one run to its limit and check what it leaves; other runs are compared with its curve."""
     with setup.rehearse() as rehearsal:
         curve = rehearsal.finish("a whole run")
@@ -194,7 +195,7 @@ def check_whole(setup: ContractSetup) -> tuple[list[ContractProof], list[Values]
             find_checkpoint(rehearsal.run.folder, "latest")
             proofs.append(ContractProof("checkpoints", f"{len(saved)} after a whole run, the last one whole"))
             proofs += check_plays(setup, rehearsal)
-    return proofs, curve
+    return proofs, curve, rehearsal.run
 
 
 def check_seeds(setup: ContractSetup, first: list[Values]) -> list[ContractProof]:
@@ -237,7 +238,7 @@ def check_resume(setup: ContractSetup, whole: list[Values]) -> list[ContractProo
         rehearsal.see_training("resume", setup.rng.randint(1, _FEW), after_seq=saved["seq"])
         rehearsal.kill_worker()
         rehearsal.run.resume()
-        start = _check_counters(rehearsal)
+        start = check_counters(rehearsal, "resume")
         curve = rehearsal.finish("resume")
     different = difference(whole, curve) if setup.info.seeds else None
     if different:
@@ -250,16 +251,16 @@ def check_resume(setup: ContractSetup, whole: list[Values]) -> list[ContractProo
     return [ContractProof("resume", f"killed and resumed from {start} env steps" + (", same curve" * setup.info.seeds))]
 
 
-def _check_counters(rehearsal: Rehearsal) -> int:
+def check_counters(rehearsal: Rehearsal, capability: str) -> int:
     """Return the step the run resumed from, checked against the first event after it."""
-    resumed = rehearsal.see("resume", "it was resumed", lambda event: event["kind"] == "resumed")
+    resumed = rehearsal.see(capability, "it was resumed", lambda event: event["kind"] == "resumed")
     start = resumed.get("from_env_steps") or 0
-    steps = rehearsal.see_training("resume", after_seq=resumed["seq"]).get("env_steps") or 0
+    steps = rehearsal.see_training(capability, after_seq=resumed["seq"]).get("env_steps") or 0
     if not 0 < start < steps:
         raise rehearsal.broken(
-            "resume",
+            capability,
             f"resumed from {start} env steps, its next event says {steps}",
             "counters continue from the checkpoint",
-            "load context.resume_from before training, or declare resume=False",
+            f"load context.resume_from before training, or declare {capability}=False",
         )
     return start

@@ -10,12 +10,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.contract.report import CheckPosition, ContractError
 from mosaic.runs.launch import sleep_between_polls, wait_until
 from mosaic.runs.run import Run, WaitedTooLongError
-from mosaic.runs.trainer import Trainer
 from mosaic.store.state import ENDED, State
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.events.reader import EventTail
@@ -39,12 +37,12 @@ class ContractProof:
 
 
 class Rehearsal:
-    """Context manager that starts a run and leaves nothing of it behind."""
+    """Context manager that watches a run and leaves no process of it behind."""
 
-    def __init__(self, trainer: Trainer, config: RunConfig, patience_s: float) -> None:
-        self.worker = config.training.worker or ""
+    def __init__(self, run: Run, patience_s: float) -> None:
+        self.worker = run.config.training.worker or ""
         self.patience_s = patience_s
-        self.run: Run = trainer.submit(config)
+        self.run = run
 
     def __enter__(self) -> Self:
         return self

@@ -40,6 +40,7 @@ class RllibWorker:
         action_kinds=("discrete", "multi_discrete", "multi_binary", "box"),
         observation_kinds=("discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"),
         self_play=True,
+        population=True,
         pause=True,
         resume=True,
         checkpoints=True,

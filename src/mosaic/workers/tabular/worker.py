@@ -44,6 +44,7 @@ class TabularWorker:
         action_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict"),
         observation_kinds=("discrete", "multi_discrete", "multi_binary", "tuple", "dict", "box"),
         self_play=True,
+        population=True,
         pause=True,
         resume=True,
         checkpoints=True,

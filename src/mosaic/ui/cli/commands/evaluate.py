@@ -46,6 +46,12 @@ def evaluate(
         int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video, counted from the first.")
     ] = 1,
     fps: FpsOption = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the results to this .csv (a row per episode) or .json file too."
+        ),
+    ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     json: JsonOption = False,
@@ -61,6 +67,8 @@ def evaluate(
     from mosaic.ui.cli.recording import by_pattern, camera_for, how_to_watch, watchable
 
     give_trust(trust)
+    if to is not None:
+        _check_out(to)
     camera = camera_for(video, fps, min(episodes, video_episodes))
     with (
         camera or nullcontext(),
@@ -89,6 +97,30 @@ def evaluate(
         if camera is not None:
             filmed = "the first episode" if camera.episodes == 1 else f"the first {camera.episodes} episodes"
             note(f"A video of {filmed} is in {video}")
+    if to is not None:
+        _write(result, to)
+        note(f"The results of {len(result.episode_results)} episodes are in {to}")
+
+
+def _check_out(path: Path) -> None:
+    """Refuse before any episode is played what could not be written after the last."""
+    from mosaic.core.errors import InputError
+
+    if path.suffix.lower() not in (".csv", ".json"):
+        raise InputError(f"--out {path}: results are written as .csv or .json. Type: --out {path.stem or path}.csv")
+    if path.exists():
+        raise InputError(f"--out: '{path}' already exists. Choose another file.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"--out {path}: there is no folder '{path.parent}'.")
+
+
+def _write(result: Evaluation, path: Path) -> None:
+    from json import dumps
+
+    from mosaic.store.atomic import write_atomic
+
+    table = path.suffix.lower() == ".csv"
+    write_atomic(path, result.to_csv() if table else dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
 
 
 def _show_evaluation(result: Evaluation) -> None:
@@ -101,7 +133,7 @@ def _show_evaluation(result: Evaluation) -> None:
     print_table(title, columns, [_cells(name, row, competitive) for name, row in agents.items()], columns[2:])
     note(
         f"{result.env_steps:,} env steps, {result.env_steps_per_s:,.0f} per second; "
-        f"length {result.length.mean:.1f}; {result.distinct_games} distinct games; "
+        f"length {result.length.mean:.1f}, {result.duration_mean_s:.3g} s; {result.distinct_games} distinct games; "
         + ("reproducible" if result.reproducible else "not reproducible: an env or a policy cannot repeat itself")
     )
     if result.cut:
