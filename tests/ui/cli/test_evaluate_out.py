@@ -1,4 +1,4 @@
-"""`mosaic evaluate --out`: a row per episode as CSV, everything as JSON, and what is refused before anything is played."""
+"""`mosaic evaluate --out`: a row per episode as CSV, everything as JSON; refusals come before the first episode."""
 
 import csv
 import errno
