@@ -61,8 +61,10 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
                 "training": {"worker": "script", "total_timesteps": 10, "params": {"command": ["true"]}},
             },
             {"scheduler": "pbt", "search": {"command": "[a]|[b]"}},
-            "The worker script does not continue from another run's checkpoint with other options, which "
-            "population-based training requires. These do: native, rllib, tabular, toy. Type: --scheduler asha",
+            (
+                "The worker script does not continue from another run's checkpoint with other options, which "
+                "population-based training requires. These do: native, rllib, tabular, toy. Type: --scheduler asha"
+            ),
         ),
         *(
             (
