@@ -92,8 +92,13 @@ def _auto_is_none(value: object) -> object:
     return None if isinstance(value, str) and value.casefold() == "auto" else value
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 Steps: TypeAlias = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 FreeOptions: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain)]
+AnyCase = BeforeValidator(_lower)  # for settings with a few lower-case choices: `AEC` is `aec`
 SHAPES_CHECKPOINTS = "shapes checkpoints"  # marks an option that must not change when a run resumes from a checkpoint
 MosaicPicks = BeforeValidator(_auto_is_none)  # for settings where None lets Mosaic choose: `auto` means the same

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from mosaic.config.field_types import LONGEST, FreeOptions, MosaicPicks, Reference, Steps, is_code, writable
-from mosaic.core.errors import shown
+from mosaic.config.field_types import LONGEST, AnyCase, FreeOptions, MosaicPicks, Reference, Steps, is_code, writable
+from mosaic.core.errors import known_spelling, shown
 from mosaic.core.ids import EnvID
+from mosaic.core.plugins import plugins
 from mosaic.core.user_code import PREFIX
 
 PolicyConfiguration = Literal["parameter_sharing", "independent", "self_play", "shared_value_function"]
 
 
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+def _known_worker(name: str | None) -> str | None:
+    """Return the worker's name as its plug-in spells it, so that `RLlib` is stored, and trusted, as `rllib`."""
+    return None if name is None else known_spelling(name, plugins("mosaic.workers"))
 
 
 def _check_agents(value: object) -> object:
@@ -57,7 +68,7 @@ def _check_trained(value: object) -> object:
             raise ValueError("it should be a list of policy names, such as [red, blue], or python:MODULE:FUNCTION")
 
 
-PolicyConfigurationChoice: TypeAlias = Annotated[PolicyConfiguration | None, MosaicPicks, BeforeValidator(_lower)]
+PolicyConfigurationChoice: TypeAlias = Annotated[PolicyConfiguration | None, MosaicPicks, AnyCase]
 # The order of the rules matters: the first that matches an agent wins.
 AgentRules: TypeAlias = Annotated[dict[str, str] | str, BeforeValidator(_check_agents)]
 TrainedPolicies: TypeAlias = Annotated[tuple[str, ...] | str | None, BeforeValidator(_check_trained)]
@@ -141,7 +152,7 @@ class EnvironmentConfig(Section):
         description="Environment family: gym, classic, sisl, butterfly, mpe, python, or a plug-in's.",
     )
     env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
-    api_type: ApiType = Field("auto", description="API of the env to use, if it has several.")
+    api_type: Annotated[ApiType, AnyCase] = Field("auto", description="API of the env to use, if it has several.")
     options: FreeOptions = Field(default_factory=dict, description="Keyword arguments of the env's constructor.")
     wrappers: tuple[Reference, ...] = Field(
         (), description="Wrappers around the env, innermost first: time_limit:max_steps=200."
@@ -203,7 +214,7 @@ class ResourcesConfig(Section):
     )
     num_gpus: float = Field(0.0, ge=0.0, le=1024.0, description="GPUs for learning; may be a fraction.")
     num_cpus: int = Field(1, ge=1, le=10_000, description="CPU cores for each env runner.")
-    runtime: Annotated[Runtime | None, MosaicPicks] = Field(
+    runtime: Annotated[Runtime | None, MosaicPicks, AnyCase] = Field(
         None, description="How to distribute training: one process, several cores, Ray or MPI; None lets Mosaic choose."
     )
     ray_address: Reference | None = Field(
@@ -256,7 +267,7 @@ DEFAULT_TIMESTEPS = 1_000_000
 class TrainingConfig(Section):
     """Training ends at the first limit that is reached; without any, after a million env steps."""
 
-    worker: Annotated[Reference | None, MosaicPicks] = Field(
+    worker: Annotated[Reference | None, MosaicPicks, AfterValidator(_known_worker)] = Field(
         None,
         description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic choose for the env.",
     )

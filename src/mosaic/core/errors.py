@@ -46,6 +46,13 @@ def nearest(asked: str, known: Iterable[str]) -> str | None:
     return by_fold[near[0]] if near else None
 
 
+def known_spelling(asked: str, known: Iterable[str]) -> str:
+    """Return the known name that differs from the asked one only in upper and lower case; else the asked one."""
+    names = list(known)
+    same = [name for name in names if name.casefold() == asked.casefold()]
+    return asked if asked in names or len(same) != 1 else same[0]
+
+
 def unknown(what: str, asked: str, known: Iterable[str], advice: str = "") -> UnknownNameError:
     """Build an error such as «There is no worker named 'sb4'. Did you mean 'sb3'? Known: native, rllib, sb3.»."""
     names = sorted(known)

@@ -8,18 +8,25 @@ from urllib.parse import quote
 from pydantic import BaseModel, ValidationError
 
 from mosaic.config.run import SCHEMA_DIALECT
-from mosaic.core.errors import InputError, unknown
+from mosaic.core.errors import InputError, known_spelling, unknown
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import explain
 from mosaic.workers.api import Worker
 
 
 def load_worker(name: str) -> Worker:
-    worker: Worker = load_plugin("mosaic.workers", name)
+    """Load the worker of that name, in upper or lower case."""
+    worker: Worker = load_plugin("mosaic.workers", known_spelling(name, plugins("mosaic.workers")))
     return worker
 
 
+def algorithm_of(worker: Worker, asked: str | None) -> str:
+    """Return the algorithm as the worker spells it; its first where none was asked for."""
+    return worker.info.algorithms[0] if asked is None else known_spelling(asked, worker.info.algorithms)
+
+
 def options_model(worker: Worker, algorithm: str) -> type[BaseModel]:
+    algorithm = algorithm_of(worker, algorithm)
     if algorithm not in worker.info.algorithms:
         known = worker.info.algorithms
         raise unknown(
@@ -33,6 +40,7 @@ def options_model(worker: Worker, algorithm: str) -> type[BaseModel]:
 
 def options_schema(worker: Worker, algorithm: str) -> dict[str, object]:
     """Return the JSON schema of `training.params`, with an `$id` that changes with the worker's version."""
+    algorithm = algorithm_of(worker, algorithm)
     schema = options_model(worker, algorithm).model_json_schema()
     names = [quote(name, safe="") for name in (worker.info.name, algorithm, worker.info.version)]
     return {

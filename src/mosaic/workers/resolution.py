@@ -14,7 +14,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
 from mosaic.workers.api import ChecksRuns, CompletesRuns, Worker
 from mosaic.workers.presets import with_preset
-from mosaic.workers.registry import load_worker, parse_params
+from mosaic.workers.registry import algorithm_of, load_worker, parse_params
 from mosaic.workers.submission import check_ahead, check_in_env, maps_agents, unmet_resources
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _choose(config: RunConfig) -> _Chosen:
     worker = load_worker(name)
     info = worker.info
     check_ahead(worker, config)
-    algorithm = config.training.algorithm or info.algorithms[0]
+    algorithm = algorithm_of(worker, config.training.algorithm)
     config = with_preset(config, name, algorithm)
     options = parse_params(worker, algorithm, dict(config.training.params))
     family = config.environment.family
@@ -145,7 +145,7 @@ def _pick_worker(config: RunConfig) -> str:
 def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
     """Return whether the worker supports all that is configured: algorithm, options, paradigm and resources."""
     worker, training = load_worker(name), config.training
-    algorithm = training.algorithm or worker.info.algorithms[0]
+    algorithm = algorithm_of(worker, training.algorithm)
     if training.init is not None or algorithm not in worker.info.algorithms:
         return False
     if config.policy_configuration not in (None, *worker.info.paradigms) or unmet_resources(worker.info, config):

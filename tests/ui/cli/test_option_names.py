@@ -31,3 +31,21 @@ def test_help_shows_the_current_name_alone(mosaic, command):
     text = mosaic(*command, "--help").out
     assert "--num-env-runners" in text
     assert "--num-workers" not in text
+
+
+def test_names_are_understood_in_any_case(mosaic):
+    words = (
+        "train",
+        "classic/tictactoe_v3",
+        "--worker",
+        "Tabular",
+        "--algo",
+        "SARSA",
+        "--runtime",
+        "Single",
+        "--dry-run",
+    )
+    stored = json.loads(mosaic(*words, "--policies", "SELF_PLAY", "--set", "environment.api_type=AEC", "--json").out)
+    assert (stored["training"]["worker"], stored["training"]["algorithm"]) == ("tabular", "sarsa")
+    assert (stored["resources"]["runtime"], stored["environment"]["api_type"]) == ("single", "aec")
+    assert mosaic("schema", "Tabular", "SARSA").out == mosaic("schema", "tabular", "sarsa").out

@@ -84,7 +84,7 @@ def checked_options(**options: Any) -> TabularOptions:
 
 def checked_algorithm(name: str) -> Algorithm:
     for algorithm in ALGORITHMS:
-        if algorithm == name:
+        if algorithm == name.lower():
             return algorithm
     raise unknown("tabular algorithm", name, ALGORITHMS)
 

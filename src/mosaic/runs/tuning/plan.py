@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import SHAPES_CHECKPOINTS, AnyCase
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import Section
 from mosaic.core.errors import InputError, MissingExtraError
@@ -31,7 +31,7 @@ class TuneSettings(Section):
     search: dict[str, str] = Field(
         default_factory=dict, description="Options to search: {learning_rate: log:1e-5..1e-2, n_steps: 32|64|128}."
     )
-    scheduler: Scheduler = Field(
+    scheduler: Annotated[Scheduler, AnyCase] = Field(
         "asha",
         description="asha stops weak trials early, pbt continues them as modified copies of strong ones, none lets all "
         "finish.",
@@ -40,7 +40,7 @@ class TuneSettings(Section):
     metric: str = Field(
         "episode_reward_mean", min_length=1, description="Metric to compare: a field of iteration events, by its path."
     )
-    mode: Mode = Field("max", description="Whether to maximise or minimise the metric.")
+    mode: Annotated[Mode, AnyCase] = Field("max", description="Whether to maximise or minimise the metric.")
     concurrent: int | None = Field(None, ge=1, le=64, description="Trials at the same time; None: one per core.")
     decision_steps: int | None = Field(
         None,

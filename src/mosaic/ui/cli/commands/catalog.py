@@ -119,18 +119,18 @@ def schema(
 ) -> None:
     """Print the JSON schema of a run or of a worker's options."""
     from mosaic.config.run import run_schema
-    from mosaic.core.errors import unknown
+    from mosaic.core.errors import known_spelling, unknown
     from mosaic.core.plugins import plugins
     from mosaic.ui.cli.output import print_json
-    from mosaic.workers.registry import load_worker, options_schema
+    from mosaic.workers.registry import algorithm_of, load_worker, options_schema
 
     if what == "run":
         print_json(run_schema())
         return
-    if what not in plugins("mosaic.workers"):
+    if known_spelling(what, plugins("mosaic.workers")) not in plugins("mosaic.workers"):
         raise unknown("schema", what, ["run", *plugins("mosaic.workers")])
     worker = load_worker(what)
-    print_json(options_schema(worker, algorithm or worker.info.algorithms[0]))
+    print_json(options_schema(worker, algorithm_of(worker, algorithm)))
 
 
 def check(

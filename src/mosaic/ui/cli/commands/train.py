@@ -72,7 +72,12 @@ def train(
     num_workers: EarlierWorkersOption = None,
     runtime: Annotated[
         Runtime | None,
-        typer.Option("--runtime", help=setting("resources.runtime"), show_default="chosen by the worker"),
+        typer.Option(
+            "--runtime",
+            case_sensitive=False,
+            help=setting("resources.runtime"),
+            show_default="chosen by the worker",
+        ),
     ] = None,
     ray_address: Annotated[
         str | None,

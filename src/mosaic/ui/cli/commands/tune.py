@@ -55,14 +55,14 @@ def tune(
     ] = [],  # noqa: B006 - Typer copies it
     scheduler: Annotated[
         Scheduler | None,
-        typer.Option("--scheduler", help=setting("tune.scheduler")),
+        typer.Option("--scheduler", case_sensitive=False, help=setting("tune.scheduler")),
     ] = None,
     trials: Annotated[int | None, typer.Option("--trials", min=1, help=setting("tune.trials"))] = None,
     metric: Annotated[
         str | None,
         typer.Option("--metric", help=setting("tune.metric")),
     ] = None,
-    mode: Annotated[Mode | None, typer.Option("--mode", help=setting("tune.mode"))] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", case_sensitive=False, help=setting("tune.mode"))] = None,
     concurrent: Annotated[
         int | None, typer.Option("--concurrent", min=1, help=setting("tune.concurrent"), show_default="one per core")
     ] = None,
