@@ -10,9 +10,10 @@ import pytest
 
 from mosaic.core.errors import MosaicError
 from mosaic.envs.catalog import make_env
-from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
+from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.local import play_episode
 from mosaic.runners.screen import Shot, develop
+from mosaic.telemetry.frames.on_demand import LISTEN_EVERY_S
 from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.pictures.captions import Label, from_line

@@ -6,15 +6,12 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from mosaic.core.errors import MosaicError
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.frames.paths import pictures_requested
+from mosaic.telemetry.frames.on_demand import OnDemandWriter
 
-if TYPE_CHECKING:  # importing it loads numba
-    from mosaic.telemetry.frames.writer import FrameWriter
-
-LISTEN_EVERY_S = 0.2
 _log = logging.getLogger(__name__)
 
 
@@ -25,20 +22,25 @@ class LiveScreen:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = monotonic) -> None:
-        self.folder, self._clock = folder, clock
-        self._listen_at_s = 0.0
-        self._writer: FrameWriter | None = None
-        self._off = False
+        self.folder, self._writer = folder, OnDemandWriter(folder, clock)
 
     def wanted(self) -> bool:
-        return self._is_open() and self._writer is not None and self._writer.wanted()
+        try:
+            return self._writer.wanted()
+        except MosaicError as error:
+            self._give_up(str(error))
+            return False
 
     def is_watched(self) -> bool:
         """Return whether a viewer was active within the last two seconds, with or without a new frame."""
-        return self._is_open() and self._writer is not None and self._writer.request() is not None
+        try:
+            return self._writer.request() is not None
+        except MosaicError as error:
+            self._give_up(str(error))
+            return False
 
     def show(self, shot: Shot) -> None:
-        if self._writer is None:
+        if not self._writer.is_open:
             return
         try:
             developed = develop([shot])
@@ -49,9 +51,7 @@ class LiveScreen:
 
     def close(self, finished: bool = True) -> None:
         """Tell viewers that no more frames will come, or that they were interrupted."""
-        writer, self._writer, self._off = self._writer, None, True
-        if writer is not None:
-            writer.close(finished)
+        self._writer.close(finished)
 
     def __enter__(self) -> Self:
         return self
@@ -61,28 +61,6 @@ class LiveScreen:
 
     def __reduce__(self) -> tuple[type[LiveScreen], tuple[Path]]:
         return LiveScreen, (self.folder,)
-
-    def _is_open(self) -> bool:
-        if self._writer is not None:
-            return True
-        if self._off:
-            return False
-        now_s = self._clock()
-        if now_s < self._listen_at_s:
-            return False
-        self._listen_at_s = now_s + LISTEN_EVERY_S
-        if pictures_requested(self.folder):
-            self._open()
-        return self._writer is not None
-
-    def _open(self) -> None:
-        from mosaic.core.errors import MosaicError
-        from mosaic.telemetry.frames.writer import FrameWriter
-
-        try:
-            self._writer = FrameWriter(self.folder)
-        except MosaicError as error:
-            self._give_up(str(error))
 
     def _give_up(self, why: str) -> None:
         """Stop showing frames and log why; the episodes continue."""

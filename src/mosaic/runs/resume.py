@@ -11,7 +11,7 @@ from mosaic.core.proc import wait_gone
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ProcessRecord, RunState
-from mosaic.telemetry.frames.paths import remove_ring
+from mosaic.telemetry.frames.sources import remove_rings
 
 GRACE_S = 2.0  # for a worker that just noticed the death of its supervisor, and saves
 _END_WITHIN_S = 10.0
@@ -29,7 +29,7 @@ def end_leftovers(folder: RunFolder, record: RunState, grace_s: float = GRACE_S)
             _await(attempt.worker, grace_s)
     survivors = end_all(lambda: _leftovers(folder.run_id, known), monotonic() + _END_WITHIN_S)
     clear_cluster(folder)
-    remove_ring(folder.path)
+    remove_rings(folder.path)
     if survivors:
         numbers = ", ".join(str(each.pid) for each in survivors)
         raise LeftoverError(

@@ -47,7 +47,7 @@ from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, ProcessRecord, RunState, State
-from mosaic.telemetry.frames.paths import remove_ring
+from mosaic.telemetry.frames.sources import remove_rings
 
 _END_WITHIN_S = 10.0
 _LAST_WORD_WITHIN_S = 30.0
@@ -253,7 +253,7 @@ class Supervision:
         if survivors:
             log(f"these processes do not end: {', '.join(str(each.pid) for each in survivors)}")
         else:
-            remove_ring(self._folder.path)  # left by a worker that was killed; others remove their own
+            remove_rings(self._folder.path)  # left by a worker that was killed; others remove their own
         clear_cluster(self._folder)
 
     def _ours(self) -> set[Row]:

@@ -20,11 +20,13 @@ from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_state
 from mosaic.telemetry.events.journal import last_whole
+from mosaic.telemetry.frames.sources import list_sources
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mosaic.store.store import Store
     from mosaic.telemetry.curves.curves import Axis
 
 
@@ -80,6 +82,9 @@ class RunDetails(ReadModel):
     checkpoints: tuple[CheckpointRow, ...]
     exit: int | None
     reason: str = Field("", description="Why the last attempt ended.")
+    sources: tuple[str, ...] = Field(
+        (), description="Sources of pictures that can be watched now; empty where the run has one picture, or none."
+    )
 
 
 class CurvePoints(ReadModel):
@@ -100,13 +105,14 @@ class LogPart(ReadModel):
 
 
 class LiveRow(ReadModel):
-    """An activity that is played now and is not a run."""
+    """An activity that is played now, or a run whose pictures come from several sources."""
 
     id: str
-    kind: str = Field(description="evaluate, tournament, play or match.")
+    kind: str = Field(description="evaluate, tournament, play, match or run.")
     env: str
     policies: dict[str, str] = Field(description="Agent or pattern → policy.")
     began: float = Field(description="In seconds since 1970.")
+    sources: tuple[str, ...] = Field((), description="Sources of a run's pictures: env-runner-1, …, evaluation.")
 
 
 def row_of(summary: RunSummary) -> RunRow:
@@ -141,6 +147,7 @@ def details_of(folder: RunFolder) -> RunDetails:
         ),
         exit=attempts[-1].exit if attempts else None,
         reason=attempts[-1].reason if attempts else "",
+        sources=list_sources(folder.path),
     )
 
 
@@ -182,6 +189,19 @@ def live_rows(home: Path) -> list[LiveRow]:
         if about is not None:  # it may have ended in between
             row = LiveRow(
                 id=session.id, kind=about.kind, env=about.env, policies=dict(about.policies), began=about.began
+            )
+            rows.append(row)
+    return rows
+
+
+def running_rows(store: Store) -> list[LiveRow]:
+    """Return the running runs that can be watched by source, newest first."""
+    rows = []
+    for run in store.index.list(states=(State.RUNNING,)):
+        sources = list_sources(store.runs / run.run_id)
+        if sources:
+            row = LiveRow(
+                id=run.run_id, kind="run", env=run.env, policies={}, began=run.started or run.queued_at, sources=sources
             )
             rows.append(row)
     return rows

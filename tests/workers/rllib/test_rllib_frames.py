@@ -1,10 +1,19 @@
 """A run whose envs are in processes of Ray's, seen from outside."""
 
+import os
+import signal
+from contextlib import closing
+
 import pytest
 
 from mosaic.runs.trainer import Trainer
+from mosaic.store.state import State
+from mosaic.store.views import details_of, running_rows
 from mosaic.telemetry.frames.paths import ring_paths
-from tests.workers.watching import assert_in_order, collect, distinct, looking
+from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.frames.run_pictures import RunPictures
+from mosaic.telemetry.frames.sources import source_folder
+from tests.workers.watching import assert_in_order, collect, distinct
 
 PARAMS = {
     "num_env_runners": 1,
@@ -15,24 +24,87 @@ PARAMS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.chosen
-def test_envs_in_an_env_runner_are_seen_and_their_end_too(tmp_path):
-    run = Trainer(tmp_path).submit(
+class Viewer:
+    """Pictures of a run, read as those of a ring."""
+
+    def __init__(self, run, source=None, **request):
+        self._pictures = RunPictures(run.folder.path, FrameRequest(**request), source)
+
+    def read(self):
+        return self._pictures.newest()
+
+    def state(self):
+        return self._pictures.state
+
+    def close(self):
+        self._pictures.close()
+
+
+def submit(home, *, evaluation, **params):
+    return Trainer(home).submit(
         {
             "environment": {"env_id": "gym/CartPole-v1", "num_envs": 4},
-            "training": {"worker": "rllib", "preset": False, "total_timesteps": 10**9, "params": PARAMS},
-            "evaluation": {"episodes": 1},
+            "training": {"worker": "rllib", "preset": False, "total_timesteps": 10**9, "params": PARAMS | params},
+            "evaluation": evaluation,
         }
     )
-    with looking(run) as reader:
-        frames = collect(run, reader, lambda frames: distinct(frames) >= 5)
-        assert_in_order(frames)
+
+
+def rings(run):
+    folders = [run.folder.path, *(run.folder.path / ".pictures").glob("*")]
+    return [path for folder in folders for path in ring_paths(folder) if path.exists()]
+
+
+def is_evaluation(frame):
+    return frame.agent.startswith("evaluation, return=")
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_envs_in_an_env_runner_and_evaluations_are_seen_and_their_end_too(tmp_path):
+    run = submit(tmp_path, evaluation={"episodes": 200, "every_steps": 2048})
+    with closing(Viewer(run)) as viewer:
+        frames = collect(run, viewer, lambda frames: distinct(frames) >= 5)
+        trained = [frame for frame in frames if not is_evaluation(frame)]
+        assert_in_order(trained)
         assert {frame.pixels.shape for frame in frames} == {(400, 600, 3)}
-        assert all(frame.reward == 1.0 and frame.ret >= 1.0 for frame in frames)  # CartPole pays for every step
-        reader.look(env=2, grid=2)
-        (*_, tiles) = collect(run, reader, lambda frames: frames and frames[-1].env == 2)
-        assert max(tiles.pixels.shape) > 600
+        assert all(frame.reward == 1.0 and frame.ret >= 1.0 for frame in trained)  # CartPole pays for every step
+        collect(run, viewer, lambda frames: any(map(is_evaluation, frames)))
+        collect(run, viewer, lambda frames: frames and not is_evaluation(frames[-1]))
+        with closing(Viewer(run, "env-runner-1", env=2, grid=2)) as other:
+            (*_, tiles) = collect(run, other, lambda frames: frames and frames[-1].env == 2)
+            assert max(tiles.pixels.shape) > 600
         run.stop()
-        assert reader.state() == "finished"
-    assert not any(path.exists() for path in ring_paths(run.folder.path))
+        viewer.read()
+        assert viewer.state() == "finished"
+    assert rings(run) == []
+
+
+@pytest.mark.slow
+def test_every_env_runner_is_a_source_also_after_its_restart_and_nothing_is_left_of_a_killed_run(tmp_path):
+    run = submit(tmp_path, evaluation={"episodes": 1}, num_env_runners=2)
+    for source in ("env-runner-1", "env-runner-2"):
+        with closing(Viewer(run, source)) as viewer:
+            collect(run, viewer, lambda frames: distinct(frames) >= 3)
+    assert details_of(run.folder).sources == ("env-runner-1", "env-runner-2")
+    (row,) = running_rows(Trainer(tmp_path).store)
+    assert (row.id, row.kind, row.sources) == (run.id, "run", ("env-runner-1", "env-runner-2"))
+    folder = source_folder(run.folder.path, "env-runner-2")
+    killed = owner(folder)
+    os.kill(killed, signal.SIGKILL)
+    with closing(Viewer(run, "env-runner-2")) as viewer:
+        collect(run, viewer, lambda frames: len(frames) > 2 and owner(folder) not in (killed, None))
+    left = {path.parent for path in rings(run)}
+    assert len(left) == 2
+    os.kill(run.record().attempts[-1].worker.pid, signal.SIGKILL)
+    assert run.wait() is State.FAILED
+    assert not any(path.exists() for path in left)
+    assert rings(run) == []
+
+
+def owner(folder):
+    """The process that writes the ring; None while there is no ring."""
+    try:
+        return int((ring_paths(folder)[0].parent / "owner").read_text().split()[0])
+    except FileNotFoundError:
+        return None

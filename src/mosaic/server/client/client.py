@@ -286,9 +286,10 @@ class RemoteRun:
     def curve(self, metric: str, **query: str | int | float) -> CurvePoints:
         return self._ask(CurvePoints, "GET", "/curve", params={"metric": metric, **query})
 
-    def pictures(self, request: FrameRequest) -> RemotePictures:
+    def pictures(self, request: FrameRequest, source: str | None = None) -> RemotePictures:
         """Stream the newest pictures; poll it as often as they are displayed."""
         query = f"rate={request.rate_hz:g}&env={request.env}&grid={request.grid}"
+        query += f"&source={_quoted(source)}" if source else ""
         return RemotePictures(self._client.stream(f"{self._path}/frames?{query}"))
 
     def events(

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.envs.env import Env
-from mosaic.runners.live_screen import LISTEN_EVERY_S, LiveScreen
+from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.screen import Shot, develop
 from mosaic.server.play.keys import innermost
 from mosaic.server.play.state import MatchState
+from mosaic.telemetry.frames.on_demand import LISTEN_EVERY_S
 from mosaic.telemetry.frames.reader import Frame
 from mosaic.telemetry.pictures.message import pack
 

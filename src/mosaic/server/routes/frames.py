@@ -21,9 +21,10 @@ from mosaic.server.context import ServerContext
 from mosaic.server.streams.frames import FrameFeed, FrameSource, RunFrames, SessionFrames, StreamPicture
 from mosaic.server.streams.shared import ENDED_CODE, GONE_CODE, Shared, close_reason
 from mosaic.store.live_sessions import find_session
-from mosaic.store.views import LiveRow, live_rows
+from mosaic.store.views import LiveRow, live_rows, running_rows
 from mosaic.telemetry.frames.reader import StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.frames.sources import SOURCE_PATTERN
 from mosaic.telemetry.pictures.message import pack
 
 MOST_CREDITS = 4  # pictures in transit to one viewer
@@ -32,6 +33,7 @@ FASTEST_HZ = 120.0
 Rate: TypeAlias = Annotated[float, Query(ge=0.1, le=FASTEST_HZ)]
 Env: TypeAlias = Annotated[int, Query(ge=0, lt=2**31)]
 Grid: TypeAlias = Annotated[int, Query(ge=1, le=64)]
+Source: TypeAlias = Annotated[str | None, Query(pattern=SOURCE_PATTERN)]
 
 
 def routes(context: ServerContext) -> APIRouter:
@@ -39,9 +41,11 @@ def routes(context: ServerContext) -> APIRouter:
     feeds: Shared[tuple[FrameSource, FrameRequest], FrameFeed] = Shared(FrameFeed)
 
     @router.websocket("/runs/{ref}/frames")
-    async def frames(socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1) -> None:
+    async def frames(
+        socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1, source: Source = None
+    ) -> None:
         folder = await run_in_threadpool(context.folder, ref)
-        await _show(socket, feeds, (RunFrames(folder), FrameRequest(rate, env, grid)))
+        await _show(socket, feeds, (RunFrames(folder, source), FrameRequest(rate, env, grid)))
 
     @router.websocket("/live/{ref}/frames")
     async def live_frames(socket: WebSocket, ref: str, rate: Rate = 30.0) -> None:
@@ -50,8 +54,11 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/live")
     def live() -> list[LiveRow]:
-        """List what is being played now apart from runs: evaluations, tournaments, games, matches; newest first."""
-        return live_rows(context.store.home)
+        """List what is being played now: evaluations, tournaments, games, matches, and runs with several sources.
+
+        Newest first. The pictures of a run are at `/runs/{ref}/frames?source=…`.
+        """
+        return [*live_rows(context.store.home), *running_rows(context.store)]
 
     return router
 

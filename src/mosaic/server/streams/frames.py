@@ -14,8 +14,9 @@ from mosaic.server.streams.shared import final_state, sleep_unless_left
 from mosaic.store.live_sessions import LiveSession, SessionPictures
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
-from mosaic.telemetry.frames.reader import LivePictures, Pictures, StreamState
+from mosaic.telemetry.frames.reader import Pictures, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.frames.run_pictures import RunPictures
 from mosaic.telemetry.pictures.message import pack
 
 
@@ -32,9 +33,10 @@ class FrameSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class RunFrames:
     folder: RunFolder
+    source: str | None = None  # of a run with several; None: whichever is active
 
     def pictures(self, request: FrameRequest) -> Pictures:
-        return LivePictures(self.folder.path, request)
+        return RunPictures(self.folder.path, request, self.source)
 
     def end(self) -> str | None:
         return final_state(self.folder)

@@ -16,7 +16,7 @@ from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.staging import discard, sweep
 from mosaic.store.store import Store
-from mosaic.telemetry.frames.paths import remove_ring
+from mosaic.telemetry.frames.sources import remove_rings
 
 NOT_PACKED = frozenset({"lock", "control", "cache", "imported.json"})  # meaningless or harmful elsewhere
 
@@ -46,7 +46,7 @@ def _pack(folder: RunFolder, target: Path) -> None:
 def delete_run(store: Store, folder: RunFolder) -> None:
     """Remove a run that is not alive, with everything it made."""
     with _not_alive(folder, "deleted"):
-        remove_ring(folder.path)
+        remove_rings(folder.path)
         remove_linked(folder)
         discard(folder)
     store.index.remove(folder.run_id)

@@ -34,6 +34,11 @@ def pictures_requested(folder: Path) -> bool:
     return (folder / _REQUESTED).exists()
 
 
+def forget_request(folder: Path) -> None:
+    """Withdraw a request; viewers that still look repeat it."""
+    (folder / _REQUESTED).unlink(missing_ok=True)
+
+
 SHARED_MEMORY = Path("/dev/shm")
 _NAME = "frames.ring"
 _TOKEN = ".frames"  # in the run's folder: the name of the folder in shared memory

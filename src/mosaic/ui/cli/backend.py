@@ -45,7 +45,7 @@ class BackendRun(Protocol):
 
     def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart: ...
 
-    def pictures(self, request: FrameRequest) -> Pictures: ...
+    def pictures(self, request: FrameRequest, source: str | None = None) -> Pictures: ...
 
 
 class BackendSession(Protocol):
@@ -150,10 +150,10 @@ class _LocalRun:
 
         return log_part(self._run.folder, stream, after, size)
 
-    def pictures(self, request: FrameRequest) -> Pictures:
-        from mosaic.telemetry.frames.reader import LivePictures
+    def pictures(self, request: FrameRequest, source: str | None = None) -> Pictures:
+        from mosaic.telemetry.frames.run_pictures import RunPictures
 
-        return LivePictures(self._run.folder.path, request)
+        return RunPictures(self._run.folder.path, request, source)
 
 
 class _LocalSession:

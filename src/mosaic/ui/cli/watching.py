@@ -160,7 +160,13 @@ _GAP = 2
 
 
 def follow(
-    run: BackendRun, view: TrainingView, *, shown: bool = True, pane: PicturePane | None = None, rate_hz: float = 4
+    run: BackendRun,
+    view: TrainingView,
+    *,
+    shown: bool = True,
+    pane: PicturePane | None = None,
+    rate_hz: float = 4,
+    after_event: Callable[[], None] = lambda: None,
 ) -> None:
     """Show the run until it has ended; the last picture stays on the screen."""
     if not shown or not err.is_terminal:
@@ -174,6 +180,7 @@ def follow(
     with Live(get_renderable=screen, console=err, refresh_per_second=rate_hz):
         for event in run.events():
             view.add(event)
+            after_event()
 
 
 def _follow_in_lines(run: BackendRun, view: TrainingView, shown: bool) -> None:

@@ -18,8 +18,10 @@ from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
+from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.telemetry.frames.sources import EVALUATION, announce_source, remove_rings, withdraw_source
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
@@ -165,6 +167,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     finally:
         close_frames(algo, finished=finished)
         algo.stop()  # type: ignore[no-untyped-call]
+        remove_rings(context.folder.path)  # of runners that were lost
 
 
 @contextmanager
@@ -296,4 +299,19 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[st
             return load_exported(folder, setup.policy_of[agent], request)
 
         stopped = context.inbox.stop_asked
-        yield from evaluate_learners(context.config, make, setup.roles.played, stopped=stopped)
+        with _evaluation_screen(context) as screen:
+            yield from evaluate_learners(context.config, make, setup.roles.played, screen, stopped)
+
+
+@contextmanager
+def _evaluation_screen(context: WorkerContext) -> Iterator[LiveScreen | None]:
+    """Offer pictures of an evaluation while it lasts, beside those of the env runners."""
+    if not context.config.telemetry.frames:
+        yield None
+        return
+    folder = announce_source(context.folder.path, EVALUATION)
+    try:
+        with LiveScreen(folder) as screen:
+            yield screen
+    finally:
+        withdraw_source(folder)

@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -9,8 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from mosaic.telemetry.frames.paths import ring_paths
+from mosaic.core.errors import MosaicError
+from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.reader import FrameReader
+from mosaic.telemetry.frames.requests import FrameRequest
+from mosaic.telemetry.frames.run_pictures import RunPictures
+from mosaic.telemetry.frames.sources import list_sources, source_folder
 from mosaic.workers.rllib.reporting import callbacks as frames
 from mosaic.workers.rllib.reporting.episodes import (
     alerts_of,
@@ -122,8 +127,27 @@ def told(made, samples=1):
     return {"env_runners": {key: value.peek() for key, value in made.get_metrics().items() if key.startswith("mosaic")}}
 
 
-def ring(folder):
-    return [path for path in ring_paths(folder) if path.exists()]
+def ring(folder, source="env-runner-1"):
+    return [path for path in ring_paths(source_folder(folder, source)) if path.exists()]
+
+
+@contextmanager
+def looking(folder, source="env-runner-1"):
+    """A viewer of one source, at whose request the runner opens its ring."""
+    folder = source_folder(folder, source)
+    request_pictures(folder)
+    with FrameReader(folder) as reader:
+        yield reader
+
+
+def sample_until_seen(made, reader, **request):
+    """Sample until the viewer has a frame: a request expires after a moment, which a crowded machine may use up."""
+    frame = None
+    while frame is None:
+        reader.look(**request)
+        made.sample()
+        frame = reader.read()
+    return frame
 
 
 def end(made, finished=True):
@@ -171,24 +195,21 @@ def test_nothing_told_is_no_episode_rather_than_a_number(result):
 
 def test_whoever_looks_sees_the_env_that_is_trained(tmp_path):
     made = runner(tmp_path)
-    with FrameReader(tmp_path) as reader:
-        reader.look(env=1)
-        made.sample()
-        frame = reader.read()
+    with looking(tmp_path) as reader:
+        frame = sample_until_seen(made, reader, env=1)
         assert frame.pixels.shape == (2, 3, 3)
         step = int(frame.pixels[0, 0, 0])
         assert (frame.env, frame.reward, frame.ret) == (1, step, sum(range(step + 1)))
-        assert frame.episode == 0
         end(made)
-        assert ring(tmp_path) == []
+        assert reader.state() == "finished"
+    assert ring(tmp_path) == []
+    assert list_sources(tmp_path) == ()
 
 
 def test_a_picture_of_several_agents_says_what_each_of_them_got(tmp_path):
     made = runner(tmp_path, agents=POLICIES)
-    with FrameReader(tmp_path) as reader:
-        reader.look()
-        made.sample()
-        frame = reader.read()
+    with looking(tmp_path) as reader:
+        frame = sample_until_seen(made, reader)
         so_far = sum(range(int(frame.pixels[0, 0, 0]) + 1))
         assert frame.agent == f"a={so_far}, b={2 * so_far}, c=0"
         end(made)
@@ -204,12 +225,8 @@ def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
     chosen = runner_class(setup) or MultiAgentEnvRunner
     assert (chosen is MultiAgentEnvRunner) is (env == "classic/tictactoe_v3")
     made = chosen(config=configure(setup), worker_index=0)
-    with FrameReader(tmp_path) as reader:
-        frame = None
-        while frame is None:  # a request expires after a moment, which a crowded machine may spend in the first sample
-            reader.look()
-            made.sample()
-            frame = reader.read()
+    with looking(tmp_path) as reader:
+        frame = sample_until_seen(made, reader)
         assert frame.pixels.ndim == 3
         shown = dict(part.split("=") for part in frame.agent.split(", "))
         assert tuple(shown) == setup.roles.learners
@@ -217,40 +234,72 @@ def test_envs_of_mosaic_are_seen_compiled_or_not(tmp_path, env):
         end(made)
 
 
-def test_nothing_is_drawn_while_nobody_looks(tmp_path):
+def test_nothing_is_drawn_and_there_is_no_ring_while_nobody_looks(tmp_path):
     made = runner(tmp_path, breaks=True)
     assert alerts_of(told(made, 3)) == []
+    assert ring(tmp_path) == []
+    assert list_sources(tmp_path) == ("env-runner-1",)
     end(made)
 
 
 def test_an_env_that_cannot_be_drawn_ends_the_pictures_and_not_the_training(tmp_path):
     made = runner(tmp_path, breaks=True)
-    with FrameReader(tmp_path) as reader:
-        reader.look()
-        result = told(made, 2)
-        assert alerts_of(result) == ["No more pictures: drawing env 0 raised OSError: no screen"]
-        assert len(records_of(result)) == 2
+    alerts, records = [], []
+    with looking(tmp_path) as reader:
+        while not alerts:
+            reader.look()
+            result = told(made)
+            alerts += alerts_of(result)
+        records += records_of(told(made, 2))
+        assert alerts == ["No more pictures: drawing env 0 raised OSError: no screen"]
+        assert len(records) == 2
         assert reader.read() is None
         end(made)
 
 
-@pytest.mark.parametrize(
-    ("worker_index", "runners", "shows"), [(0, 0, True), (1, 2, True), (2, 2, False), (1, 1, True)]
-)
-def test_one_runner_of_a_run_shows_pictures(tmp_path, worker_index, runners, shows):
-    made = runner(tmp_path, worker_index=worker_index, runners=runners)
-    assert bool(ring(tmp_path)) is shows
+def test_a_ring_without_room_ends_the_pictures_and_not_the_training(tmp_path, monkeypatch):
+    def full(folder):
+        raise MosaicError("There is no room for live pictures.")
+
+    monkeypatch.setattr("mosaic.telemetry.frames.writer.FrameWriter", full)
+    made = runner(tmp_path)
+    with looking(tmp_path):
+        assert alerts_of(told(made, 2)) == ["No pictures: There is no room for live pictures."]
     end(made)
+
+
+@pytest.mark.parametrize(
+    ("worker_index", "runners", "sources"),
+    [(0, 0, ("env-runner-1",)), (1, 2, ("env-runner-1",)), (2, 2, ("env-runner-2",))],
+)
+def test_every_runner_that_steps_envs_is_a_source(tmp_path, worker_index, runners, sources):
+    made = runner(tmp_path, worker_index=worker_index, runners=runners)
+    assert list_sources(tmp_path) == sources
+    end(made)
+    assert list_sources(tmp_path) == ()
+
+
+def test_two_runners_show_their_own_envs(tmp_path):
+    two = {f"env-runner-{index}": runner(tmp_path, worker_index=index, runners=2) for index in (1, 2)}
+    assert list_sources(tmp_path) == tuple(two)
+    with looking(tmp_path, "env-runner-2") as reader:
+        sample_until_seen(two["env-runner-2"], reader)
+        two["env-runner-1"].sample()
+        assert ring(tmp_path, "env-runner-1") == []  # nobody looks at this one
+    for each in two.values():
+        end(each)
 
 
 @pytest.mark.parametrize("settings", [{"show": False}, {"host": "somewhere else"}])
-def test_no_ring_where_pictures_are_off_or_the_viewers_elsewhere(tmp_path, settings):
+def test_no_source_where_pictures_are_off_or_the_viewers_elsewhere(tmp_path, settings, caplog):
     made = runner(tmp_path, **settings)
-    assert ring(tmp_path) == []
+    assert alerts_of(told(made)) == []
+    assert list_sources(tmp_path) == ()
+    assert not caplog.messages
     end(made)
 
 
-def test_an_evaluation_shows_no_pictures_since_the_ring_has_a_writer(tmp_path):
+def test_runners_of_rllibs_own_evaluation_are_no_sources(tmp_path):
     made = runner(tmp_path, show=False)
     made.config = made.config.copy(copy_frozen=False)
     made.config.in_evaluation = True
@@ -260,18 +309,28 @@ def test_an_evaluation_shows_no_pictures_since_the_ring_has_a_writer(tmp_path):
     end(made)
 
 
-def test_the_next_attempt_takes_the_ring_over(tmp_path):
+def test_a_restarted_runner_continues_for_the_same_viewer(tmp_path):
     killed = runner(tmp_path)  # never closed, as after kill -9
-    made = runner(tmp_path)
-    with FrameReader(tmp_path) as reader:
-        reader.look()
-        killed.sample()
-        assert reader.read() is None
+    with closing(RunPictures(tmp_path, FrameRequest())) as pictures:
+        assert first_frame(killed, pictures) is not None
+        while pictures.newest() is not None:
+            pass
+        made = runner(tmp_path)
         made.sample()
-        assert reader.read() is not None
+        assert ring(tmp_path) == []
+        assert first_frame(made, pictures) is not None
+        assert pictures.state == "live"
     end(made)
     assert ring(tmp_path) == []
     end(killed)
+
+
+def first_frame(made, pictures):
+    frame = None
+    while frame is None:
+        frame = pictures.newest()
+        made.sample()
+    return frame
 
 
 def test_steps_in_pictures_grow_also_when_the_driver_tells_a_smaller_number(tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from json import dumps
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,12 +34,16 @@ def watch(
     ] = None,
     env: Annotated[int, typer.Option("--env", min=0, help="Number of the env to show, counted from 0.")] = 0,
     rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures per second.")] = 10.0,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="NAME", help="What to show of a run with several: env-runner-2, evaluation."),
+    ] = None,
 ) -> None:
     """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running.
 
     Active evaluations, tournaments, games and matches can be watched too, by their id.
     """
-    from mosaic.core.errors import UnknownNameError
+    from mosaic.core.errors import InputError, UnknownNameError
     from mosaic.store.state import ENDED
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.ui.cli.backend import open_backend
@@ -49,22 +55,26 @@ def watch(
         except UnknownNameError as error:
             from mosaic.ui.cli.watching import watch_session
 
-            watch_session(_session_instead(there, run, error), FrameRequest(rate), once=once, picture=picture)
+            session = _session_instead(there, run, error)
+            if source is not None:
+                raise InputError(f"{session.id} has one source of pictures. Leave --source out.") from error
+            watch_session(session, FrameRequest(rate), once=once, picture=picture)
             return
+        shown_source = None if source is None else _source(watched, source)
         if picture is not None:
-            _save(watched, picture, FrameRequest(rate, env))
+            _save(watched, picture, FrameRequest(rate, env), shown_source)
             return
         if once or watched.show().state in ENDED:
             _draw(watched, once)
         else:
-            _follow(watched, FrameRequest(rate, env))
+            _follow(watched, FrameRequest(rate, env), shown_source)
         shown = watched.show()
         out.print(f"{shown.run_id} is {shown.state}" + (f": {shown.reason}" if shown.reason else "."))
 
 
 def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> BackendSession:
     """Return the live session with this id, or whose id begins with it."""
-    rows = there.sessions()
+    rows = [row for row in there.sessions() if row.kind != "run"]
     exact = [row for row in rows if row.id == asked]
     begun = exact or [row for row in rows if row.id.startswith(asked)]
     if len(begun) == 1:
@@ -79,7 +89,20 @@ def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> Bac
     ) from error
 
 
-def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:
+def _source(watched: BackendRun, asked: str) -> str:
+    """Return the source that was asked for; a run that has just begun may have none yet."""
+    from mosaic.core.errors import InputError
+    from mosaic.telemetry.frames.sources import parse_source
+
+    details = watched.show()
+    if not details.sources and details.env_steps is not None:
+        raise InputError(
+            f"The run {watched.id} has one source of pictures, or none, not '{asked}'. Leave --source out."
+        )
+    return parse_source(asked, details.sources)
+
+
+def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | None) -> None:
     from mosaic.core.errors import InputError
     from mosaic.store.state import ENDED
     from mosaic.ui.cli.output import note
@@ -100,7 +123,7 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest) -> None:
             f"The run {watched.id} is {state}: it shows no more pictures. Record its policy: "
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
-    with closing(watched.pictures(request)) as pictures:
+    with closing(watched.pictures(request, source)) as pictures:
         frame = take(pictures, watched.id)
         save(path, frame, watched.id)
         note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
@@ -118,11 +141,32 @@ def _draw(watched: BackendRun, once: bool) -> None:
     out.print(view.render(min(out.width, 100)))
 
 
-def _follow(watched: BackendRun, request: FrameRequest) -> None:
+_LEAVE = "Ctrl-C leaves; the run continues."
+_LIST_EVERY_S = 2.0
+
+
+def _follow(watched: BackendRun, request: FrameRequest, source: str | None) -> None:
+    from mosaic.ui.cli.output import Throttle
     from mosaic.ui.cli.pictures import PicturePane
     from mosaic.ui.cli.watching import follow, view_of
 
-    view = view_of(watched, curve=True)
-    view.note = "Ctrl-C leaves; the run continues."
-    with closing(watched.pictures(request)) as pictures:
-        follow(watched, view, pane=PicturePane(pictures), rate_hz=max(4.0, request.rate_hz))
+    view, pace = view_of(watched, curve=True), Throttle(_LIST_EVERY_S, monotonic)
+    view.note = _LEAVE
+
+    def list_sources() -> None:
+        if pace.due():
+            view.note = " ".join(filter(None, (_LEAVE, sources_note(watched.show().sources, source))))
+
+    with closing(watched.pictures(request, source)) as pictures:
+        pane = PicturePane(pictures)
+        follow(watched, view, pane=pane, rate_hz=max(4.0, request.rate_hz), after_event=list_sources)
+
+
+def sources_note(sources: Sequence[str], shown: str | None) -> str:
+    """Return a line that names the sources of pictures; empty where there is nothing to choose from."""
+    if not sources:
+        return ""
+    from mosaic.telemetry.frames.sources import EVALUATION
+
+    known = ", ".join(dict.fromkeys((*sources, EVALUATION)))  # evaluations come and go
+    return f"Pictures: {known}. Shown: {shown or 'whichever is active'}. Another: --source NAME."

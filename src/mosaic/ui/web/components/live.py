@@ -40,10 +40,20 @@ class FrameCanvas(ui.element, component="../static/frame_canvas.js"):
         super().__init__()
         self.props.update(label=label)
         self._run_id, self._rate = run_id, rate
-        self.look_at(env)
+        self._env, self._source = env, ""
+        self._point()
 
     def look_at(self, env: int) -> None:
-        query = urlencode({"env": env, "rate": self._rate})
+        self._env = env
+        self._point()
+
+    def show_source(self, source: str) -> None:
+        """Show one of the run's sources; empty: whichever is active."""
+        self._source = source
+        self._point()
+
+    def _point(self) -> None:
+        query = urlencode({"env": self._env, "rate": self._rate} | ({"source": self._source} if self._source else {}))
         self.props["url"] = f"/runs/{quote(self._run_id, safe='')}/frames?{query}"
         self.update()
 

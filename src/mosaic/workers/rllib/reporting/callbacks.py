@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, runtime_c
 
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.machine import boot_id
 from mosaic.runners.screen import Shot, develop
-from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.frames.writer import FrameWriter
+from mosaic.telemetry.frames.on_demand import OnDemandWriter
+from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
 from mosaic.workers.rllib.env.sampling import RunnerCounters
 from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from mosaic.workers.rllib.env.twin_view import RunningTwinEpisode
 
+_log = logging.getLogger(__name__)
+
 Piece: TypeAlias = "SingleAgentEpisode | MultiAgentEpisode | RunningTwinEpisode"
 
 
@@ -37,26 +41,27 @@ def this_host() -> str:
 
 
 def shows_frames(env_runner: EnvRunner, host: str, folder: Path) -> bool:
-    """Return whether this runner publishes frames: exactly one does, as a ring has one writer.
+    """Return whether this runner can be watched: it is on the machine of the run's folder, and steps envs.
 
-    It is the driver's own if there are no others.
+    The driver's own steps them if there are no others.
     """
     config = env_runner.config
-    chosen = env_runner.worker_index == min(1, config.num_env_runners or 0)
-    return chosen and not config.in_evaluation and host == this_host() and folder.is_dir()
+    steps = env_runner.worker_index > 0 or not config.num_env_runners
+    return steps and not config.in_evaluation and host == this_host() and folder.is_dir()
 
 
 class RunnerCamera:
-    """Renderer of an env runner's envs.
+    """Renderer of an env runner's envs, for viewers who choose this runner as a source.
 
     `glance` is called after every step: without viewers it costs a microsecond. It draws at once, since RLlib takes the
     next step as soon as its callback returns.
     """
 
     def __init__(self, folder: Path, env_runner: EnvRunner, agents: Iterable[AgentID]) -> None:
+        """Offer the runner as a source of the run in `folder`, in place of a predecessor with the same number."""
         self._runner: Any = env_runner  # the two kinds share more than their base class declares
         self._agents = tuple(agents)
-        self._writer = FrameWriter(folder)  # takes the ring over from its previous writer
+        self._writer = OnDemandWriter(announce_source(folder, runner_source(max(1, env_runner.worker_index))))
         self.steps = 0  # since the driver last sent the total
         self.episodes = 0
         self._told = env_runner.num_env_steps_sampled_lifetime
@@ -68,9 +73,15 @@ class RunnerCamera:
 
         An env that cannot be drawn ends the frames, not the training.
         """
-        if self._broken or not self._writer.wanted():
+        if self._broken:
             return None
-        request = self._writer.request() or FrameRequest()
+        try:
+            request = self._writer.request() if self._writer.wanted() else None
+        except MosaicError as error:  # there is no room for a ring
+            self._broken = True
+            return f"No pictures: {error}"
+        if request is None:
+            return None
         first = min(request.env, self._runner.num_envs - 1)
         count = max(1, min(request.grid, self._runner.num_envs - first))
         try:
@@ -84,6 +95,7 @@ class RunnerCamera:
 
     def close(self, *, finished: bool) -> None:
         self._writer.close(finished)
+        withdraw_source(self._writer.folder)
 
     def _shoot(self, index: int) -> Shot:
         returns, reward = self._so_far(index)
@@ -170,7 +182,10 @@ class MosaicCallback(RLlibCallback):
     def on_environment_created(self, *, env_runner: EnvRunner, **also: object) -> None:
         folder = Path(self._facts["folder"])
         if self._camera is None and self._facts["frames"] and shows_frames(env_runner, self._facts["host"], folder):
-            self._camera = RunnerCamera(folder, env_runner, self._agents)
+            try:
+                self._camera = RunnerCamera(folder, env_runner, self._agents)
+            except OSError as error:
+                _log.warning("This env runner cannot be watched: %s", error)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
         """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""

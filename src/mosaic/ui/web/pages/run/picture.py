@@ -14,6 +14,7 @@ from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED, State
 from mosaic.store.views import RunDetails
+from mosaic.telemetry.frames.sources import EVALUATION, title
 from mosaic.ui.cli.grid_values import cells_of
 from mosaic.ui.web.components.live import FrameCanvas
 from mosaic.ui.web.components.widgets import box, button, panel, raw, select
@@ -77,15 +78,28 @@ class PicturePanel:
         self._offered = (details.config.get("telemetry") or {}).get("frames", True)
         self._run_id = details.run_id
         self._slots = _slots(details)
+        self._sources: tuple[str, ...] = ()
+        self._choice: ui.select | None = None
         self._frozen = False
         self._unseen = False
         self._canvas: FrameCanvas | None = None
         self._freeze: ui.html | None = None
         self._box = box("r-pic")
         self._show(details.state)
+        self._offer(details.sources)
 
     async def update(self, details: RunDetails) -> None:
         self._show(details.state)
+        self._offer(details.sources)
+
+    def _offer(self, sources: tuple[str, ...]) -> None:
+        """Let the viewer choose between several sources; one that is not there now stays chosen."""
+        if self._choice is None or sources == self._sources:
+            return
+        self._sources, chosen = sources, str(self._choice.value or "")
+        offered = dict.fromkeys((*sources, EVALUATION, *([chosen] if chosen else [])))  # evaluations come and go
+        self._choice.set_options({"": "active source"} | {source: title(source) for source in offered})
+        self._choice.set_visibility(bool(sources))
 
     def _show(self, state: State) -> None:
         wanted = self._offered and state not in ENDED and state is not State.QUEUED
@@ -104,6 +118,9 @@ class PicturePanel:
             canvas = self._canvas = FrameCanvas(self._run_id, label=f"Live picture of {self._run_id}")
             canvas.on("unseen", self._hide, [])
             with end:
+                self._choice = select({"": "active source"}, "", label="Source", on_change=canvas.show_source)
+                self._choice.style("width:130px").set_visibility(False)
+                self._sources = ()
                 slots = {number: f"env {number}" for number in range(self._slots)}
                 select(slots, 0, label="Env slot", on_change=canvas.look_at).style("width:100px")
                 label = "Freeze the picture; training continues"
