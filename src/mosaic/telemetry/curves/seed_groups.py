@@ -59,7 +59,7 @@ def interquartile_mean(values: Floats) -> Floats:
 def mean_band(values: Floats) -> tuple[Floats, Floats]:
     """Return a 95 % bootstrap interval of the mean per column, within the hull of its values; NaN below two runs."""
     low, high = np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
-    present = ~np.isnan(values)
+    present, centres = ~np.isnan(values), mean(values)
     patterns, which = np.unique(present, axis=1, return_inverse=True)
     which = which.reshape(-1)
     for place, pattern in enumerate(patterns.T):
@@ -70,7 +70,7 @@ def mean_band(values: Floats) -> tuple[Floats, Floats]:
         chosen = values[np.ix_(pattern, columns)]
         means = (resampled_counts(count) @ (chosen / count)).T  # one row per column: sorting along rows is faster
         below, above = bounds(means, count)
-        centre = mean(chosen)
+        centre = centres[columns]
         low[columns] = np.clip(below, chosen.min(axis=0), centre)  # rounding must not leave the hull
         high[columns] = np.clip(above, centre, chosen.max(axis=0))
     return low, high
