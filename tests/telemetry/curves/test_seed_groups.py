@@ -23,7 +23,7 @@ def groups(draw: st.DrawFn) -> np.ndarray:
 
 @CALM
 @given(groups())
-@example(np.tile([math.nan, math.nan, 683.0751619013857], (3, 1)))  # rounding: a band beside its own mean
+@example(np.tile([math.nan, math.nan, 725.8999971663891], (3, 1)))  # rounding: a band beside its own mean
 def test_statistics_are_those_of_the_textbook(values: np.ndarray) -> None:
     low, high = mean_band(values)
     for column, (got_mean, got_iqm, got_low, got_high) in enumerate(
