@@ -71,8 +71,9 @@ def mean_band(values: Floats) -> tuple[Floats, Floats]:
         means = (resampled_counts(count) @ (chosen / count)).T  # one row per column: sorting along rows is faster
         below, above = bounds(means, count)
         centre = centres[columns]
-        low[columns] = np.clip(below, chosen.min(axis=0), centre)  # rounding must not leave the hull
-        high[columns] = np.clip(above, centre, chosen.max(axis=0))
+        least, most = chosen.min(axis=0), chosen.max(axis=0)
+        low[columns] = np.minimum(np.clip(below, least, most), centre)  # rounding may put the mean beside its hull
+        high[columns] = np.maximum(np.clip(above, least, most), centre)
     return low, high
 
 
